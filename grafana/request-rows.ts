@@ -192,6 +192,13 @@ export const REQUEST_ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_resumes_total', 'outcome'), legend: '{{outcome}}' }],
       },
       {
+        title: 'Agents in a circle',
+        description:
+          'Requests per second of conversations that repeat themselves, by how, and by what their policy does.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_loops_total', 'kind, action'), legend: '{{kind}} {{action}}' }],
+      },
+      {
         title: 'Answers given again',
         description:
           'Retries per second that got the answer of an earlier request with their idempotency key.',

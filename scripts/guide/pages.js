@@ -41,6 +41,7 @@ export const PARTS = [
       'docs/routing.md',
       'docs/routes.md',
       'docs/routers.md',
+      'docs/loops.md',
       'docs/end-users.md',
       'docs/rate-limits.md',
       'docs/proof.md',

@@ -85,6 +85,7 @@ export const FAILURES = {
     isBusy: true,
     line: 'again',
   },
+  loop_detected: { status: 429, errorType: 'loop_detected', retry: 'never' },
   headers_too_large: { status: 431, errorType: 'invalid_request', retry: 'never' },
   internal: { status: 500, errorType: 'server', retry: 'never', line: 'counts' },
   not_implemented: { status: 501, errorType: 'invalid_request', retry: 'never' },

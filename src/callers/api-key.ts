@@ -60,6 +60,7 @@ export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): 
   const now = isoInstant(settings.clock.nowMs())
   return {
     ...KEY.initial,
+    loopPolicy: null,
     hash: hashKey(key),
     kind,
     name: settings.name,

@@ -215,6 +215,7 @@ export function callerOf(key: KeyRecord): Caller {
   if (known !== undefined) return known
   const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit, rates } =
     key
+  const { loopPolicy } = key
   const caller = {
     keyHash: hash,
     organizationId,
@@ -222,6 +223,7 @@ export function callerOf(key: KeyRecord): Caller {
     memberId: creatorUserId,
     limit: limit === null ? null : { amount: limit, reset: limitReset, includeByok: includeByokInLimit },
     rates,
+    loops: loopPolicy === null || loopPolicy.action === 'off' ? null : loopPolicy,
   }
   CALLERS.set(key, caller)
   return caller

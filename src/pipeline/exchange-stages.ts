@@ -14,6 +14,7 @@ import type { Transport } from '../providers/upstream/transport.ts'
 import type { Answer } from './answer/answer.ts'
 import { DebugNotes } from './answer/debug.ts'
 import type { Guard, Guarding } from './guard/guard.ts'
+import type { SessionSpending } from './loops.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
@@ -58,6 +59,10 @@ export class RunningExchange extends RoutedExchange {
   turn: Turn | null = null
   /** Null if it takes the general path. */
   readonly plan: Plan | null
+  /** Null: nobody counts what its session spends. */
+  sessionSpending: SessionSpending | null = null
+  /** True once its loops were looked for. */
+  isWatched = false
   #debug: DebugNotes | null = null
   /** Writes a failure as the end of its stream; null for exchanges without a client of their own. */
   readonly #tell: LostRightTeller | null

@@ -93,7 +93,8 @@ export class Plans {
   /** The plan of a request; null if it takes the general path. */
   of(call: ClientRequest): Plan | null {
     const { caller, request } = call
-    if (call.batch !== undefined || call.parent !== undefined || !isPlain(request)) return null
+    if (call.batch !== undefined || call.parent !== undefined) return null
+    if (caller.loops != null || !isPlain(request)) return null
     const callerPlans = this.#ofCaller.get(caller)
     const name = `${call.dialect} ${call.dataRegion} ${request.stream === true} ${request.model}`
     let entry =

@@ -33,6 +33,7 @@ import {
   SKIPPED,
 } from './exchange-stages.ts'
 import type { Guard } from './guard/guard.ts'
+import { type LoopDeps, watchLoops } from './loops.ts'
 import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import { checkRights } from './rights.ts'
@@ -85,6 +86,8 @@ export interface GatewayDeps
   readonly stickiness: Stickiness
   readonly plugins: PluginChains
   readonly guard: Guard
+  /** For keys whose policy looks for loops. Absent: nobody does. */
+  readonly loops?: LoopDeps
   /** Absent: every request takes the general path. */
   readonly plans?: Pick<Plans, 'of'>
   /** Absent: nothing is captured. */
@@ -157,6 +160,7 @@ function ended(
   }
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
   const end = endOf(exchange, conclusion?.error ?? null, deps.clock.monotonicMs())
+  exchange.sessionSpending?.add(end.cost + end.fees + exchange.bill.inner.cost)
   account(deps, end)
   const writing = deps.ledger.written()
   return writing === null
@@ -297,8 +301,23 @@ function guard(deps: GatewayDeps, exchange: RunningExchange) {
   })
 }
 
-/** Lets plugins work on the request, unless it leads to a disabled tool. */
+/** Lets plugins work on the request, unless it leads to a disabled tool, or its conversation runs in a circle. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  const { batch, caller, isWatched, parent } = exchange
+  const { loops } = deps
+  if (
+    caller.loops != null &&
+    loops !== undefined &&
+    batch === undefined &&
+    parent === undefined &&
+    !isWatched
+  ) {
+    exchange.isWatched = true
+    return whenReady(watchLoops(loops, exchange, caller.loops), spending => {
+      exchange.sessionSpending = spending
+      return prepare(deps, exchange)
+    })
+  }
   return whenReady(checkToolWays(deps, exchange), disabled => {
     exchange.disabledTools = disabled
     return plugIn(deps, exchange)

@@ -4,6 +4,7 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { MicroUsd, PicoUsd } from '../base/money.ts'
+import type { LoopPolicy } from './management/loops.ts'
 import type { KeyRates } from './management/rate-limit.ts'
 import type { RateKind, RateRoom } from './rate-headers.ts'
 
@@ -19,6 +20,8 @@ export interface Caller {
   readonly limit: SpendingLimit | null
   /** Null or absent: none. */
   readonly rates?: KeyRates | null
+  /** What happens to its loops; null or absent: nothing looks for them. */
+  readonly loops?: LoopPolicy | null
 }
 
 export interface SpendingLimit {

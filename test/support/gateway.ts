@@ -63,6 +63,8 @@ export interface TestGatewayOptions extends Omit<Sections, 'storage' | 'proof' |
   readonly storageUrl?: string
   /** Traces of requests. Default: there are none. */
   readonly tracing?: ServeOptions['tracing']
+  /** Told of each loop of an agent. */
+  readonly onLoop?: ServeOptions['onLoop']
   /** Told of each record that was changed. */
   readonly publish?: ServeOptions['publish']
 }
@@ -97,7 +99,8 @@ function merged(usual: Config, own: Sections): Config {
 
 export async function startGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
   const { proofKeyFile, chunkFlush = false, sandbox, storedFiles, transport = 'direct', ...more } = options
-  const { draw, transcripts, publish, tracing, clock = systemClock, storageUrl: database, ...own } = more
+  const { draw, transcripts, publish, onLoop, tracing, clock = systemClock, ...rest } = more
+  const { storageUrl: database, ...own } = rest
   const sim = createFaultySim()
   const { url: simUrl } = await sim.listen()
   const lines: Record<string, unknown>[] = []
@@ -148,6 +151,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     clock,
     ...(transcripts === undefined ? {} : { transcripts }),
     ...(publish === undefined ? {} : { publish }),
+    ...(onLoop === undefined ? {} : { onLoop }),
     ...(tracing === undefined ? {} : { tracing }),
     ...(draw === undefined ? {} : { draw }),
   })

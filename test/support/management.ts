@@ -84,6 +84,7 @@ export async function addOrganization(storageUrl: string, id: string): Promise<O
       description: null,
       disabledTools: null,
       rateLimit: null,
+      loops: null,
       createdAt: now,
       updatedAt: now,
     })

@@ -235,6 +235,7 @@ export const FOREIGN_WORKSPACE: WorkspaceRecord = {
   description: null,
   disabledTools: null,
   rateLimit: null,
+  loops: null,
   createdAt: '2026-01-01T00:00:00.000Z',
   updatedAt: '2026-01-01T00:00:00.000Z',
 }

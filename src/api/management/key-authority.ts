@@ -26,6 +26,7 @@ const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
   ['limit', 'limit'],
   ['limitReset', 'limit_reset'],
   ['rateLimit', 'rate_limit'],
+  ['loops', 'loops'],
   ['includeByokInLimit', 'include_byok_in_limit'],
 ]
 

@@ -71,7 +71,8 @@ export function changeWorkspace(deps: ManagementParts): Handler {
     )
     if (record === null) throw notFound()
     changes.publish({ kind: 'workspaces', organizationId })
-    if (change.rateLimit !== undefined) changes.publish({ kind: 'rates', organizationId })
+    if (change.rateLimit !== undefined || change.loops !== undefined)
+      changes.publish({ kind: 'rates', organizationId })
     reply.json(200, { data: toDocument(record) })
   }
 }

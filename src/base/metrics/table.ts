@@ -64,6 +64,10 @@ const CONNECTION_REFUSALS = ['limit', 'address']
 /** How reading a resumed stream ended. */
 const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const
 export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number]
+/** How an agent runs in a circle. */
+const LOOP_KINDS = ['repeat', 'cycle', 'spend'] as const
+export type LoopKind = (typeof LOOP_KINDS)[number]
+const LOOP_ACTIONS = ['tell', 'stop']
 const BATCH_LINE_OUTCOMES = ['completed', 'failed']
 const CACHE_MISS_REASONS = ['tools', 'system', 'earlier_turn', 'endpoint', 'time', 'other']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
@@ -261,6 +265,13 @@ export const METRICS = {
     help: 'Requests with an idempotency key that got the answer of an earlier one, by how they ended: completely, left by the client, cut, or refused',
     labels: ['outcome'],
     fromZero: { outcome: RESUME_OUTCOMES },
+  },
+  loops: {
+    kind: 'counter',
+    name: 'gateway_loops_total',
+    help: 'Requests of conversations that run in a circle, by how, and by what the policy of their key does',
+    labels: ['kind', 'action'],
+    fromZero: { kind: LOOP_KINDS, action: LOOP_ACTIONS },
   },
   streamChunks: {
     kind: 'counter',

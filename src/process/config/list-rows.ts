@@ -16,6 +16,7 @@ export const ALERT_EVENTS = [
   'errors.burning',
   'ledger.behind',
   'ledger.drift',
+  'loop.detected',
   'gateway.overloaded',
 ] as const
 export const ALERT_FORMATS = ['json', 'slack'] as const

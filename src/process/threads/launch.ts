@@ -15,6 +15,7 @@ import { createTransports, proxiesOf } from '../../providers/upstream/egress.ts'
 import type { FrontName } from '../../server/http-libraries.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { isDiskFault } from '../../storage/open.ts'
+import { alertOfLoop } from '../alerts/loop-alert.ts'
 import type { Config } from '../config/settings.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
@@ -103,6 +104,11 @@ export async function launch(
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       exports,
       drifts: () => started.reconciler?.drifts ?? null,
+      onLoop(note) {
+        if (alerts === null) return
+        const { store } = services
+        void alertOfLoop({ store, raise: event => alerts?.raise(event), clock: systemClock }, note)
+      },
       workspaces,
       configReload,
       logForm,

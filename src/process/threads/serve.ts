@@ -38,6 +38,7 @@ const serving = await buildServing({
   ...(tracing === undefined ? {} : { tracing }),
   mcpLibrary,
   publish: change => loop.publish(change),
+  onLoop: note => loop.reports.send('looped', [note]),
 })
 const { server, metrics } = serving
 const stopping = new AbortController()

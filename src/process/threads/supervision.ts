@@ -1,10 +1,12 @@
 /** The contract of the thread supervisor: its options and its operations. */
+
 import type { KeyObject } from 'node:crypto'
 import type { Console } from '../../apps/console/console.ts'
 import type { Log, LogForm } from '../../base/log/log.ts'
 import type { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
 import type { Counters } from '../../callers/limits/counters.ts'
 import type { CaptureKeeper } from '../../features/captures/keeper.ts'
+import type { LoopNote } from '../../pipeline/loops.ts'
 import type { BatchStatus } from '../../protocol/management/batches.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
 import type { SharedHealth } from '../../providers/health/shared-health.ts'
@@ -69,6 +71,8 @@ export interface SupervisorOptions {
   readonly log: Log
   /** Called with each record that a thread changed, after all threads here, to inform other instances. */
   readonly onChange?: (change: Invalidation) => void
+  /** Called with each loop of an agent that a thread has found. */
+  readonly onLoop?: (note: LoopNote) => void
   /** Counters of all threads. Without them, requests with limits are refused. */
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Pins of conversations for all threads. Default: pins of this instance only. */

@@ -284,6 +284,7 @@ class ThreadSupervisor {
           explained: explanations => this.#options.explanations?.add(explanations),
           traced: (traces, dropped) => this.#traces?.add(traces, dropped),
           loaded: load => this.#tellLoad(name, load),
+          looped: note => this.#options.onLoop?.(note),
         },
       }
     }

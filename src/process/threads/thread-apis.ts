@@ -6,6 +6,7 @@ import type { LiveLoad } from '../../batches/pressure.ts'
 import type { CounterServer } from '../../callers/limits/counter-channel.ts'
 import type { CapturedRequest, RunningCaptures } from '../../features/captures/running.ts'
 import type { SandboxServer } from '../../features/sandbox/channel.ts'
+import type { LoopNote } from '../../pipeline/loops.ts'
 import type { EndedRequest } from '../../protocol/ended-request.ts'
 import type { EndpointHealth } from '../../providers/health/health.ts'
 import type { HealthNote } from '../../providers/health/notes.ts'
@@ -38,6 +39,8 @@ export interface SharedServices {
     traced(traces: readonly EndedTrace[], dropped: number): void
     /** The load of a serve thread. */
     loaded(load: LiveLoad): void
+    /** An agent runs in a circle. */
+    looped(note: LoopNote): void
   }
 }
 

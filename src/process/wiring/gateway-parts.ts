@@ -15,6 +15,7 @@ import { createTaskPool, type GatewayTasks } from '../../features/tasks/pool/poo
 import type { McpLibrary } from '../../features/tools/mcp/library.ts'
 import { WebEngines } from '../../features/tools/web/engines.ts'
 import { prepareGuardrail } from '../../pipeline/guard/guard.ts'
+import type { LoopNote } from '../../pipeline/loops.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { createVault, type Vault } from '../../providers/credentials/vault.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
@@ -59,6 +60,8 @@ export interface GatewayOptions {
   readonly pins?: Pins
   /** Placeholders of sessions; default: those of this gateway only. */
   readonly masks?: MaskTables
+  /** Called with each loop of an agent that was found. */
+  readonly onLoop?: (note: LoopNote) => void
   /** The containers of the main thread; default: containers of this gateway only. */
   readonly sandbox?: SandboxCalls
   /** The captures that the main thread keeps; default: this gateway keeps its own. */

@@ -175,7 +175,13 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const plans = new Plans({ ...parts, guardrails })
   base.catalogue.follow(() => plans.clear())
   const { running } = captures
-  const gateway = createGateway({ ...parts, plans, ...(running === null ? {} : { captures: running }) })
+  const loops = { counters: counting.counters, clock: base.clock, metrics, onLoop: options.onLoop }
+  const gateway = createGateway({
+    ...parts,
+    plans,
+    loops,
+    ...(running === null ? {} : { captures: running }),
+  })
   return {
     gateway,
     requestCheck: createRequestCheck(parts),

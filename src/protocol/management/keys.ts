@@ -4,6 +4,7 @@ import { refuseField } from '../../base/errors.ts'
 import { AMOUNT_MAX_USD, type MicroUsd, toMicroUsd } from '../../base/money.ts'
 import { AnyObject, instant, maybe, nullable, oneOf, text, usd } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, KEY_OVERLAP_MAX_SECONDS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
+import { type LoopPolicy, loopsField } from './loops.ts'
 import { parseInstant } from './management.ts'
 import { type KeyRates, rateLimitField } from './rate-limit.ts'
 import {
@@ -65,6 +66,7 @@ const fields = {
     change: Type.Boolean(),
   },
   rateLimit: rateLimitField,
+  loops: loopsField,
   ...computedFields(usd, 'usage', 'usageDaily', 'usageWeekly', 'usageMonthly'),
   ...computedFields(usd, 'byokUsage', 'byokUsageDaily', 'byokUsageWeekly', 'byokUsageMonthly'),
   createdAt: { schema: instant },
@@ -115,6 +117,8 @@ export interface KeyRecord extends RecordOf<typeof fields> {
   readonly secretExpiresAt: string | null
   /** Null: no rate limit holds for its requests. Known only of a key that was looked up for a request. */
   readonly rates: KeyRates | null
+  /** Of the key or else of its workspace; null: none. Known only of a key that was looked up for a request. */
+  readonly loopPolicy: LoopPolicy | null
 }
 
 /** Changes to a key; absent fields keep their value. */

@@ -16,6 +16,7 @@ import {
   WORKSPACE_NAME_MAX_CHARS,
   WORKSPACE_SLUG_PATTERN,
 } from '../limits.ts'
+import { loopsField } from './loops.ts'
 import { rateLimitField } from './rate-limit.ts'
 import {
   type ChangeOf,
@@ -86,6 +87,8 @@ const workspaceFields = {
   },
   /** For the sum of its keys. */
   rateLimit: rateLimitField,
+  /** For keys without a policy of their own. */
+  loops: loopsField,
   ...fixedFields(Type.Boolean(), false, 'includeByokInBudgets'),
   ...fixedFields(Type.Null(), null, 'ioLoggingApiKeyIds'),
   ...fixedFields(Type.Number(), 0, 'ioLoggingSamplingRate'),

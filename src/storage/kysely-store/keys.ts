@@ -1,6 +1,7 @@
 /** API keys in the database. */
 import type { Kysely, Selectable, Transaction } from 'kysely'
 import { KEY, type KeyRecord } from '../../protocol/management/keys.ts'
+import type { LoopPolicy } from '../../protocol/management/loops.ts'
 import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type KeyAdministration, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
@@ -37,7 +38,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         )
         .selectAll('apiKeys')
         .select(['keySecrets.label as secretLabel', 'keySecrets.expiresAt as secretExpiresAt'])
-        .select('workspaces.rateLimit as workspaceRateLimit')
+        .select(['workspaces.rateLimit as workspaceRateLimit', 'workspaces.loops as workspaceLoops'])
         .select(of =>
           of
             .selectFrom('endUsers')
@@ -49,10 +50,11 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         )
         .executeTakeFirst()
       if (row === undefined) return null
-      const { secretLabel, secretExpiresAt, workspaceRateLimit, limitsEndUsers, ...key } = row
+      const { secretLabel, secretExpiresAt, workspaceRateLimit, workspaceLoops, limitsEndUsers, ...key } = row
       const record = keyOf(key)
       const rates = ratesOf(record, workspaceRateLimit, limitsEndUsers !== null)
-      return { ...record, label: secretLabel ?? key.label, secretExpiresAt, rates }
+      const loopPolicy = record.loops ?? (JSON.parse(workspaceLoops ?? 'null') as LoopPolicy | null)
+      return { ...record, label: secretLabel ?? key.label, secretExpiresAt, rates, loopPolicy }
     },
     async add(record) {
       const { hash } = record
@@ -216,7 +218,7 @@ async function keepRemoved(
 }
 
 function keyOf(row: KeyRow): KeyRecord {
-  return { ...recordOf(KEY, row), secretExpiresAt: null, rates: null }
+  return { ...recordOf(KEY, row), secretExpiresAt: null, rates: null, loopPolicy: null }
 }
 
 function ratesOf({ rateLimit }: KeyRecord, ofWorkspace: string | null, ofEndUsers: boolean): KeyRates | null {

@@ -92,6 +92,7 @@ t.test('a file whose workspace is removed while it arrives is removed too', asyn
     description: null,
     disabledTools: [],
     rateLimit: null,
+    loops: null,
     createdAt: TOMORROW,
     updatedAt: TOMORROW,
   })

@@ -62,6 +62,21 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     t.same(await ratesOf(limited), { key: null, workspace: wide, ofEndUsers: true })
   })
 
+  await t.test('a key is found with its own policy for loops, or that of its workspace', async t => {
+    const { keys, workspaces } = await opened(t)
+    const policy = { action: 'stop', repeats: 3, cycles: 4, usd: 0.5 } as const
+    const wide = { action: 'tell', repeats: 9, cycles: 4, usd: null } as const
+    const workspace = someWorkspace({ loops: wide })
+    await workspaces.add(workspace)
+    const own = someKey({ loops: policy, workspaceId: workspace.id })
+    const inherited = someKey({ workspaceId: workspace.id })
+    for (const key of [own, inherited]) await keys.add(key)
+    t.same((await keys.find(own.hash))?.loopPolicy, policy)
+    t.same((await keys.find(inherited.hash))?.loopPolicy, wide)
+    t.same((await keys.change('org_1', own.hash, { loops: null }, LATER))?.loops, null)
+    t.same((await keys.find(own.hash))?.loopPolicy, wide)
+  })
+
   await t.test('keys of console sessions go when they are over, and alert nobody before', async t => {
     const { keys, alerts } = await opened(t)
     const identity = 'https://login.test ann-1'

@@ -1,6 +1,7 @@
 /** The form for a new or changed key, with all fields of POST and PATCH /keys. */
 import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
+import { LoopField, loopsOf, sameLoops } from './loop-field.js'
 import { RateFields, rateLimitOf, sameRates } from './rate-fields.js'
 
 const RESETS = [
@@ -30,6 +31,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
             limit_reset: values.limit_reset === '' ? null : values.limit_reset,
             include_byok_in_limit: values.include_byok_in_limit,
             rate_limit: rateLimitOf(values),
+            loops: loopsOf(values, record),
             trace_trusted: values.trace_trusted,
           }),
     }
@@ -115,6 +117,7 @@ function ApiKeyFields({ record }) {
       checked=${record?.include_byok_in_limit ?? false}
     />
     <${RateFields} record=${record} without="Empty: as the configuration says" />
+    <${LoopField} record=${record} without="as the workspace says" />
     <${Check}
       label="The sampled flag of the traceparent header decides which traces are kept"
       name="trace_trusted"
@@ -128,10 +131,12 @@ function changesOf(record, settings) {
   const same = (name, value) =>
     name === 'rate_limit'
       ? sameRates(record.rate_limit, value)
-      : name === 'expires_at'
-        ? localOf(record.expires_at) === localOf(value)
-        : // A management key without a role is an admin.
-          (record[name] ?? (name === 'role' ? 'admin' : null)) === value
+      : name === 'loops'
+        ? sameLoops(record.loops, value)
+        : name === 'expires_at'
+          ? localOf(record.expires_at) === localOf(value)
+          : // A management key without a role is an admin.
+            (record[name] ?? (name === 'role' ? 'admin' : null)) === value
   return Object.fromEntries(Object.entries(settings).filter(([name, value]) => !same(name, value)))
 }
 

@@ -3,6 +3,7 @@ import { dateTime, text } from '../format.js'
 import { Confirm, Field, FormDialog, listOrNull } from '../forms.js'
 import { html, useState } from '../html.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Table, useApi } from '../parts.js'
+import { LoopField, loopsOf } from './loop-field.js'
 import { RateFields, rateLimitOf, ratesText } from './rate-fields.js'
 
 const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Rate limit', 'Since', '']
@@ -23,6 +24,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
       description: description === '' ? null : description,
       disabled_server_tools: listOrNull(tools),
       rate_limit: rateLimitOf(values),
+      loops: loopsOf(values, open.workspace),
     }
     const id = open.workspace?.id
     await (id === undefined
@@ -85,6 +87,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
               hint="Separated by commas, for example gateway:web_search"
             />
             <${RateFields} record=${workspace} without="For the sum of its keys. Empty: no limit" />
+            <${LoopField} record=${workspace} without="no policy" />
           <//>
         `
       }
