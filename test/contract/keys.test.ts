@@ -46,6 +46,8 @@ t.test('a key is made: shown once, with every field of its record', async t => {
     limit_remaining: null,
     limit_reset: null,
     include_byok_in_limit: false,
+    rate_limit: null,
+    loops: null,
     ...NOTHING_USED,
     created_at: '2026-07-16T12:00:00.000Z',
     updated_at: '2026-07-16T12:00:00.000Z',
@@ -376,7 +378,14 @@ t.test('GET /key tells either kind of key about itself', async t => {
     allowed_data_regions: ['global', 'europe', 'us'],
     capture: null,
     free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
-    rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
+    rate_limit: {
+      requests: -1,
+      interval: '10s',
+      note: 'Deprecated: always -1.',
+      requests_per_minute: null,
+      tokens_per_minute: null,
+      parallel: null,
+    },
   })
   t.match(await call('GET', '/key'), {
     status: 200,

@@ -56,6 +56,8 @@ const OWN: ReadonlySet<string> = new Set([
   'access/end-users.js',
   'access/key-form.js',
   'access/keys.js',
+  'access/loop-field.js',
+  'access/rate-fields.js',
   'access/workspaces.js',
   'guardrails/budgets.js',
   'guardrails/guardrail-form.js',

@@ -31,7 +31,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
             limit_reset: values.limit_reset === '' ? null : values.limit_reset,
             include_byok_in_limit: values.include_byok_in_limit,
             rate_limit: rateLimitOf(values),
-            loops: loopsOf(values, record),
+            loops: loopsOf(values.loops, record),
             trace_trusted: values.trace_trusted,
           }),
     }

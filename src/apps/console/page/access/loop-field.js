@@ -20,7 +20,7 @@ export function LoopField({ record, without }) {
 }
 
 /** The field `loops` of a body. The numbers of the record stay. */
-export function loopsOf({ loops: action }, record) {
+export function loopsOf(action, record) {
   if (action === '') return null
   return record?.loops == null ? action : { ...record.loops, action }
 }

@@ -24,7 +24,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
       description: description === '' ? null : description,
       disabled_server_tools: listOrNull(tools),
       rate_limit: rateLimitOf(values),
-      loops: loopsOf(values, open.workspace),
+      loops: loopsOf(values.loops, open.workspace),
     }
     const id = open.workspace?.id
     await (id === undefined
