@@ -47,6 +47,8 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
   overLimit: [ACCOUNT],
   reservation: [ACCOUNT, RESPOND, 'batches/services/job-drafts.ts'],
   trust: [RESPOND],
+  sessionSpending: [RESPOND],
+  isWatched: [RESPOND],
   // The reply.
   transport: [RESPOND, EMBED],
   recording: [RESPOND],
