@@ -263,6 +263,10 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   health?: HealthEntry
   /** Fields that the request lost, or had changed, on its way to the provider; absent: none. */
   changes?: readonly Change[]
+  /** Stop sequences that the provider does not get, so that the gateway looks for them; absent: none. */
+  stops?: readonly string[]
+  /** The one of them that ended the reply; absent: none. */
+  stoppedBy?: string
 }
 
 /** How a model ended its reply. */

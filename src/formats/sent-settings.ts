@@ -2,7 +2,7 @@
  * The place of each optional setting in the body of each format, from which the report of changes follows: a setting
  * without a place is lost, and one with another value was changed. Pure.
  */
-import type { Json } from '../base/json.ts'
+import { type Json, strings } from '../base/json.ts'
 import type { FormatName } from '../protocol/provider.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Change } from './format.ts'
@@ -89,6 +89,30 @@ const WORDS: Readonly<
     verbosity: [],
     effort: [['additionalModelRequestFields']],
   },
+}
+
+/** The place of the stop sequences in each format. */
+const STOPS: Readonly<Record<FormatName, Place>> = {
+  'openai-chat': ['stop'],
+  'openai-responses': ['stop'],
+  'anthropic-messages': ['stop_sequences'],
+  'google-gemini': ['generationConfig', 'stopSequences'],
+  'bedrock-converse': ['inferenceConfig', 'stopSequences'],
+}
+/** All sequences of a request that the gateway looks for have at most this many characters. */
+const STOP_CHARS_MAX = 65_536
+
+/** The stop sequences of the request that the body does not have. */
+export function unsentStops(format: FormatName, { stop }: ResponsesRequest, body: Json): readonly string[] {
+  const [outer, inner] = STOPS[format]
+  const sent = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
+  const known: ReadonlySet<unknown> = new Set(Array.isArray(sent) ? sent : [sent])
+  let chars = 0
+  return strings(typeof stop === 'string' ? [stop] : stop).filter(sequence => {
+    if (sequence === '' || known.has(sequence)) return false
+    chars += sequence.length
+    return chars <= STOP_CHARS_MAX
+  })
 }
 
 /** The settings that the body lacks, or has with another value. */

@@ -581,12 +581,6 @@ function limitFields(prompt: Prompt): void {
     })
     prompt.set({ max_output_tokens: minOutput })
   }
-  if (stops !== null && Array.isArray(stop) && stop.length > stops) {
-    prompt.changes.push({
-      field: 'stop',
-      action: 'changed',
-      reason: `the provider takes ${stops} stop sequences: the first ones`,
-    })
-    prompt.set({ stop: stop.slice(0, stops) })
-  }
+  // The gateway looks for the others in the reply.
+  if (stops !== null && Array.isArray(stop) && stop.length > stops) prompt.set({ stop: stop.slice(0, stops) })
 }

@@ -290,13 +290,20 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#target?.message?.(message)
   }
 
-  endHere(): void {
+  /** A document is read on, because its usage may follow. */
+  stopAt(sequence: string): void {
+    this.#record.stoppedBy = sequence
+    if (this.#exchange.request.stream === true) this.endHere('stop')
+  }
+
+  endHere(reason: 'length' | 'stop' = 'length'): void {
     this.reader.relay?.settle()
     this.figures.isCut = true
     this.isSaid = true
     this.#ended = true
     this.#call?.abort()
-    this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
+    const finish = finishOf({ kind: 'finish', reason, native: null, serviceTier: null }, this.#record)
+    this.#target?.end(() => this.#complete(finish))
   }
 
   /** Ends a reply that has sent finish and usage but is not ended by its provider. */

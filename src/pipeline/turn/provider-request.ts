@@ -10,7 +10,7 @@ import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Change, Format, WireRequest } from '../../formats/format.ts'
 import { lostMarks } from '../../formats/marks/cache-marks.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
-import { changedSettings, NO_SUCH_FIELD, SETTINGS } from '../../formats/sent-settings.ts'
+import { changedSettings, NO_SUCH_FIELD, SETTINGS, unsentStops } from '../../formats/sent-settings.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import {
@@ -93,6 +93,11 @@ export class ProviderRequests {
     const isExact = exchange.withMetadata || exchange.request.provider?.require_parameters === true
     let isChanged = prompt !== outgoing || wire.changes !== undefined || isExact
     if (exchange.clientRequest.losses !== undefined) isChanged = true
+    if (prompt.stop != null) {
+      const stops = unsentStops(format.name, prompt, wire.body)
+      if (stops.length > 0) attempt.stops = stops
+      isChanged = true
+    }
     if (outgoing.reasoning != null || outgoing.text != null) isChanged = true
     const settings = SETTINGS[format.name]
     for (let at = 0; at < settings.length && !isChanged; at++) {
@@ -216,7 +221,10 @@ function noteChanges(
 ): void {
   const dropped = (field: string): Change => ({ field, action: 'dropped', reason: NO_SUCH_FIELD })
   const changes: Change[] = [
-    ...leftOutFields(prompt, outgoing).map(dropped),
+    ...leftOutFields(prompt, outgoing)
+      .filter(name => name !== 'stop')
+      .map(dropped),
+    ...(attempt.stops === undefined ? [] : [CUT_HERE]),
     ...changedSettings(format.name, outgoing, wire.body),
     ...(isExact ? lostMarks(prompt, wire.body) : []).map(
       (field): Change => ({
@@ -229,6 +237,12 @@ function noteChanges(
     ...(clientRequest.losses ?? []),
   ]
   if (changes.length > 0) attempt.changes = changes
+}
+
+const CUT_HERE: Change = {
+  field: 'stop',
+  action: 'added',
+  reason: 'the gateway looks for the stop sequences that the provider does not take',
 }
 
 /** The prompt as this provider may see it: without data sealed by others. */

@@ -408,6 +408,10 @@ export function finishOf(
   { reason, native, serviceTier, stopSequence, appliedEdits }: Extract<Delta, { kind: 'finish' }>,
   record: AttemptRecord,
 ): Finish {
+  // Found by the gateway: the client's own words.
+  const { stoppedBy } = record
+  if (stoppedBy !== undefined)
+    return { reason: 'stop', native: null, serviceTier: null, stopSequence: stoppedBy }
   return {
     reason,
     native: native !== null && USUAL_ENDS.has(native) ? native : harmless(native, record),

@@ -26,6 +26,7 @@ import { AnswerTarget } from './answer-target.ts'
 import { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { type CallSubject, callModel, type ModelCallDeps } from './model-call.ts'
+import { StopCut } from './stop-cut.ts'
 
 export interface TurnDeps extends ModelCallDeps {
   /** Absent: signatures of calls are lost if clients leave them out. */
@@ -184,7 +185,7 @@ class TurnCall implements CallSubject<TurnTerms> {
   submits(record: AttemptRecord, terms: TurnTerms, wire: WireRequest): boolean {
     const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = this.#exchange
     if (batch?.submit === undefined || request.stream === true) return false
-    if (terms.calls !== null || terms.fitted !== null) return false
+    if (terms.calls !== null || terms.fitted !== null || record.stops !== undefined) return false
     if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
     // Findings in the request are reported with the reply, and would be lost by then.
     if (withMetadata && pipeline.length > 0) return false
@@ -204,7 +205,8 @@ class TurnCall implements CallSubject<TurnTerms> {
       plugins === null &&
       tools === null &&
       !answer.cites &&
-      !record.endpoint.provider.quirks.includes('no-relay')
+      !record.endpoint.provider.quirks.includes('no-relay') &&
+      record.stops === undefined
     const takesMessages = calls === null && fitted === null && !answer.live && isUnseen
     return new Attempt(deps, exchange, record, {
       format,
@@ -246,11 +248,13 @@ class TurnCall implements CallSubject<TurnTerms> {
     // Nobody pauses a reply whose reader sees it at its end.
     if (answer.live) answer.follow(attempt)
     if (calls !== null) this.answerTarget = target
-    if (masks === null)
-      return guarding?.reply == null ? target : new OutputGuard(guarding.reply, exchange, attempt, target)
-    answer.sink.unmask?.(masks)
-    const joiner = new PlaceholderJoiner(masks, target)
-    return guarding?.reply == null ? joiner : new OutputGuard(guarding.reply, exchange, attempt, joiner)
+    let last: AttemptTarget & { readonly committed: boolean } = target
+    if (masks !== null) {
+      answer.sink.unmask?.(masks)
+      last = new PlaceholderJoiner(masks, target)
+    }
+    const first = guarding?.reply == null ? last : new OutputGuard(guarding.reply, exchange, attempt, last)
+    return record.stops === undefined ? first : new StopCut(record.stops, attempt, first)
   }
 
   async #prepareLater(

@@ -1,0 +1,190 @@
+/**
+ * Stop sequences that the provider does not get, because its format has none or it takes fewer: the gateway ends the
+ * text before them. A piece of text waits while it may be the beginning of a sequence, over any borders of pieces. Hot
+ * path of replies with such sequences; others have none of it.
+ */
+import type { Content } from '../answer/answer.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+
+/** The attempt whose reply is cut. */
+export interface StoppedReply {
+  /** Ends the reply after this delta, because of a sequence. */
+  stopAt(sequence: string): void
+}
+
+type Text = Extract<Content, { kind: 'text' }>
+
+/** A state of the search: the longest end of the text that begins a sequence. */
+interface State {
+  readonly next: Map<number, State>
+  /** Characters of this beginning. */
+  readonly length: number
+  /** The state for the next shorter end of the text. */
+  shorter: State | null
+  /** Characters of the longest sequence that ends here; 0: none does. */
+  found: number
+}
+
+/** Finds the first of many sequences in a text that comes in pieces, in one pass (Aho and Corasick). */
+export class StopSearch {
+  readonly #start: State = { next: new Map(), length: 0, shorter: null, found: 0 }
+  #state = this.#start
+
+  constructor(sequences: readonly string[]) {
+    for (const sequence of sequences) this.#add(sequence)
+    this.#link()
+  }
+
+  /** Characters at the end of the text that may begin a sequence. */
+  get waiting(): number {
+    return this.#state.length
+  }
+
+  /** Reads a piece. The number of its characters up to the end of a sequence, and those of the sequence; or null. */
+  read(piece: string): { readonly end: number; readonly length: number } | null {
+    for (let at = 0; at < piece.length; at++) {
+      const code = piece.charCodeAt(at)
+      let state: State | null = this.#state
+      while (state !== null && !state.next.has(code)) state = state.shorter
+      this.#state = state?.next.get(code) ?? this.#start
+      const { found } = this.#state
+      if (found > 0) return { end: at + 1, length: found }
+    }
+    return null
+  }
+
+  /** Begins a new text. */
+  reset(): void {
+    this.#state = this.#start
+  }
+
+  #add(sequence: string): void {
+    let state = this.#start
+    for (let at = 0; at < sequence.length; at++) {
+      const code = sequence.charCodeAt(at)
+      let next = state.next.get(code)
+      if (next === undefined) {
+        next = { next: new Map(), length: at + 1, shorter: this.#start, found: 0 }
+        state.next.set(code, next)
+      }
+      state = next
+    }
+    state.found = sequence.length
+  }
+
+  /** By length, so that shorter states are linked before longer ones. */
+  #link(): void {
+    const queue = [...this.#start.next.values()]
+    for (const state of queue) {
+      for (const [code, next] of state.next) {
+        let shorter = state.shorter
+        while (shorter !== null && !shorter.next.has(code)) shorter = shorter.shorter
+        next.shorter = shorter?.next.get(code) ?? this.#start
+        if (next.found === 0) next.found = next.shorter.found
+        queue.push(next)
+      }
+    }
+  }
+}
+
+/** Passes a reply on to its target, up to a stop sequence in one of its messages. One per attempt. */
+export class StopCut implements AttemptTarget {
+  readonly sink: AttemptTarget['sink']
+  readonly #reply: StoppedReply
+  readonly #target: AttemptTarget
+  readonly #search: StopSearch
+  /** Deltas that wait, and the characters of their texts. */
+  #held: Content[] = []
+  #heldChars = 0
+  /** The message whose text is searched. */
+  #item = -1
+  #isStopped = false
+
+  constructor(sequences: readonly string[], reply: StoppedReply, target: AttemptTarget) {
+    this.sink = target.sink
+    this.#search = new StopSearch(sequences)
+    this.#reply = reply
+    this.#target = target
+  }
+
+  receive(delta: Content): void {
+    if (this.#isStopped) return
+    if (delta.kind === 'text') this.#text(delta)
+    // What belongs to the waiting text waits with it.
+    else if (this.#held.length > 0 && delta.kind === 'annotation') this.#held.push(delta)
+    else {
+      this.#release(0)
+      this.#search.reset()
+      this.#target.receive(delta)
+    }
+  }
+
+  end(done: () => void): void {
+    this.#release(0)
+    this.#target.end(done)
+  }
+
+  close(): void {
+    this.#held = []
+    this.#target.close()
+  }
+
+  #text(delta: Text): void {
+    if (delta.item !== this.#item) {
+      this.#release(0)
+      this.#search.reset()
+      this.#item = delta.item
+    }
+    const found = this.#search.read(delta.text)
+    this.#held.push(delta)
+    this.#heldChars += delta.text.length
+    if (found === null) this.#release(this.#search.waiting)
+    else this.#stop(this.#heldChars - delta.text.length + found.end, found.length)
+  }
+
+  /** Passes on what waits, but for the deltas that have the last `waiting` characters. */
+  #release(waiting: number): void {
+    let count = 0
+    while (count < this.#held.length && this.#heldChars - charsOf(this.#held[count]) >= waiting) {
+      this.#heldChars -= charsOf(this.#held[count])
+      count++
+    }
+    if (count === 0) return
+    for (const delta of this.#held.splice(0, count)) this.#target.receive(delta)
+  }
+
+  /** Passes on the text before a sequence. `end`: the characters that wait, up to the end of the sequence. */
+  #stop(end: number, length: number): void {
+    this.#isStopped = true
+    let left = end - length
+    let sequence = ''
+    for (const delta of this.#held) {
+      if (delta.kind !== 'text') {
+        if (left > 0) this.#target.receive(delta)
+        continue
+      }
+      const { text } = delta
+      sequence += text.slice(Math.max(0, left))
+      if (left > 0) this.#target.receive(left >= text.length ? delta : cut(delta, left))
+      left -= text.length
+    }
+    this.#held = []
+    this.#reply.stopAt(sequence.slice(0, length))
+  }
+}
+
+function charsOf(delta: Content | undefined): number {
+  return delta?.kind === 'text' ? delta.text.length : 0
+}
+
+/** The beginning of a delta, with the log probabilities of its tokens. */
+function cut(delta: Text, chars: number): Text {
+  const text = delta.text.slice(0, chars)
+  if (delta.logprobs === null) return { ...delta, text }
+  let covered = 0
+  const logprobs = delta.logprobs.filter(({ token }) => {
+    covered += token.length
+    return covered <= chars
+  })
+  return { ...delta, text, logprobs }
+}
