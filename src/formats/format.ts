@@ -45,6 +45,8 @@ export interface WireRequest {
   readonly body: Readonly<Record<string, unknown>>
   /** A field of the body that is already JSON; null or absent: the whole body is serialised. */
   readonly raw?: { readonly name: string; readonly json: string } | null
+  /** True: some of its objects have a text of their own (protocol/json/as-written.ts). */
+  readonly isWritten?: true
   /** Absent: all of the request goes out as the caller wrote it. */
   readonly changes?: readonly Change[]
 }

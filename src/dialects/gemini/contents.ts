@@ -3,7 +3,9 @@
  * the items that it produced, in order; a turn of a user is split at function results, which are items of their own.
  * Calls may come back without an id: a result then belongs to the first open call of its function.
  */
+
 import { refuseField } from '../../base/errors.ts'
+import { writtenJson } from '../../protocol/json/as-written.ts'
 import { drawnItem } from '../hosted-items.ts'
 import type { GeminiContent, Part } from './body-schema.ts'
 import { mediaPart, messagePart, unknownPart } from './parts.ts'
@@ -196,7 +198,7 @@ class ModelTurn {
     const callId = id == null || id === '' ? `call_${this.#index}_${at}` : id
     this.#open.push({ id: callId, name })
     const signed = signature === null ? {} : signedCall(signature)
-    const call = { type: 'function_call', call_id: callId, name, arguments: JSON.stringify(args ?? {}) }
+    const call = { type: 'function_call', call_id: callId, name, arguments: writtenJson(args ?? {}) }
     this.#add({ ...call, ...signed }, at)
   }
 

@@ -3,7 +3,9 @@
  * costs one item. A message of the model becomes the items that it produced, in order; a message of a user is split at
  * tool results, which are items of their own.
  */
+
 import type { InputItem } from '../../protocol/items.ts'
+import { writtenJson } from '../../protocol/json/as-written.ts'
 import { keepWritten } from '../../protocol/json/verbatim.ts'
 import { drawnItem } from '../hosted-items.ts'
 import { contentPart, type Item, imageUrl, picturedParts } from './content.ts'
@@ -174,7 +176,7 @@ function callItem({ id, name, input, caller, toolset_name, cache_control }: Tool
     type: 'function_call',
     call_id: id,
     name,
-    arguments: JSON.stringify(input ?? {}),
+    arguments: writtenJson(input ?? {}),
   }
   const native: Item = {}
   if (caller != null && caller['type'] !== 'direct') native['caller'] = caller

@@ -12,8 +12,9 @@
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
-import { parseJson, recordOrEmpty, records } from '../../base/json.ts'
+import { recordOrEmpty, records } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { parsedWritten } from '../../protocol/json/as-written.ts'
 import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
@@ -163,7 +164,7 @@ class Writer {
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>): void {
     const more = { ...callerOf(item), ...nativeFields(item) }
     // The text of an object; see preconditions/.
-    this.#call(item.call_id, item.name, recordOrEmpty(parseJson(item.arguments)), more)
+    this.#call(item.call_id, item.name, recordOrEmpty(parsedWritten(item.arguments)), more)
   }
 
   #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {

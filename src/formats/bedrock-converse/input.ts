@@ -7,8 +7,9 @@
  *   model can verify.
  * - It refuses what the API has no block for, with the path.
  */
-import { isRecord, parseJson, recordOrEmpty } from '../../base/json.ts'
+import { isRecord, recordOrEmpty } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { parsedWritten } from '../../protocol/json/as-written.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import { claudeThought, omitItem } from '../replayed.ts'
@@ -79,7 +80,7 @@ class Writer {
         return
       case 'function_call':
         // The text of an object; see preconditions/.
-        this.#call(item.call_id, item.name, recordOrEmpty(parseJson(item.arguments)))
+        this.#call(item.call_id, item.name, recordOrEmpty(parsedWritten(item.arguments)))
         return
       case 'function_call_output':
         this.#result(

@@ -5,6 +5,7 @@
  */
 import { filled, type Json, parseJson, record, records, textOrEmpty } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { parsedWritten } from '../../protocol/json/as-written.ts'
 import type { InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
 import { omitItem } from '../replayed.ts'
@@ -67,7 +68,7 @@ class Turns {
         break
       case 'function_call':
         // The text of an object; see preconditions/.
-        this.#call(item, parsedObject(String(item['arguments'])) ?? {})
+        this.#call(item, record(parsedWritten(String(item['arguments']))) ?? {})
         break
       case 'function_call_output':
         this.#result(item, path)

@@ -12,6 +12,7 @@ import { lostMarks } from '../../formats/marks/cache-marks.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { changedSettings, NO_SUCH_FIELD, SETTINGS, unsentStops } from '../../formats/sent-settings.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { AS_WRITTEN, MARKED, type MaybeWritten, writtenJson } from '../../protocol/json/as-written.ts'
 import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import {
   type Endpoint,
@@ -76,6 +77,7 @@ export class ProviderRequests {
     const outgoing = outgoingRequest(tiered, format, exchange.dialect)
     const { safety_identifier, user } = exchange.request
     const isNamed = (safety_identifier ?? user) != null
+    const marked = MARKED.objects
     const wire = format.encode(
       {
         request: outgoing.prompt_cache_key == null ? outgoing : this.#hashed(outgoing, exchange, attempt),
@@ -108,6 +110,8 @@ export class ProviderRequests {
       isChanged = (inner === null ? sent : (sent as Json | undefined)?.[inner]) !== value
     }
     if (isChanged) noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact })
+    if (MARKED.objects !== marked || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
+      return { ...wire, isWritten: true }
     if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
     return raw === null ? wire : { ...wire, raw }
@@ -145,8 +149,10 @@ export class ProviderRequests {
     const baseHeaders = this.#headersOf(attempt, headers)
     const withTrace = parent === undefined ? baseHeaders : { ...baseHeaders, traceparent: parent }
     const takesState = parent !== undefined && state != null && endpoint.provider.propagateTrace === true
-    const json =
-      raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
+    const isLarge = heldBytes >= LARGE_BYTES
+    let json = ''
+    if (wire.isWritten === true && !isLarge) json = writtenJson(body)
+    else if (raw == null) json = isLarge ? requestJson(body, heldBytes) : JSON.stringify(body)
     const request: UpstreamRequest = {
       url: this.#urlOf(attempt, path),
       headers: takesState ? { ...withTrace, tracestate: state } : withTrace,

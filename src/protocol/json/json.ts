@@ -6,6 +6,7 @@
 import { isAscii } from 'node:buffer'
 import { GatewayError } from '../../base/errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../limits.ts'
+import { keepTexts } from './as-written.ts'
 import { ListFinder, RAW_MAX_BYTES, RAW_MIN_BYTES } from './raw-list.ts'
 import { repairTexts, type TextRule } from './well-formed.ts'
 
@@ -64,7 +65,10 @@ export function parseJson(
   }
   // The bytes of a list are sent only if they mean the same as its value.
   const mayBeBroken = text.includes('\\u') && HARD_ESCAPE.test(text)
-  if (!mayBeBroken || !repairTexts(value, texts)) finder?.keep(value, bytes)
+  if (!mayBeBroken || !repairTexts(value, texts)) {
+    finder?.keep(value, bytes)
+    if (count.mayChange) keepTexts(value, text)
+  }
   return value
 }
 
@@ -84,6 +88,8 @@ interface JsonCount {
   readonly excess: keyof JsonBounds | null
   readonly parts: number
   readonly commas: number
+  /** True if a number or a name may change when its value is written again (see as-written.ts). */
+  readonly mayChange: boolean
 }
 
 /** For strings longer than this the native search is faster. */
@@ -97,6 +103,13 @@ const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 const COLON = 0x3a
+const ZERO = 0x30
+const NINE = 0x39
+const POINT = 0x2e
+const SMALL_E = 0x65
+const LARGE_E = 0x45
+/** A double has this many digits of a decimal number for certain. */
+const SAFE_DIGITS = 15
 
 /** Names the bound that a document exceeds. */
 export function excessOf(document: Uint8Array, bounds: JsonBounds): JsonCount['excess'] {
@@ -117,11 +130,17 @@ export function countJson(
   let depth = 0
   let parts = 0
   let commas = 0
+  let mayChange = false
+  // The text that was read last: before a colon, a name.
+  let nameFrom = 0
+  let nameTo = 0
   for (let index = 0; index < bytes.length && limitExceeded === null; index++) {
     const byte = bytes[index]
     if (byte === QUOTE) {
       const from = index + 1
       index = closingQuote(bytes, from)
+      nameFrom = from
+      nameTo = index
       if (finder !== null && depth === 1) finder.text(bytes, from, index)
     } else if (byte === COMMA) {
       if (++commas > bounds.commas) limitExceeded = 'commas'
@@ -135,9 +154,24 @@ export function countJson(
     } else if (byte === COLON) {
       if (finder !== null && depth === 1) finder.fields++
       if (++parts > bounds.parts) limitExceeded = 'parts'
+      let at = nameFrom
+      while (at < nameTo && (bytes[at] as number) >= ZERO && (bytes[at] as number) <= NINE) at++
+      if (at === nameTo && at > nameFrom) mayChange = true
+    } else if (byte !== undefined && byte >= ZERO && byte <= NINE) {
+      const from = index
+      let hasPoint = false
+      for (;;) {
+        const next = bytes[index + 1] as number
+        if (next === POINT) hasPoint = true
+        else if (next === SMALL_E || next === LARGE_E) mayChange = true
+        else if (!(next >= ZERO && next <= NINE)) break
+        index++
+      }
+      // As in 1.0 and 0.50.
+      if (index - from >= SAFE_DIGITS || (hasPoint && bytes[index] === ZERO)) mayChange = true
     }
   }
-  return { excess: limitExceeded, parts, commas }
+  return { excess: limitExceeded, parts, commas, mayChange }
 }
 
 /** Index of the quote that ends the string whose content begins at `from`; past the last byte if there is none. */
