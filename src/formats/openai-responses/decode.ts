@@ -422,15 +422,15 @@ function usageOf(response: Json, searches: number): Usage | null {
   const outputDetails = recordOrEmpty(usage['output_tokens_details'] ?? usage['completion_tokens_details'])
   const input = countOrZero(usage['input_tokens'] ?? usage['prompt_tokens'])
   const output = countOrZero(usage['output_tokens'] ?? usage['completion_tokens'])
-  const total = countOrZero(usage['total_tokens'])
   const cached = countOrZero(inputDetails['cached_tokens'])
   const written = countOrZero(inputDetails['cache_write_tokens'])
-  const hour = countOrZero(inputDetails['cache_write_1h_tokens'])
+  const hour = written === 0 ? 0 : countOrZero(inputDetails['cache_write_1h_tokens'])
   const audio = countOrZero(inputDetails['audio_tokens'])
   const reasoning = countOrZero(outputDetails['reasoning_tokens'])
   // If more is cached than read, or more is thought than written, the whole cannot include the part.
   const apartInput = cached > input
-  const apartOutput = reasoning > output || (reasoning > 0 && total === input + output + reasoning)
+  const apartOutput =
+    reasoning > output || (reasoning > 0 && countOrZero(usage['total_tokens']) === input + output + reasoning)
   return {
     inputTokens: apartInput ? input + cached + written : input,
     cachedTokens: cached,

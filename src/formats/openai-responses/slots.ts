@@ -109,7 +109,7 @@ export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
   for (const name in item) if (!PLAIN.has(name) && item[name] !== null) return null
   return {
     id: filled(item['id']),
-    phase: filled(phase),
+    phase: (phase ?? null) as string | null,
     status: (status ?? 'completed') as WholeMessage['status'],
     text,
   }

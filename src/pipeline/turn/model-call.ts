@@ -11,6 +11,7 @@ import { isLossy } from '../../exchange/changes.ts'
 import type { AttemptRecord, Candidate, Finish } from '../../exchange/exchange.ts'
 import type { Change, Usage, WireRequest } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { OutgoingKey } from '../../protocol/provider.ts'
 import type { EndpointState } from '../../providers/health/endpoint-state.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
 import { type CallFigures, noteImplausible, settle } from '../accounting/charge.ts'
@@ -197,15 +198,11 @@ function runAttempt<Terms, Then>(
   if (exchange.spans !== null) openSpan(call, record, isBeside)
   let outcome: Unanswered | Promise<Finish | Unanswered>
   try {
-    const key =
-      collected !== undefined
-        ? collected.providerKey
-        : credential !== null
-          ? deps.providerKeys.own(credential, endpoint)
-          : // Without a form of its own, it is sent as the row has it.
-            endpoint.provider.keyForm === undefined
-            ? null
-            : deps.providerKeys.shared(endpoint)
+    // A shared key without a form of its own is sent as the row has it.
+    let key: OutgoingKey | null | Promise<OutgoingKey | null> = null
+    if (collected !== undefined) key = collected.providerKey
+    else if (credential !== null) key = deps.providerKeys.own(credential, endpoint)
+    else if (endpoint.provider.keyForm !== undefined) key = deps.providerKeys.shared(endpoint)
     if (key instanceof Promise) {
       outcome = key.then(opened => {
         record.providerKey = opened
