@@ -46,7 +46,7 @@ export interface RepeatedOperation {
 
 export type IdempotencyDeps = Pick<
   InferenceParts,
-  'gateway' | 'transcripts' | 'frameSeal' | 'stream' | 'restrictionsOf' | 'replayKeptMs'
+  'gateway' | 'dataRegionOf' | 'transcripts' | 'frameSeal' | 'stream' | 'restrictionsOf' | 'replayKeptMs'
 >
 
 /** Answers a request that has the header. */
@@ -65,7 +65,7 @@ export async function answerOnce(
     return
   }
   const keyHash = request.key.hash
-  const digest = digestOf(request)
+  const digest = digestOf(request, deps.dataRegionOf(request.host))
   const claim: TranscriptClaim = {
     id: `${context.id}@once`,
     keyHash,
@@ -144,8 +144,9 @@ async function checkRights(
 }
 
 /** Two requests with one digest are the same request. White space and headers do not count; the order of members does. */
-function digestOf({ context, params, query, body }: ApiRequest): string {
-  return hash('sha256', JSON.stringify([context.route, [...params], query.toString(), body]), 'base64url')
+function digestOf({ context, params, query, body }: ApiRequest, region: ClientRequest['dataRegion']): string {
+  const parts = [context.route, [...params], query.toString(), region, body]
+  return hash('sha256', JSON.stringify(parts), 'base64url')
 }
 
 /** The run of the first request: its client is one reader, and replays are others. */

@@ -147,6 +147,19 @@ t.test('white space does not make another request; a member, their order and the
   t.equal(s.provider.replies.length, 1)
 })
 
+t.test(
+  'a request to the host of a region is another one: it must not get an answer from elsewhere',
+  async t => {
+    const s = await start(t, { regions: { europe: ['eu.localhost'], us: [] } })
+    const first = s.ask()
+    ;(await s.provider.reply(0)).whole('once', USAGE)
+    t.equal((await first).status, 200)
+    const inRegion = await s.ask({ headers: { host: 'eu.localhost' } })
+    t.equal(inRegion.status, 409)
+    t.match(inRegion.body, 'idempotency_key_reused')
+  },
+)
+
 t.test('requests attach to the running answer, streamed and whole', async t => {
   const s = await start(t)
   for (const stream of [true, false]) {
