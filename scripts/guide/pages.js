@@ -40,6 +40,7 @@ export const PARTS = [
       'docs/plugins.md',
       'docs/routing.md',
       'docs/routes.md',
+      'docs/plan.md',
       'docs/routers.md',
       'docs/loops.md',
       'docs/end-users.md',

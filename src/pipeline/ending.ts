@@ -243,7 +243,11 @@ export function summarize(
         ? null
         : Math.round((exchange.firstTokenMs - exchange.watch.startedMs) * 1000) / 1000,
     model,
-    requestedModel: requested === undefined || requested === model ? undefined : shownModel(requested),
+    requestedModel:
+      requested === undefined || requested === model
+        ? undefined
+        : // The name of a route is the operator's own.
+          (exchange.ranking.route ?? shownModel(requested)),
     provider: last?.endpoint.provider.slug ?? null,
     attempts: attempts.length,
     failedAttempts: attempts.length > 1 || error !== null ? failedAttempts(attempts) : undefined,

@@ -41,6 +41,11 @@ export interface LedgerStore {
   findOfAny(id: string): Promise<UsageRecord | null>
   /** The latest records, newest first, before the record `before`. */
   latest(filter: LatestFilter, limit: number): Promise<readonly UsageRecord[]>
+  /**
+   * Calls `visit` with the records of all organizations since a time (ISO 8601 UTC), some thousands at once; for
+   * operators only.
+   */
+  scan(since: string, visit: (records: readonly UsageRecord[]) => void): Promise<void>
   usageSince(filter: UsageFilter): Promise<UsageTotals>
   /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
   activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>

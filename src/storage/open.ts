@@ -10,6 +10,7 @@ import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches/batches.ts'
 import { createCaptureStore } from './kysely-store/captures.ts'
 import { createCatalogueStore } from './kysely-store/catalogue.ts'
+import { createConfigurationStore } from './kysely-store/configurations.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
 import { createExplanationStore } from './kysely-store/explanations.ts'
 import { createFileStore } from './kysely-store/files.ts'
@@ -138,6 +139,7 @@ function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
     batches: createBatchStore(db, engine),
     captures: createCaptureStore(db, engine),
     catalogue: createCatalogueStore(db),
+    configurations: createConfigurationStore(db),
     files: createFileStore(db, engine),
     memory: createMemoryStore(db, engine),
   }

@@ -309,6 +309,14 @@ export interface AuditStore {
   prune(before: string, limit: number): Promise<number>
 }
 
+/** What a gateway was last started or reloaded with. */
+export interface ConfigurationStore {
+  /** @param document JSON without secrets; replaces the earlier one */
+  put(document: string, updatedAt: string): Promise<void>
+  /** Null: no gateway has started on this database. */
+  find(): Promise<string | null>
+}
+
 /** All groups of operations. */
 export interface StoreVerbs {
   readonly alerts: AlertStore
@@ -324,6 +332,7 @@ export interface StoreVerbs {
   readonly batches: BatchStore
   readonly captures: CaptureStore
   readonly catalogue: CatalogueStore
+  readonly configurations: ConfigurationStore
   readonly files: FileStore
   readonly memory: MemoryStore
 }

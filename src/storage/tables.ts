@@ -46,6 +46,13 @@ export interface CredentialsTable extends RowOf<(typeof CREDENTIAL)['fields']> {
   box: string
 }
 
+/** One row. */
+interface ConfigurationsTable {
+  id: string
+  document: string
+  updatedAt: string
+}
+
 interface CreditsTable {
   organizationId: string
   id: string
@@ -324,6 +331,7 @@ export interface Tables {
   filePassages: FilePassagesTable
   memory: MemoryTable
   catalogueSources: CatalogueSourcesTable
+  configurations: ConfigurationsTable
   serviceJobs: ServiceJobsTable
   apiKeys: ApiKeysTable
   keySecrets: KeySecretsTable

@@ -8,6 +8,7 @@ import { connect } from './connect.ts'
 import { doctor } from './doctor/doctor.ts'
 import { keysCreate, keysList, keysRotate } from './keys.ts'
 import { modelsImport, modelsSources } from './models.ts'
+import { plan } from './plan.ts'
 import { prove } from './prove.ts'
 import { reconcile } from './reconcile.ts'
 import { start } from './start.ts'
@@ -20,6 +21,7 @@ import { verify } from './verify.ts'
 export const COMMANDS: readonly Command[] = [
   start,
   check,
+  plan,
   connect,
   keysCreate,
   keysList,

@@ -28,30 +28,49 @@ export interface RoutedRequest {
   readonly nowMs: number
 }
 
-/** The targets that may serve the request, the chosen one first. A caller that may not use it gets the next one. */
-export function drawnTargets(route: Route, routed: RoutedRequest): readonly RouteTarget[] {
-  const { targets } = route
-  const only = targets[0] as RouteTarget
-  if (targets.length === 1 && only.when.length === 0) return targets
-  const fitting = targets.filter(({ when }) => when.length > 0 && holdsAll(when, routed))
-  const among = fitting.length > 0 ? fitting : targets.filter(({ when }) => when.length === 0)
-  if (among.length < 2) return among
-  const stay = `${route.name} ${keyOf(route, routed)}`
-  return among
-    .map(target => ({ target, place: placeOf(target, stay) }))
-    .filter(({ place }) => place < Number.POSITIVE_INFINITY)
-    .sort((one, other) => one.place - other.place)
-    .map(({ target }) => target)
-}
-
 /** Bytes of a hash that become a number, and the number of these numbers. */
 const DRAW_BYTES = 6
 const DRAWS = 2 ** (8 * DRAW_BYTES)
 
-/** The smallest place wins: exponentially distributed with the weight as its rate, so shares follow the weights. */
-function placeOf({ key, weight }: RouteTarget, stay: string): number {
-  const drawn = hash('sha256', `${stay} ${key}`, 'buffer').readUIntBE(0, DRAW_BYTES)
-  return -Math.log((drawn + 0.5) / DRAWS) / weight
+/**
+ * The targets that may serve the request, the chosen one first. A caller that may not use it gets the next one. Loops
+ * instead of callbacks, because every request of a route comes here.
+ */
+export function drawnTargets(route: Route, routed: RoutedRequest): readonly RouteTarget[] {
+  const among = amongOf(route.targets, routed)
+  if (among.length === 1 && among[0]?.weight !== 0) return among
+  const stay = `${route.name} ${keyOf(route, routed)}`
+  const drawn: RouteTarget[] = []
+  const places: number[] = []
+  for (const target of among) {
+    if (target.weight === 0) continue
+    const number = hash('sha256', `${stay} ${target.key}`, 'buffer').readUIntBE(0, DRAW_BYTES)
+    // Exponentially distributed with the weight as its rate, so the smallest place has the share of the weight.
+    const place = -Math.log((number + 0.5) / DRAWS) / target.weight
+    let at = drawn.length
+    while (at > 0 && (places[at - 1] as number) > place) at--
+    drawn.splice(at, 0, target)
+    places.splice(at, 0, place)
+  }
+  return drawn
+}
+
+/** If targets with conditions hold, only these; otherwise those without conditions. */
+function amongOf(targets: readonly RouteTarget[], routed: RoutedRequest): readonly RouteTarget[] {
+  let fitting: RouteTarget[] | null = null
+  let free: RouteTarget[] | null = null
+  for (const [at, target] of targets.entries()) {
+    if (target.when.length === 0) {
+      free?.push(target)
+      continue
+    }
+    // The targets before it had no conditions, or have been listed.
+    free ??= targets.slice(0, at)
+    if (!holdsAll(target.when, routed)) continue
+    fitting ??= []
+    fitting.push(target)
+  }
+  return fitting ?? free ?? targets
 }
 
 /**

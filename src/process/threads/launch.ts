@@ -4,7 +4,7 @@
  */
 
 import type { Console } from '../../apps/console/console.ts'
-import { systemClock } from '../../base/clock.ts'
+import { isoInstant, systemClock } from '../../base/clock.ts'
 import type { Log, LogForm, ProcessLog } from '../../base/log/log.ts'
 import { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
 import type { FirstKeys } from '../../callers/bootstrap.ts'
@@ -17,6 +17,7 @@ import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { isDiskFault } from '../../storage/open.ts'
 import { alertOfLoop } from '../alerts/loop-alert.ts'
 import type { Config } from '../config/settings.ts'
+import { snapshotOf } from '../plan/snapshot.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import type { EarlyWorkers } from '../start/early-workers.ts'
@@ -155,12 +156,20 @@ export async function launch(
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.check())
+    void watch.prepared.then(() => noteConfiguration(config, services))
     const all = { ...services, ...started, exports, batchWatch }
     return launchedOf(running, all, configReload)
   } catch (error) {
     await closeServices(started, true)
     throw error
   }
+}
+
+/** For `sluice plan`, which compares with it. Without the store, the next start or reload notes it. */
+function noteConfiguration(config: Config, { catalogue, store }: MainServices): void {
+  const catalog = catalogOf(unpackCatalogue(catalogue.packed).parts)
+  const document = JSON.stringify(snapshotOf(config, catalog))
+  store.configurations.put(document, isoInstant(systemClock.nowMs())).catch(() => undefined)
 }
 
 function supervisorOptions(
@@ -244,6 +253,7 @@ function launchedOf(
     },
     reconfigure(config) {
       services.catalogue.reconfigure(config)
+      noteConfiguration(config, services)
       return services.catalogue.counts
     },
     noteReload(successful) {

@@ -21,6 +21,9 @@ import {
   sumUsage,
 } from './usage-totals.ts'
 
+/** Records that a scan reads at once. */
+const SCANNED = 5_000
+
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)
   const { runEach } = engine
@@ -80,6 +83,38 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
         .limit(limit)
         .execute()
       return rows.map(recordOf)
+    },
+    async scan(since, visit) {
+      let organizationId = ''
+      for (;;) {
+        // The index has one organization after the other.
+        const next = await db
+          .selectFrom('usage')
+          .select(({ fn }) => fn.min('organizationId').as('organizationId'))
+          .where('organizationId', '>', organizationId)
+          .executeTakeFirst()
+        if (next?.organizationId == null) return
+        organizationId = next.organizationId
+        let after = { createdAt: since, id: '' }
+        for (;;) {
+          const rows = await db
+            .selectFrom('usage')
+            .select(COLUMNS)
+            .where('organizationId', '=', organizationId)
+            .where(where =>
+              where(where.refTuple('createdAt', 'id'), '>', where.tuple(after.createdAt, after.id)),
+            )
+            .orderBy('createdAt')
+            .orderBy('id')
+            .limit(SCANNED)
+            .execute()
+          visit(rows.map(recordOf))
+          const last = rows.at(-1)
+          if (last === undefined || rows.length < SCANNED) break
+          after = last
+          await turn()
+        }
+      }
     },
     usageSince: filter => sumUsage(db, filter),
     activity: filter => readActivity(db, filter, turn),

@@ -11,6 +11,7 @@ import { StoreError } from '../store-error.ts'
 import { schema as firstSchema } from './0001-schema.ts'
 import { rateLimits } from './0002-rate-limits.ts'
 import { loops } from './0003-loops.ts'
+import { configurations } from './0004-configurations.ts'
 import { upgradeUnreleased } from './before-first-release.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -18,6 +19,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001-schema': firstSchema,
   '0002-rate-limits': rateLimits,
   '0003-loops': loops,
+  '0004-configurations': configurations,
 }
 
 /**

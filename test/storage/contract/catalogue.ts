@@ -14,6 +14,15 @@ const list = (source: string, more: Partial<CatalogueSource> = {}): CatalogueSou
 })
 
 export async function catalogueContract(t: Test, opened: Opened): Promise<void> {
+  await t.test('the last configuration replaces the one before', async t => {
+    const { configurations } = await opened(t)
+    t.equal(await configurations.find(), null)
+    for (const document of ['{"first":1}', JSON.stringify({ text: ODD_TEXT })]) {
+      await configurations.put(document, '2026-03-01T00:00:00.000Z')
+      t.equal(await configurations.find(), document)
+    }
+  })
+
   await t.test('a list of models comes back as it was put, and by its source alone', async t => {
     const { catalogue } = await opened(t)
     t.same(await catalogue.list(), [])

@@ -1,6 +1,7 @@
 /** The contract of the usage ledger. */
 import type { Test } from 'tap'
 import { lineOf } from '../../../src/storage/spool/usage-line.ts'
+import type { UsageRecord } from '../../../src/storage/usage.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
 import { someUsage } from '../usage.ts'
@@ -8,6 +9,25 @@ import { someUsage } from '../usage.ts'
 const HASH = 'f'.repeat(64)
 
 export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
+  await t.test('a scan reads all organizations since a time, each record once', async t => {
+    const { ledger } = await opened(t)
+    const times = ['2026-01-01T00:00:00.000Z', '2026-01-02T00:00:00.000Z', '2026-01-02T00:00:01.000Z']
+    const records = ['org_1', 'org_2', 'org_3'].flatMap(organizationId =>
+      times.flatMap(createdAt => [
+        someUsage({ organizationId, createdAt }),
+        someUsage({ organizationId, createdAt }),
+      ]),
+    )
+    const route = someUsage({ createdAt: times[2] as string, requestedModel: 'prod/chat' })
+    await ledger.add([...records, route])
+    const scanned: UsageRecord[] = []
+    await ledger.scan('2026-01-02T00:00:00.000Z', some => void scanned.push(...some))
+    const expected = [...records, route].filter(({ createdAt }) => createdAt > '2026-01-01T12')
+    const ids = (of: readonly UsageRecord[]) => of.map(({ id }) => id).sort()
+    t.same(ids(scanned), ids(expected))
+    t.equal(scanned.find(({ id }) => id === route.id)?.requestedModel, 'prod/chat')
+  })
+
   await t.test('a usage record comes back as it was added, to its own organization only', async t => {
     const { ledger } = await opened(t)
     const plain = someUsage({

@@ -6,11 +6,11 @@ import { join } from 'node:path'
 import { isoInstant, systemClock } from '../../../base/clock.ts'
 import { systemCode } from '../../../base/errors.ts'
 import { findConfig, processEnvironment } from '../../../process/config/config.ts'
+import { withoutSecrets } from '../../../process/config/without-secrets.ts'
 import { dataFolder, placeOf, sqlitePath } from '../../../storage/data-folder.ts'
 import { CONFIG_OPTION, type Command } from '../command.ts'
 import { configWords, print } from '../outcome.ts'
 import { version } from '../version.ts'
-import { withoutSecrets } from './without-secrets.ts'
 
 const ANSWER_MS = 3_000
 const LOG_BYTES = 1024 * 1024

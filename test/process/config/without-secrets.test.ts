@@ -1,6 +1,6 @@
 import t from 'tap'
-import { withoutSecrets } from '../../../../src/apps/commands/doctor/without-secrets.ts'
-import { loadConfig } from '../../../../src/process/config/config.ts'
+import { loadConfig } from '../../../src/process/config/config.ts'
+import { withoutSecrets } from '../../../src/process/config/without-secrets.ts'
 
 t.test('settings are shown without secrets, and addresses without what may be one', async t => {
   const S = 's3cret-canary'

@@ -1,0 +1,208 @@
+/**
+ * Replays usage records through the routing of a configuration, without calling a provider: which requests would go
+ * elsewhere, be refused, or cost something else. A record has no prompt, so conditions on tools, images, files, audio
+ * and tags count as not given; guardrails, health and own credentials of workspaces are as they were. Pure.
+ */
+import { hash } from 'node:crypto'
+import { type PicoUsd, toUsd } from '../../base/money.ts'
+import { priceUsage } from '../../pipeline/accounting/charge.ts'
+import { hasSharedKey, namesProvider } from '../../pipeline/routing/candidate.ts'
+import { namedModel } from '../../pipeline/routing/names.ts'
+import { drawnTargets } from '../../pipeline/routing/routes.ts'
+import type { Endpoint, Model, Pricing } from '../../protocol/provider.ts'
+import type { ProviderPreferences } from '../../protocol/request.ts'
+import type { Route } from '../../protocol/route.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+import type { Snapshot } from './snapshot.ts'
+
+export interface ForecastChange {
+  readonly generation: string
+  readonly model_from: string
+  /** Null: the request would be refused. */
+  readonly model_to: string | null
+  readonly provider_from: string | null
+  readonly provider_to: string | null
+  /** US dollars. */
+  readonly cost_from: number
+  /** Null: it would be refused, or the price is not known. */
+  readonly cost_to: number | null
+}
+
+export interface ForecastResult {
+  readonly requests: number
+  /** Requests that another model or provider would answer. */
+  readonly moved: number
+  readonly refused: number
+  /** Requests whose new price is not known; they count with their old cost. */
+  readonly unpriced: number
+  readonly cost: { readonly from: number; readonly to: number }
+  /** The ten with the largest difference in cost. */
+  readonly changes: readonly ForecastChange[]
+}
+
+const SHOWN = 10
+
+export class Forecast {
+  readonly #catalog: Catalog
+  readonly #before: Snapshot['models']
+  readonly #balances: boolean
+  #requests = 0
+  #moved = 0
+  #refused = 0
+  #unpriced = 0
+  /** Units of 1e-12 USD. */
+  #from = 0n
+  #to = 0n
+  #changes: (ForecastChange & { readonly weight: number })[] = []
+
+  constructor(catalog: Catalog, before: Snapshot['models'], balances: boolean) {
+    this.#catalog = catalog
+    this.#before = before
+    this.#balances = balances
+  }
+
+  add(record: UsageRecord): void {
+    const { model, provider, cost } = record
+    // A request that reached no model, or a fee.
+    if (model === null || provider === null) return
+    this.#requests++
+    this.#from += BigInt(cost)
+    const way = this.#wayOf(record)
+    if (way === null) {
+      this.#refused++
+      this.#note(record, null, null)
+      return
+    }
+    const isMoved = way.modelId !== model || way.provider.slug !== provider
+    if (isMoved) this.#moved++
+    const newCost = this.#costOf(record, way, isMoved)
+    if (newCost === null) this.#unpriced++
+    this.#to += BigInt(newCost ?? cost)
+    if (isMoved || newCost !== cost) this.#note(record, way, newCost)
+  }
+
+  get result(): ForecastResult {
+    return {
+      requests: this.#requests,
+      moved: this.#moved,
+      refused: this.#refused,
+      unpriced: this.#unpriced,
+      cost: { from: toUsd(Number(this.#from)), to: toUsd(Number(this.#to)) },
+      changes: this.#largest().map(({ weight: _, ...change }) => change),
+    }
+  }
+
+  #note(record: UsageRecord, way: Endpoint | null, cost: PicoUsd | null): void {
+    this.#changes.push({
+      generation: record.id,
+      model_from: record.model ?? '',
+      model_to: way?.modelId ?? null,
+      provider_from: record.provider,
+      provider_to: way?.provider.slug ?? null,
+      cost_from: toUsd(record.cost),
+      cost_to: cost === null ? null : toUsd(cost),
+      weight: Math.abs(record.cost - (cost ?? 0)),
+    })
+    if (this.#changes.length > 100 * SHOWN) this.#changes = this.#largest()
+  }
+
+  #largest() {
+    return this.#changes.toSorted((one, other) => other.weight - one.weight).slice(0, SHOWN)
+  }
+
+  /** Null: no endpoint may serve it. */
+  #wayOf(record: UsageRecord): Endpoint | null {
+    const requested = record.requestedModel ?? record.model ?? ''
+    const named = namedModel(requested, this.#catalog, null)
+    if (named === null) return null
+    const { model } = named
+    return model.route === undefined
+      ? this.#endpointOf(model, null, record)
+      : this.#targetOf(model.route, record)
+  }
+
+  #targetOf(route: Route, record: UsageRecord): Endpoint | null {
+    const request = {
+      model: route.name,
+      input: '',
+      ...(record.sessionId === null ? {} : { session_id: record.sessionId }),
+      ...(record.endUser === null ? {} : { user: record.endUser }),
+    }
+    const routed = {
+      id: record.id,
+      organizationId: record.organizationId,
+      request,
+      inputTokens: () => record.inputTokens,
+      nowMs: Date.parse(record.createdAt),
+    }
+    const ways = [
+      ...drawnTargets(route, routed),
+      ...route.fallback.map(model => ({ model, preferences: null })),
+    ]
+    for (const { model, preferences } of ways) {
+      const found = this.#catalog.model(model)
+      const endpoint = found === undefined ? null : this.#endpointOf(found, preferences, record)
+      if (endpoint !== null) return endpoint
+    }
+    return null
+  }
+
+  #endpointOf(model: Model, preferences: ProviderPreferences | null, record: UsageRecord): Endpoint | null {
+    const usable = model.endpoints.filter(endpoint => mayServe(endpoint, model, preferences, record))
+    // What served it serves it again; another endpoint is no consequence of the file.
+    const same = usable.find(
+      ({ provider, modelId }) => provider.slug === record.provider && modelId === record.model,
+    )
+    if (same !== undefined) return same
+    const order = preferences?.order ?? []
+    const first = order.flatMap(name => usable.find(endpoint => namesProvider(name, endpoint)) ?? [])[0]
+    return first ?? (this.#balances ? drawn(usable, record.id) : (usable[0] ?? null))
+  }
+
+  #costOf(record: UsageRecord, { pricing }: Endpoint, isMoved: boolean): PicoUsd | null {
+    const was = this.#before[record.model ?? '']?.find(each => each.provider === record.provider)?.pricing
+    if (!isMoved && JSON.stringify(was) === JSON.stringify(pricing)) return record.cost
+    if (pricing.isUnknown === true) return null
+    // Discounts of batches, images and searches are in the old cost, and stay in proportion.
+    const oldPrice = was === undefined || was.isUnknown === true ? 0 : priced(record, was)
+    const factor = oldPrice === 0 ? 1 : record.cost / oldPrice
+    return Math.round(priced(record, pricing) * factor)
+  }
+}
+
+function priced(record: UsageRecord, pricing: Pricing): PicoUsd {
+  return priceUsage(record, pricing).total
+}
+
+function mayServe(
+  endpoint: Endpoint,
+  model: Model,
+  preferences: ProviderPreferences | null,
+  { inputTokens, isByok, provider }: UsageRecord,
+): boolean {
+  const length = endpoint.contextLength ?? model.contextLength
+  if (length !== null && inputTokens > length) return false
+  if (!hasSharedKey(endpoint.provider) && !(isByok && endpoint.provider.slug === provider)) return false
+  if (preferences === null) return true
+  const { only, ignore } = preferences
+  const isAmong = (names: readonly string[]): boolean => names.some(name => namesProvider(name, endpoint))
+  return (only == null || only.length === 0 || isAmong(only)) && (ignore == null || !isAmong(ignore))
+}
+
+/** Draws by price, like the gateway, but by the id of the request, so that a plan says the same twice. */
+function drawn(endpoints: readonly Endpoint[], id: string): Endpoint | null {
+  const weights = endpoints.map(({ pricing }) => {
+    const price = pricing.isUnknown === true ? Number.POSITIVE_INFINITY : pricing.prompt + pricing.completion
+    return price === 0 ? Number.POSITIVE_INFINITY : 1 / (price * price)
+  })
+  const free = weights.indexOf(Number.POSITIVE_INFINITY)
+  const total = weights.reduce((sum, weight) => sum + weight, 0)
+  if (free !== -1 || total === 0) return endpoints[Math.max(0, free)] ?? null
+  let threshold = (hash('sha256', id, 'buffer').readUInt32BE(0) / 2 ** 32) * total
+  for (const [at, weight] of weights.entries()) {
+    threshold -= weight
+    if (threshold < 0) return endpoints[at] ?? null
+  }
+  return endpoints.at(-1) ?? null
+}
