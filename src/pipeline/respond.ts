@@ -159,13 +159,20 @@ function ended(
     return SUBMITTED
   }
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
-  const end = endOf(exchange, conclusion?.error ?? null, deps.clock.monotonicMs())
+  // Its provider may have ended the reply well after its client was told of a lost right.
+  const lost = conclusion === null && exchange.signal.aborted ? lostRightOf(exchange) : null
+  const end = endOf(exchange, conclusion?.error ?? lost, deps.clock.monotonicMs())
   exchange.sessionSpending?.add(end.cost + end.fees + exchange.bill.inner.cost)
   account(deps, end)
   const writing = deps.ledger.written()
   return writing === null
     ? concluded(deps, end, conclusion)
     : writing.then(() => concluded(deps, end, conclusion))
+}
+
+function lostRightOf({ signal }: RunningExchange): GatewayError | null {
+  const reason = signal.reason as GatewayError
+  return reason.meaning.isLostRight === true ? reason : null
 }
 
 function concluded(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclusion: Conclusion): Outcome {

@@ -124,7 +124,7 @@ for (const [code, { status, take, limited, before }] of Object.entries(LOSSES)) 
     await until('the end of all', () => s.serving.server.openRequests === 0)
     const record = await s.generation(String(answered.headers.get('x-generation-id')))
     t.match(record, { accounting: 'exact', tokens_completion: 7, cancelled: false })
-    t.equal(record['error'] ?? code, code)
+    t.match(record, { outcome: 'failed', error: code })
   })
 }
 

@@ -11,6 +11,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     'contract/limits-over-instances.test.ts',
     'contract/resumable-processes.test.ts',
     'contract/idempotency-processes.test.ts',
+    'contract/lost-rights-processes.test.ts',
     'heavy/retries.test.ts',
     'contract/sticky-sessions.test.ts',
   ],
