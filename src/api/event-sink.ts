@@ -213,12 +213,12 @@ export class EventSink implements Sink {
     this.end()
   }
 
-  /** Only for the reader. */
+  /** Called by the StreamReader before it sends the head of the stream. */
   opens(): void {
     this.#onOpen?.()
   }
 
-  /** Only for the reader, which has caught up. */
+  /** Called by the StreamReader when a slow client has caught up. */
   goOn(): void {
     if (this.#late !== null) {
       this.#tellLate(this.#late)

@@ -35,7 +35,7 @@ export interface InnerUse {
   readonly outputTokens: number
   readonly reasoningTokens: number
   readonly webSearchRequests: number
-  /** The caller's charge for them. */
+  /** What the caller is charged for these calls. */
   readonly cost: PicoUsd
 }
 

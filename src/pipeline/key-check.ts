@@ -59,7 +59,7 @@ interface TriedKey {
   readonly credential: Credential | null
   /** The endpoint for a completion; null if the catalogue has no model of the provider that the key may serve. */
   readonly endpoint: Endpoint | null
-  /** True if its model was named, so the list is not requested. */
+  /** True if the caller named the model. The provider's list of models is then not requested. */
   readonly isNamed: boolean
 }
 

@@ -185,11 +185,11 @@ export class Plans {
 
   #wayOf(named: NamedModel, groups: readonly Group[], input: RankInput, fallbacks: boolean): PlainRoute {
     const { shared } = this.#deps.routing
-    const models = new Set(
+    const modelIds = new Set(
       groups.flatMap(({ candidates }) => candidates.map(({ endpoint }) => endpoint.modelId)),
     )
     let [leastContext, leastOutput] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
-    for (const id of models) {
+    for (const id of modelIds) {
       const least = shared.of(input.catalog.model(id) ?? named.model)
       leastContext = Math.min(leastContext, least.leastContext)
       leastOutput = Math.min(leastOutput, least.leastOutput)

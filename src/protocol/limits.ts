@@ -9,7 +9,7 @@ export const END_USER_WEIGHT_MAX = 100
 /** One model slug: as long as the longest router pattern that could match it, so that no error or record grows. */
 export const MODEL_MAX_CHARS = 1024
 
-/** `models`: each is looked up and routed while others wait, so the list is limited; no fallback list is this long. */
+/** Entries in `models`. Other requests wait while each entry is looked up and routed. Real lists are far shorter. */
 export const MODELS_MAX = 256
 
 /**

@@ -115,7 +115,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
 }
 
 /** Maximum of cached models that come from wildcards. Others are built again for each request. */
-const COVERED_MAX = 512
+const WILDCARD_MODELS_MAX = 512
 
 /** The lookups over consistent parts. */
 export function catalogOf(parts: CatalogParts): Catalog {
@@ -126,7 +126,7 @@ export function catalogOf(parts: CatalogParts): Catalog {
     if (model !== undefined) byId.set(name, model)
   }
   const prefixes = wildcards.map(row => ({ prefix: row.id.slice(0, -1), row }))
-  const wildcardModels = new LRUCache<string, Model>({ max: COVERED_MAX })
+  const wildcardModels = new LRUCache<string, Model>({ max: WILDCARD_MODELS_MAX })
   const providerList = [...providers.values()]
   let similar: ReturnType<typeof createSimilar> | null = null
   const ofWildcard = (id: string): Model | undefined => {

@@ -183,7 +183,7 @@ export interface ClientActivityFilter extends Omit<ActivityFilter, 'byWorkspace'
   readonly by: ClientName
 }
 
-/** Usage of one day, session or agent, model and provider. */
+/** Usage of one model of one provider on one day, by one session or one agent. */
 export interface ClientActivityRow extends Omit<ActivityRow, 'workspaceId'> {
   /** The session or the agent. */
   readonly name: string

@@ -5,7 +5,7 @@ import { alike, answer, KEY_HASH_FILTER, query, tagged, text } from './descripti
 
 const orNoInteger = nullable(Type.Integer())
 
-/** A possible route to a model. */
+/** An endpoint that could serve the request, and the credential for it. */
 const WAY = { provider: text, model: text, credential: Type.Optional(text) }
 const TIMES = { start_ms: Type.Number(), end_ms: Type.Number() }
 

@@ -54,7 +54,7 @@ export function createViews(deps: ViewDeps, feed: Pick<Feed, 'summary'>): Readon
   const providerName = (slug: string): string | null => deps.catalog().provider(slug)?.name ?? null
   const accounts = { store, clock, byokFeePercent, providerName }
   const usage = new KeyUsage({ store, clock, byokFeePercent })
-  // These handlers only read.
+  // The console only reads keys, so it has no changes to publish.
   const keys = { store, clock, usage, changes: { publish: () => undefined } }
   const of = (handler: Handler): View => {
     return (key, query) => documentOf(handler, key, query, clock)

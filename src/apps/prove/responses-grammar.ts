@@ -206,7 +206,10 @@ class Reading {
       status !== 'failed' &&
       !(Number.isInteger(input) && Number.isInteger(output_) && Number.isInteger(total))
     )
-      this.#report('usage', 'the terminal event has no usage')
+      this.#report(
+        'usage',
+        'the usage of the terminal event lacks input_tokens, output_tokens or total_tokens',
+      )
   }
 }
 

@@ -64,7 +64,7 @@ export function nullable<T extends TSchema>(schema: T) {
   return Type.Union([schema, Type.Null()], { default: null, given: schema })
 }
 
-/** One of the words in a list, whose type is derived from it. */
+/** A value that must be one of these words. Its type is the union of the words. */
 export function oneOf<const Words extends readonly string[]>(words: Words) {
   return Type.Unsafe<Words[number]>(Type.Union(words.map(word => Type.Literal(word))))
 }

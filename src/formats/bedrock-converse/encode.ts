@@ -33,15 +33,15 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream } = model
   refuseUnknownModes(request)
   const family = familyOf(endpoint.upstreamModel)
-  const conversed = conversation(request, family)
-  const { config, forced } = encodeTools(request, conversed.called, family)
-  const { inference, additional } = settings({ request, endpoint, family, talk: conversed, forced })
-  const body: ConverseBlock = { messages: marked(conversed.messages, request, family) }
+  const talk = conversation(request, family)
+  const { config, forced } = encodeTools(request, talk.called, family)
+  const { inference, additional } = settings({ request, endpoint, family, talk, forced })
+  const body: ConverseBlock = { messages: marked(talk.messages, request, family) }
   const set = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
   const hint = request.text?.format?.type === 'json_object' ? [{ text: JSON_HINT }] : []
-  const system = [...conversed.system, ...hint]
+  const system = [...talk.system, ...hint]
   set('system', system.length === 0 ? null : system)
   set('inferenceConfig', Object.keys(inference).length === 0 ? null : inference)
   set('toolConfig', config)

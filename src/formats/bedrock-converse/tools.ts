@@ -17,8 +17,8 @@ interface EncodedTools {
 }
 
 /**
- * @param calledNames names of the functions that the conversation has calls of
- * @throws GatewayError `unprocessable` that names the tool or the choice without a form in this API
+ * @param calledNames names of the functions that the conversation calls
+ * @throws GatewayError `unprocessable` that names the tool, or the tool choice, that this API cannot express
  */
 export function encodeTools(
   request: ResponsesRequest,

@@ -57,7 +57,7 @@ export const IMPORT_SOURCE = 'import'
 
 /** How long a start waits for providers without a stored list. */
 const FIRST_ANSWER_MS = 2_000
-/** How often the keeper reads the Store for lists of other processes. */
+/** Interval at which the keeper looks in the Store for model lists that other processes fetched. */
 const CHECK_INTERVAL_MS = 5_000
 /** Delay after a provider gave no list, unless lists are refreshed more often. */
 const RETRY_MS = 30_000
@@ -275,15 +275,11 @@ export class CatalogueKeeper {
       if (before?.version === list.version) return null
       this.#lists.set(source, { version: list.version, models })
       if (leftOut > 0) {
-        log.notice(
-          'catalog',
-          'provider lists more models than the catalogue can hold; the rest are ignored',
-          {
-            provider: provider.slug,
-            models: models.length,
-            leftOut,
-          },
-        )
+        log.notice('catalog', 'a provider has too many models in its list; the rest are ignored', {
+          provider: provider.slug,
+          models: models.length,
+          leftOut,
+        })
       }
       return list
     } catch (error) {

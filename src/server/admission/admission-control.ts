@@ -137,7 +137,6 @@ export class AdmissionControl implements KeyedRequests {
     })
   }
 
-  /** Aborts every open request for this reason. */
   abortAll(reason: GatewayError): void {
     for (const request of this.open.all()) request.abort(reason)
   }

@@ -43,7 +43,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   },
   {
     name: 'text',
-    asserts: 'the reply has text, and ends as a finished one',
+    asserts: 'the reply has text, and its status says that it is finished',
     matters: 'clients show an empty answer with status 200 as what the model said',
     async run(tester, proved) {
       const answer = await tester.sample(proved, 'whole')

@@ -271,7 +271,8 @@ function toldOfFailure(script: Script): Check['run'] {
 function judgeEnd({ understood, reply }: ProbeAnswer): CheckVerdict {
   if (understood.end === 'failed') return pass('an event reports the failure')
   if (understood.end === 'ended') return fail('the client sees a normal end')
-  if (reply.end === 'cut' || reply.end === 'reset') return pass('the connection is cut, which clients report')
+  if (reply.end === 'cut' || reply.end === 'reset')
+    return pass('the connection is cut, so clients report an error')
   return fail(
     reply.end === 'whole'
       ? 'the body ends properly, without any sign of the failure'

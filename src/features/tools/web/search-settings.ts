@@ -70,7 +70,7 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
   }
 }
 
-/** @throws GatewayError invalid_request if no engine supports the settings */
+/** @throws GatewayError `invalid_request` if the engine that the settings name does not exist or does not support them */
 export function searchPlace(
   settings: SearchSettings,
   engines: Pick<WebEngines, 'byDefault' | 'named'>,
