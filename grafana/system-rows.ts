@@ -70,6 +70,13 @@ export const SYSTEM_ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_retries_total', 'outcome'), legend: '{{outcome}}' }],
       },
       {
+        title: 'Streams continued elsewhere',
+        description:
+          'Streams of text that broke and should go on at another endpoint, per second. no_endpoint: give more endpoints `continues`.',
+        unit: 'reqps',
+        queries: [{ expr: sumRate('gateway_stream_continuations_total', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
         title: 'Hedged requests by outcome',
         description:
           'Second endpoints that were asked beside a silent first one, per second. Many that lose cost money at the providers: raise routing.hedgeAfterMs.',

@@ -39,6 +39,7 @@ export const PARTS = [
       'docs/fusion.md',
       'docs/plugins.md',
       'docs/routing.md',
+      'docs/continuation.md',
       'docs/routes.md',
       'docs/plan.md',
       'docs/routers.md',

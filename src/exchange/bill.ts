@@ -59,6 +59,9 @@ export class Bill {
   total: Charge | null = null
   /** Number of closed turns. */
   turns = 0
+  /** True if the running turn goes on after a part that counts. Written only here. */
+  hasParts = false
+  #beforeParts: Charge | null = null
   /** Number of searches by server tools. */
   searches = 0
   /** Written only here. */
@@ -122,7 +125,23 @@ export class Bill {
   /** Makes the running turn count, whatever follows. */
   closeTurn(): void {
     this.closed = this.total
+    this.hasParts = false
     this.turns++
+  }
+
+  /** Makes what was said so far in the running turn count, if the turn ends well. */
+  closePart(): void {
+    if (!this.hasParts) this.#beforeParts = this.closed
+    this.hasParts = true
+    this.closed = this.total
+  }
+
+  /** Makes all parts of the running turn free: it failed in the end. */
+  dropParts(): void {
+    if (!this.hasParts) return
+    this.hasParts = false
+    this.closed = this.#beforeParts
+    this.total = this.closed
   }
 
   /** Adds one call of a server tool. `cost` is its fee, 0 for most tools; `searches` is how often it searched. */

@@ -8,7 +8,7 @@ import type { RequestSignal } from '../base/signal.ts'
 import type { AttemptNotes } from '../base/telemetry/ended-trace.ts'
 import type { ExchangeSpans, TraceParent } from '../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../base/telemetry/trace-context.ts'
-import type { AppliedEdit, Change, FinishReason, WireRequest } from '../formats/format.ts'
+import type { AppliedEdit, Change, FinishReason, Usage, WireRequest } from '../formats/format.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
@@ -257,6 +257,10 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   isStarted: boolean
   /** True if another attempt of the same model call answered first, so this one was closed. */
   isOutrun?: true
+  /** Characters of the answer after which it went on here; absent: it began the answer, or said nothing. */
+  continuedAt?: number
+  /** Usage of its part of an answer in several parts. */
+  partUsage?: Usage
   /** For its span; absent while tracing is off. */
   span?: AttemptNotes
   /** Receives the outcome; absent for a stored reply. */

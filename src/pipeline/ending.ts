@@ -10,6 +10,7 @@ import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
 import { toUsd } from '../base/money.ts'
 import { reported } from '../exchange/changes.ts'
 import { type AttemptRecord, type EndedExchange, type Exchange, endOf } from '../exchange/exchange.ts'
+import type { Usage } from '../formats/format.ts'
 import { asksForEdits } from '../formats/format-abilities.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import { type FailureKind, toResponseUsage } from './accounting/charge.ts'
@@ -185,6 +186,8 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
       model: attempt.endpoint.modelId,
       status: attempt.status,
       ...(attempt.error === null ? undefined : { reason: reasonOf(attempt.error) }),
+      ...(attempt.continuedAt === undefined ? undefined : { continued_at: attempt.continuedAt }),
+      ...(attempt.partUsage === undefined ? undefined : { usage: partUsage(attempt.partUsage) }),
     })),
     is_byok: last?.isByok ?? false,
     endpoints: {
@@ -200,6 +203,10 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
     timings_ms: roundedTimes(exchange.watch),
     ...(exchange.batch === undefined ? {} : { generation_time: generationMs(exchange.watch) }),
   }
+}
+
+function partUsage({ inputTokens, outputTokens }: Usage) {
+  return { input_tokens: inputTokens, output_tokens: outputTokens }
 }
 
 /** Actions of guardrails and plugins, and changes of the request for the last provider. */

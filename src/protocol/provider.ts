@@ -153,6 +153,15 @@ export type PromptCaching = (typeof PROMPT_CACHING)[number]
 export const COMPACTION_MODES = ['own', 'provider'] as const
 export type CompactionMode = (typeof COMPACTION_MODES)[number]
 
+/** `instruction`: also at endpoints that have to be told to continue. */
+export type ContinueStreams = boolean | 'instruction'
+/**
+ * How an endpoint continues a text: `last-message`: the text is the last message, of the assistant; `prefix`: that message
+ * has the field `prefix` too; `instruction`: a message of the user asks for it.
+ */
+export const CONTINUES = ['last-message', 'prefix', 'instruction'] as const
+export type Continues = (typeof CONTINUES)[number]
+
 /** The auth scheme of a format, for providers without one of their own. */
 export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
   'openai-responses': 'bearer',
@@ -233,6 +242,10 @@ export interface Provider {
   readonly promptCaching?: PromptCaching
   /** Absent: from the settings. */
   readonly compaction?: CompactionMode
+  /** If streams that break there go on elsewhere. Absent: from the settings. */
+  readonly continueStreams?: ContinueStreams
+  /** How it continues an answer that broke elsewhere. Absent: it does not. */
+  readonly continues?: Continues
   /** True: it accepts tools of type `custom`. False: it gets them as functions. Absent: the default of its format. */
   readonly customTools?: boolean
   /** True: it gets the caller's `tracestate`. Absent: false. */
@@ -330,6 +343,10 @@ export interface Endpoint {
   readonly promptCaching?: PromptCaching
   /** Absent: as its provider. */
   readonly compaction?: CompactionMode
+  /** Absent: as its provider. */
+  readonly continueStreams?: ContinueStreams
+  /** Absent: as its provider. */
+  readonly continues?: Continues
   /** Names of supported request parameters; null for all. */
   readonly supportedParameters: ReadonlySet<string> | null
 }

@@ -81,6 +81,9 @@ export const ProviderPreferences = Type.Object(
     require_parameters: maybe(Type.Boolean()),
     data_collection: maybe(oneOf('allow', 'deny')),
     zdr: maybe(Type.Boolean()),
+    continue_streams: maybe(
+      Type.Union([Type.Boolean(), Type.Literal('instruction')], { expected: 'true, false or "instruction"' }),
+    ),
     enforce_distillable_text: maybe(Type.Boolean()),
     only: names,
     ignore: names,

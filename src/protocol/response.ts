@@ -133,6 +133,10 @@ export const GatewayMetadata = Type.Object(
           status: nullable(Type.Integer()),
           /** The reason why there was no reply, or it was refused; only if the attempt failed. */
           reason: Type.Optional(Type.String()),
+          /** Characters of the answer after which it went on here. */
+          continued_at: Type.Optional(count),
+          /** Of its part of an answer that went on elsewhere. */
+          usage: Type.Optional(Type.Object({ input_tokens: count, output_tokens: count })),
         }),
       ),
     ),

@@ -65,6 +65,8 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     ...(row.thinks === false ? { thinks: false as const } : {}),
     ...(model.promptCaching === undefined ? {} : { promptCaching: model.promptCaching }),
     ...(model.compaction === undefined ? {} : { compaction: model.compaction }),
+    ...(row.continueStreams === undefined ? {} : { continueStreams: row.continueStreams }),
+    ...(row.continues === undefined ? {} : { continues: row.continues }),
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }

@@ -99,6 +99,8 @@ function providerOf(
       authors: row.authors,
       promptCaching: row.promptCaching,
       compaction: row.compaction,
+      continueStreams: row.continueStreams,
+      continues: row.continues,
       customTools: row.customTools,
       propagateTrace: row.propagateTrace,
     }),

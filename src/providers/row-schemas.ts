@@ -5,6 +5,7 @@ import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
   COMPACTION_MODES,
+  CONTINUES,
   DATA_REGIONS,
   EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
@@ -16,6 +17,9 @@ import {
 import { ProviderPreferences } from '../protocol/request.ts'
 import { CONDITION_FIELDS, CONDITION_OPS, STICKY, TAG } from '../protocol/route.ts'
 
+const ContinueStreamsField = Type.Union([Type.Boolean(), Type.Literal('instruction')], {
+  expected: 'true, false or "instruction"',
+})
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const File = Type.String({ minLength: 1 })
 const Count = Type.Integer({ minimum: 1 })
@@ -129,6 +133,14 @@ export const ProviderSchema = Type.Object(
       oneOf(COMPACTION_MODES),
       '`provider`: it [summarizes conversations itself](inference.md#compaction), if its format is `openai-responses` or `anthropic-messages`; overrides the setting `compaction` for this provider',
     ),
+    continueStreams: field(
+      ContinueStreamsField,
+      'overrides the setting `continueStreams` for streams that break at this provider',
+    ),
+    continues: field(
+      oneOf(CONTINUES),
+      'how it [continues an answer](continuation.md) that broke at another endpoint. `last-message`: it goes on where the last message, of the assistant, ends; `prefix`: it wants the field `prefix` in that message; `instruction`: it has to be told. Default: it does not',
+    ),
     customTools: field(
       Type.Boolean(),
       'true: the provider takes tools of type `custom`; false: it gets them as [functions](inference.md#custom-tools). Only for `openai-responses` and `openai-chat`. Default: that of the built-in row; otherwise true for `openai-responses`, and false for `openai-chat`',
@@ -221,6 +233,8 @@ export const EndpointSchema = Type.Object(
       Type.Boolean(),
       'false: the model never thinks and its streams come in small pieces, so that streams of callers with a limit reserve 1,024 tokens at a time from the first request on. Callers who disconnect from a stream before any content then pay the prompt alone. Default: an endpoint has to [prove it first](decisions/0009-limits-and-their-counters.md)',
     ),
+    continueStreams: field(ContinueStreamsField, 'default: as the provider'),
+    continues: field(oneOf(CONTINUES), 'default: as the provider'),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
   },

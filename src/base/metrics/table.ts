@@ -29,6 +29,7 @@ const STATUS_CLASSES = ['2xx', '4xx', '5xx']
 const REQUEST_OUTCOMES = ['completed', 'refused', 'failed', 'aborted']
 const QUEUE_OUTCOMES = ['started', 'refused', 'expired', 'left'] as const
 export type QueueOutcome = (typeof QUEUE_OUTCOMES)[number]
+const CONTINUATION_OUTCOMES = ['continued', 'failed', 'no_endpoint', 'impossible'] as const
 /** The outcome of a second attempt after a failure. */
 const RETRY_OUTCOMES = ['tried', 'over_budget']
 const HEDGE_OUTCOMES = ['won', 'lost', 'failed', 'over_budget']
@@ -383,6 +384,13 @@ export const METRICS = {
     help: 'Second attempts after an endpoint failed: tried, or left out because the retry budget was used up',
     labels: ['outcome'],
     fromZero: { outcome: RETRY_OUTCOMES },
+  },
+  streamContinuations: {
+    kind: 'counter',
+    name: 'gateway_stream_continuations_total',
+    help: 'Streams of text that broke where they should go on: continued, failed elsewhere too, without another endpoint, or impossible to continue',
+    labels: ['outcome'],
+    fromZero: { outcome: CONTINUATION_OUTCOMES },
   },
   toolCallFaults: {
     kind: 'counter',

@@ -34,6 +34,8 @@ export interface ExplainedAttempt extends ExplainedWay {
   readonly outrun: boolean
   /** USD. */
   readonly cost: number
+  /** Characters of the answer after which it went on here; absent: it did not. */
+  readonly continued_at?: number
 }
 
 /** An excluded candidate, with the reason from `availability.excluded_by`. */

@@ -195,8 +195,8 @@ function explainedAttempts(
     const { turn, startedMs, endedMs, error } = attempt
     const isFirst = !callsOfTurn.has(turn)
     callsOfTurn.add(turn)
-    // Only the last attempt of a turn was charged.
-    const isCharged = attempts[at + 1]?.turn !== turn
+    // The last attempt of a turn was charged, and each part of an answer that went on elsewhere.
+    const isCharged = attempts[at + 1]?.turn !== turn || attempt.partUsage !== undefined
     return {
       ...wayOf(attempt),
       start_ms: startedMs === 0 ? null : since(startedMs),
@@ -208,6 +208,7 @@ function explainedAttempts(
       cause: attempt.isOutrun === true ? null : causeOf(error),
       outrun: attempt.isOutrun === true,
       cost: isCharged ? toUsd(atFactor(attempt.cost, priceFactor)) : 0,
+      ...(attempt.continuedAt === undefined ? {} : { continued_at: attempt.continuedAt }),
     }
   })
 }

@@ -190,7 +190,30 @@ export function settle(
     return !isComplete && plausible === usage
   }
   attempt.cost = bill.charge(chargeOf(plausible, pricing, plausible === usage, images))
+  if (bill.hasParts) attempt.partUsage = plausible
   return plausible === usage
+}
+
+/** Charges a part of a turn that broke and goes on elsewhere: as reported, or else as estimated. */
+export function settlePart(
+  exchange: Exchange,
+  attempt: AttemptRecord,
+  figures: CallFigures,
+  estimates: UsageEstimates,
+): void {
+  const { bill, prompt, prefix } = exchange
+  const { usage, outputQuarters, isThoughtSeen } = figures
+  const { endpoint } = attempt
+  const isRemembered = prefix !== null
+  const plausible =
+    usage === null
+      ? null
+      : estimates.plausible(usage, { request: prompt, endpoint, observed: figures, isRemembered })
+  const said: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens: 0 }
+  const charge = chargeOf(estimates.estimate(prompt, said, endpoint), endpoint.pricing, false)
+  attempt.cost = bill.charge(charge)
+  attempt.partUsage = charge.usage
+  bill.closePart()
 }
 
 /** Logs implausible usage. */
@@ -224,9 +247,12 @@ function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigu
 export type FailureKind = 'stream' | 'events' | 'envelope' | 'none'
 
 /** Clears the charge of a failed model call, unless it failed within the stream or a guardrail ended it. */
-export function fixCharge({ attempts, bill, finish }: Exchange, channel: FailureKind): void {
+export function fixCharge({ attempts, bill, finish, signal }: Exchange, channel: FailureKind): void {
   const isWhole = channel === 'envelope' || channel === 'events'
-  if (isWhole && finish === null && attempts.at(-1)?.isRefused !== true) bill.charge(null)
+  const isRefused = attempts.at(-1)?.isRefused === true
+  if (isWhole && finish === null && !isRefused) bill.charge(null)
+  // An answer that was continued and failed in the end costs nothing.
+  if (bill.hasParts && !signal.aborted && !isRefused) bill.dropParts()
 }
 
 /** Charges the caller's limits with the cost in the record and the fees beside it; null charges nothing. */

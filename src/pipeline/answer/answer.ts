@@ -20,6 +20,7 @@ import type { DebugNotes } from './debug.ts'
 import { Draft, readerGoesOn } from './draft.ts'
 import { CitableResults } from './items/citations.ts'
 import type { ClosingFields, ClosingStatus, EmitEvent, ItemBuilder } from './items/item.ts'
+import { MessageBuilder } from './items/message.ts'
 import { buildItem, OpenItems } from './items/open-items.ts'
 import { type Ending, endedResponse, failedResponse } from './response-object.ts'
 import type { Sink } from './sink.ts'
@@ -40,6 +41,23 @@ const INCOMPLETE: Partial<Record<FinishReason, 'max_output_tokens' | 'content_fi
 }
 
 const NONE: readonly never[] = []
+
+/** A text that is being written. */
+export interface OpenText {
+  /** The numbers of its item and part in the decoder. */
+  readonly item: number
+  readonly part: number
+  readonly text: string
+}
+
+/** True for a thought that any model may read. */
+function isOpenThought({
+  type,
+  signature,
+  encrypted_content: sealed,
+}: OutputItem & { readonly signature?: unknown; readonly encrypted_content?: unknown }): boolean {
+  return type === 'reasoning' && signature == null && sealed == null
+}
 
 export class Answer {
   /** For reads from a provider, which are held and relayed there without a call of this class in between. */
@@ -128,6 +146,30 @@ export class Answer {
   /** True once the client has seen something of the running turn, which can then no longer be dropped. */
   get turnSeen(): boolean {
     return this.#turnSeen
+  }
+
+  /** The text that the model is writing, if nothing but open thoughts stands before it in the turn; otherwise null. */
+  openText(): OpenText | null {
+    const [item, ...others] = this.#open?.keys() ?? NONE
+    if (item === undefined || others.length > 0) return null
+    const message = this.#open?.of(item)
+    if (!(message instanceof MessageBuilder)) return null
+    const isPlain = this.output
+      .slice(this.#saidFrom)
+      .every((each, at, all) => at === all.length - 1 || isOpenThought(each))
+    const open = isPlain ? message.onlyText() : null
+    return open === null ? null : { item, ...open }
+  }
+
+  /** Tells that the answer goes on at another endpoint, after `at` characters of its text. */
+  tellContinued(model: string, provider: string, at: number): void {
+    this.#deliver({
+      type: 'response.gateway.continued',
+      sequence_number: 0,
+      model,
+      provider,
+      continued_at: at,
+    })
   }
 
   /** The dialect whose frames `relay` accepts as bytes; null while every event has to be written. */

@@ -85,6 +85,7 @@ export class OutputGuard implements AttemptTarget {
     exchange: Exchange,
     attempt: GuardedAttempt,
     target: GuardedTarget,
+    before = '',
   ) {
     this.sink = this
     this.#queue = new ReplyQueue(attempt, entry =>
@@ -95,6 +96,7 @@ export class OutputGuard implements AttemptTarget {
     this.#exchange = exchange
     this.#attempt = attempt
     this.#target = target
+    this.#text = before
   }
 
   /** Called when a read begins: each turn of the event loop has a time budget for scans. */

@@ -39,6 +39,8 @@ export interface Unanswered {
   readonly isOutrun?: true
   /** True if another resource of the same key may be called. */
   readonly hasAnother?: true
+  /** The attempt that failed; absent: none was begun. */
+  readonly failed?: { readonly record: AttemptRecord; readonly figures: CallFigures }
 }
 
 export type Result = ModelReply | Unanswered

@@ -24,6 +24,7 @@ import type { Routing } from '../routing/rank-input.ts'
 import { tooLossy } from '../routing/refusal.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
+import type { BrokenReply } from './continuation.ts'
 import {
   candidateAfter,
   lastError,
@@ -80,6 +81,14 @@ export interface CallSubject<Terms> {
   open(record: AttemptRecord, terms: Terms): Attempt
   /** Creates the receiver of the reply: when the attempt runs or, in a race, when it has won. */
   receive(attempt: Attempt, record: AttemptRecord, terms: Terms): AttemptTarget
+  /**
+   * The candidate at which a reply goes on that broke after the client has seen some of it; undefined: nowhere. `next`:
+   * the next candidate that may be called, among those wanted.
+   */
+  goesOn?(
+    broken: BrokenReply,
+    next: (isWanted: (candidate: RouteCandidate) => boolean) => RouteCandidate | undefined,
+  ): RouteCandidate | undefined
   /** The maximum number of tokens that the model may write, or that the caller's limits have reserved. */
   mostTokens(record: AttemptRecord, terms: Terms): number
 }
@@ -317,7 +326,8 @@ function failedResult<Terms>(
   exchange.finish = figures.finish
   settle(exchange, record, figures, subject.estimates, unseenTokensOf(call, running))
   if (record.span !== undefined) closeSpan(call, record, figures)
-  return hasAnother ? { candidate, error, hasAnother } : { candidate, error }
+  const failed = { record, figures }
+  return hasAnother ? { candidate, error, failed, hasAnother } : { candidate, error, failed }
 }
 
 /** Tokens that the model may have written before the call was ended on this side; 0 if there was content. */
@@ -380,7 +390,7 @@ function passOver<Terms>(call: ModelCall<Terms>, candidate: RouteCandidate, stat
  */
 function candidateAfterResult<Terms>(
   call: ModelCall<Terms>,
-  { candidate: called, error, isLast, isLossy: isLeftOut, hasAnother }: Unanswered,
+  { candidate: called, error, failed, isLast, isLossy: isLeftOut, hasAnother }: Unanswered,
 ): RouteCandidate | undefined {
   const { deps, exchange, subject } = call
   const { bill, candidates, ranking, signal } = exchange
@@ -392,7 +402,19 @@ function candidateAfterResult<Terms>(
       bill.closed === null || (credential === null) === (called.credential === null)
     return nextCandidate(candidates, progressOf(call), isPaidAlike)
   }
-  if (error.code === 'client_closed' || subject.draft.turnSeen) throw error
+  if (error.code === 'client_closed') throw error
+  if (subject.draft.turnSeen) {
+    const next =
+      failed === undefined
+        ? undefined
+        : subject.goesOn?.({ ...failed, error }, isWanted =>
+            ranking.fallbacks && !signal.aborted
+              ? candidateAfter(candidates.filter(isWanted), called, error, progressOf(call))
+              : undefined,
+          )
+    if (next === undefined) throw error
+    return next
+  }
   subject.draft.dropTurn()
   if (hasAnother === true) return called
   if (!ranking.fallbacks || signal.aborted) return undefined

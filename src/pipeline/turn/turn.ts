@@ -5,9 +5,10 @@ import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { ToolPlace } from '../../exchange/server-tool.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
 import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.ts'
-import { type Endpoint, type FormatName, textFormat } from '../../protocol/provider.ts'
+import { type ContinueStreams, type Endpoint, type FormatName, textFormat } from '../../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import { admitCall, type CallTerms } from '../accounting/allowance.ts'
+import { settlePart } from '../accounting/charge.ts'
 import { mostOutput } from '../accounting/estimate.ts'
 import { TEXT_ESTIMATES } from '../accounting/usage-check.ts'
 import type { Answer } from '../answer/answer.ts'
@@ -25,6 +26,18 @@ import { type DeclaredFunction, placeOf, ToolCalls } from '../tool-calls/tool-ca
 import { AnswerTarget } from './answer-target.ts'
 import { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
+import {
+  type BrokenReply,
+  type Continuation,
+  ContinuedReply,
+  continuable,
+  continuationOf,
+  continuedPrompt,
+  tokensIn,
+  wayOf,
+  wishOf,
+  withPrefixMark,
+} from './continuation.ts'
 import { type CallSubject, callModel, type ModelCallDeps } from './model-call.ts'
 import { StopCut } from './stop-cut.ts'
 
@@ -35,6 +48,8 @@ export interface TurnDeps extends ModelCallDeps {
   readonly summaries?: Summaries
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
+  /** If broken streams go on elsewhere, where neither a row nor the request says so. Absent: they do not. */
+  readonly continueStreams?: ContinueStreams
 }
 
 /** The reply of a model that has answered. */
@@ -84,6 +99,10 @@ export function askModel<Then>(
       deps.callSeals?.keepThoughts(exchange, answer.output, makerOf(record))
     plugins?.answered(exchange, endpoint.modelId)
     exchange.candidate = answering
+    if (call.promptBefore !== null) {
+      exchange.prompt = call.promptBefore
+      deps.metrics.streamContinuations.inc({ outcome: 'continued' })
+    }
     return onward({
       attempt: record,
       finish,
@@ -132,6 +151,9 @@ class TurnCall implements CallSubject<TurnTerms> {
   /** Calls of the attempt that was opened last. */
   calls: ToolCalls | null = null
   answerTarget: AnswerTarget | null = null
+  /** The prompt without the text so far; null unless the turn goes on elsewhere. */
+  promptBefore: ResponsesRequest | null = null
+  #continuation: Continuation | null = null
   readonly #deps: TurnDeps
   readonly #exchange: RunningExchange
   readonly #declare: Declare | null
@@ -178,7 +200,32 @@ class TurnCall implements CallSubject<TurnTerms> {
     // Only in the first turn, because prompts of later turns may quote texts that were withheld.
     if (exchange.request.debug?.echo_upstream_body === true && exchange.bill.turns === 0)
       exchange.debug.bodies.push(wire.body)
-    return wire
+    const { way, text = null } = this.#continuation ?? {}
+    return way === 'prefix' && text?.text.trim() !== '' ? withPrefixMark(wire) : wire
+  }
+
+  goesOn(
+    broken: BrokenReply,
+    next: (isWanted: (candidate: RouteCandidate) => boolean) => RouteCandidate | undefined,
+  ): RouteCandidate | undefined {
+    const exchange = this.#exchange
+    const { continueStreams = false, metrics } = this.#deps
+    const { figures, record } = broken
+    const wish = wishOf(exchange, record.endpoint, continueStreams)
+    if (wish === false || exchange.signal.aborted) return undefined
+    const text = (this.calls?.pending.length ?? 0) > 0 ? null : continuable(exchange, broken)
+    const candidate = text === null ? undefined : next(({ endpoint }) => wayOf(endpoint, wish) !== null)
+    const way = candidate === undefined ? null : wayOf(candidate.endpoint, wish)
+    if (text === null || way === null) {
+      const outcome = text === null ? 'impossible' : 'no_endpoint'
+      metrics.streamContinuations.inc({ outcome: this.#continuation === null ? outcome : 'failed' })
+      return undefined
+    }
+    if (figures.outputQuarters > 0) settlePart(exchange, record, figures, this.estimates)
+    this.promptBefore ??= exchange.prompt
+    this.#continuation = continuationOf(text, way)
+    exchange.prompt = continuedPrompt(this.promptBefore, this.#continuation, tokensIn(text.text))
+    return candidate
   }
 
   /** Submits a call that is the only one of its exchange, and whose exchange can be split into two halves. */
@@ -253,8 +300,14 @@ class TurnCall implements CallSubject<TurnTerms> {
       answer.sink.unmask?.(masks)
       last = new PlaceholderJoiner(masks, target)
     }
-    const first = guarding?.reply == null ? last : new OutputGuard(guarding.reply, exchange, attempt, last)
-    return record.stops === undefined ? first : new StopCut(record.stops, attempt, first)
+    const continuation = this.#continuation
+    const first =
+      guarding?.reply == null
+        ? last
+        : new OutputGuard(guarding.reply, exchange, attempt, last, continuation?.text.text)
+    const receiver = record.stops === undefined ? first : new StopCut(record.stops, attempt, first)
+    if (continuation === null) return receiver
+    return new ContinuedReply(receiver, continuation, () => this.#continued(record, continuation))
   }
 
   async #prepareLater(

@@ -188,6 +188,11 @@ export const Settings = group({
     '`provider`: providers of the `openai-responses` format [summarize conversations themselves](inference.md#compaction), and so do others whose row says so; `own`: the model of the request writes a summary',
     { default: 'own' },
   ),
+  continueStreams: setting(
+    Type.Union([Type.Boolean(), Type.Literal('instruction')], { expected: 'true, false or "instruction"' }),
+    'true: a stream of text that breaks after its first content [goes on at another endpoint](continuation.md) whose row has `continues`. `"instruction"`: also at endpoints that have to be told to continue. Rows of providers and endpoints, and `provider.continue_streams` of a request, override it',
+    { default: false },
+  ),
   region: setting(
     Type.String({ pattern: '^[\\x20-\\x7e]{1,64}$', expected: '1 to 64 printable characters' }),
     'location of this gateway, shown in `gateway_metadata.region`',

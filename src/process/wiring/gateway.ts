@@ -299,6 +299,7 @@ function sharedDeps(
       failedResources: new FailedResources(clock),
     }),
     byokFeePercent: config.byok.feePercent,
+    continueStreams: config.continueStreams,
     region: config.region,
     stickiness: new Stickiness(pins),
     callSeals: new CallSeals(pins, createTextSeal(base.options.vaultKeys, 'thoughts')),

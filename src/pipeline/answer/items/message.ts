@@ -100,6 +100,14 @@ export class MessageBuilder extends ItemBuilder {
     for (const citation of part.citations.push(text)) this.#annotate(part, citation)
   }
 
+  /** Its text so far; null if it has anything else, or more than one part. */
+  onlyText(): { readonly part: number; readonly text: string } | null {
+    const [part, ...others] = this.#parts
+    if (part === undefined) return { part: 0, text: '' }
+    if (others.length > 0 || part.done || part.type !== 'output_text') return null
+    return { part: part.key, text: part.text.toString() }
+  }
+
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
     return this.finished(this.#item(status, this.#parts.map(toContent)), fields)

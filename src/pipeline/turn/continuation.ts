@@ -1,0 +1,257 @@
+/**
+ * Continuation: a stream of text that breaks after its first content goes on at another endpoint, which gets the text so
+ * far. What it repeats of that text is cut, so that the client reads one answer. Off unless a setting, a row or the
+ * request turns it on. Serve threads; a stream that does not break never comes here.
+ */
+import type { GatewayError } from '../../base/errors.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import type { Delta, WireRequest } from '../../formats/format.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import type { Annotation } from '../../protocol/parts.ts'
+import type { ContinueStreams, Continues, Endpoint } from '../../protocol/provider.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { CallFigures } from '../accounting/charge.ts'
+import { quartersIn } from '../accounting/estimate.ts'
+import type { Content, OpenText } from '../answer/answer.ts'
+import type { RunningExchange } from '../exchange-stages.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+
+/** Continuations of one answer that may say something. */
+const CONTINUATIONS_MAX = 2
+/** A shorter repetition may be meant. */
+const REPEAT_MIN_CHARS = 12
+const REPEAT_MAX_CHARS = 200
+/** Output limits of some providers begin here. */
+const OUTPUT_MIN_TOKENS = 16
+/** Numbers of items of a continuation are this far from those of the decoder before. */
+const ITEMS_APART = 1_000_000
+
+/** Parts of a token in which text is counted. */
+const QUARTERS = 4
+
+const INSTRUCTION =
+  'Your answer was cut off. Continue it exactly where it stops, beginning with the very next character. Do not repeat or comment on anything.'
+
+/** A reply that broke. */
+export interface BrokenReply {
+  readonly record: AttemptRecord
+  readonly figures: CallFigures
+  readonly error: GatewayError
+}
+
+/** Where an answer goes on. */
+export interface Continuation {
+  readonly text: OpenText
+  readonly way: Continues
+  /** White space at the end of the text, which the endpoint did not get. */
+  readonly space: string
+}
+
+/** Whether the caller, the endpoint or the setting wants broken streams to go on. */
+export function wishOf(
+  { request }: Pick<Exchange, 'request'>,
+  { continueStreams, provider }: Endpoint,
+  setting: ContinueStreams,
+): ContinueStreams {
+  return request.provider?.continue_streams ?? continueStreams ?? provider.continueStreams ?? setting
+}
+
+/** How the endpoint continues an answer; null if it does not. */
+export function wayOf({ continues, provider }: Endpoint, wish: ContinueStreams): Continues | null {
+  const way = continues ?? provider.continues ?? null
+  return way === 'instruction' && wish !== 'instruction' ? null : way
+}
+
+/** The text to continue; null if the answer cannot honestly go on. */
+export function continuable(
+  { answer, attempts, plugins, prompt }: RunningExchange,
+  { record, error }: BrokenReply,
+): OpenText | null {
+  if (record.isRefused || error.retry !== 'endpoint' || plugins?.judges === true) return null
+  const format = prompt.text?.format
+  if (format?.type === 'json_schema' && format.strict === true) return null
+  if (attempts.filter(({ continuedAt }) => continuedAt !== undefined).length >= CONTINUATIONS_MAX) return null
+  return answer.openText()
+}
+
+/** The prompt of a continuation: the first one, and the text so far, if there is any, as the last message. */
+export function continuedPrompt(
+  prompt: ResponsesRequest,
+  { text, space, way }: Continuation,
+  saidTokens: number,
+): ResponsesRequest {
+  const said = text.text.slice(0, text.text.length - space.length)
+  const before: readonly InputItem[] =
+    typeof prompt.input === 'string'
+      ? [{ type: 'message', role: 'user', content: prompt.input }]
+      : prompt.input
+  const asked =
+    said === ''
+      ? []
+      : [
+          {
+            type: 'message',
+            role: 'assistant',
+            content: [{ type: 'output_text', text: said, annotations: [] }],
+          },
+          ...(way === 'instruction' ? [{ type: 'message', role: 'user', content: INSTRUCTION }] : []),
+        ]
+  const input = [...before, ...asked] as InputItem[]
+  const { max_output_tokens: most } = prompt
+  if (most == null) return { ...prompt, input }
+  return { ...prompt, input, max_output_tokens: Math.max(OUTPUT_MIN_TOKENS, most - saidTokens) }
+}
+
+/** Tokens of a text, about. */
+export function tokensIn(text: string): number {
+  return Math.floor(quartersIn(text) / QUARTERS)
+}
+
+export function continuationOf(text: OpenText, way: Continues): Continuation {
+  return { text, way, space: /\s*$/.exec(text.text.slice(-REPEAT_MAX_CHARS))?.[0] ?? '' }
+}
+
+/** The request with a mark on its last message, for endpoints that need one. */
+export function withPrefixMark(wire: WireRequest): WireRequest {
+  const { messages } = wire.body
+  if (!Array.isArray(messages)) return wire
+  const last: unknown = messages.at(-1)
+  return {
+    ...wire,
+    body: { ...wire.body, messages: [...messages.slice(0, -1), { ...(last as object), prefix: true }] },
+  }
+}
+
+/**
+ * Characters at the beginning of a continuation that the text before ends with; null while more of it may show that
+ * there are more. `isWhole`: no more comes. Takes time that does not depend on the length of the text.
+ */
+export function repeatedIn(text: string, space: string, beginning: string, isWhole: boolean): number | null {
+  const end = text.slice(-REPEAT_MAX_CHARS)
+  const shown = text.slice(0, text.length - space.length).slice(-REPEAT_MAX_CHARS)
+  if (!isWhole && beginning.length < REPEAT_MAX_CHARS && (begins(end, beginning) || begins(shown, beginning)))
+    return null
+  const whole = longestRepeat(end, beginning)
+  if (whole >= REPEAT_MIN_CHARS) return whole
+  const cut = longestRepeat(shown, beginning)
+  const from = cut >= REPEAT_MIN_CHARS ? cut : 0
+  // The client has the white space that the endpoint did not get.
+  let spaces = 0
+  while (spaces < space.length && beginning[from + spaces] === space[spaces]) spaces++
+  return from + spaces
+}
+
+/** True if the end of the text has a place from which on it is the beginning, as far as that has come. */
+function begins(end: string, beginning: string): boolean {
+  for (let at = 0; at < end.length; at++)
+    if (end.startsWith(beginning, at) || beginning.startsWith(end.slice(at))) return true
+  return false
+}
+
+function longestRepeat(end: string, beginning: string): number {
+  for (let length = Math.min(end.length, beginning.length); length > 0; length--)
+    if (end.endsWith(beginning.slice(0, length))) return length
+  return 0
+}
+
+type TextDelta = Extract<Delta, { kind: 'text' }>
+
+/** Receives the deltas of a continuation, as the rest of the message that broke. One per attempt. */
+export class ContinuedReply implements AttemptTarget {
+  readonly #target: AttemptTarget
+  readonly #continuation: Continuation
+  /** Called when the first text has come. */
+  readonly #onText: () => void
+  /** The number of the message in this reply; null before. */
+  #item: number | null = null
+  /** Thoughts, which would stand in the middle of the message. */
+  readonly #thoughts = new Set<number>()
+  /** The beginning, until it is known what it repeats; null afterwards. */
+  #beginning: TextDelta | null = null
+  #isDecided = false
+  #cut = 0
+
+  constructor(target: AttemptTarget, continuation: Continuation, onText: () => void) {
+    this.#target = target
+    this.#continuation = continuation
+    this.#onText = onText
+  }
+
+  get sink(): AttemptTarget['sink'] {
+    return this.#target.sink
+  }
+
+  receive(delta: Content): void {
+    if (this.#thoughts.has(delta.item)) return
+    if (delta.kind === 'open' && delta.start.type === 'reasoning') {
+      this.#thoughts.add(delta.item)
+      return
+    }
+    if (delta.kind === 'open' && delta.start.type === 'message' && this.#item === null) {
+      this.#item = delta.item
+      return
+    }
+    if (delta.item !== this.#item) {
+      this.#decide(true)
+      this.#target.receive({ ...delta, item: this.#continuation.text.item + ITEMS_APART + delta.item })
+      return
+    }
+    if (delta.kind === 'text' && !this.#isDecided) {
+      this.#beginning = this.#beginning === null ? delta : joined(this.#beginning, delta)
+      this.#decide(false)
+      return
+    }
+    this.#decide(true)
+    this.#target.receive(this.#placed(delta))
+  }
+
+  end(done: () => void): void {
+    this.#decide(true)
+    this.#target.end(done)
+  }
+
+  close(): void {
+    this.#target.close()
+  }
+
+  /** Cuts what the beginning repeats, once that is known. */
+  #decide(isWhole: boolean): void {
+    const beginning = this.#beginning
+    if (this.#isDecided || beginning === null) return
+    const { text, space } = this.#continuation
+    const repeated = repeatedIn(text.text, space, beginning.text, isWhole)
+    if (repeated === null) return
+    this.#isDecided = true
+    this.#beginning = null
+    this.#cut = repeated
+    this.#onText()
+    const rest = beginning.text.slice(repeated)
+    if (rest !== '')
+      this.#target.receive(
+        this.#placed({ ...beginning, text: rest, logprobs: repeated === 0 ? beginning.logprobs : null }),
+      )
+  }
+
+  #placed(delta: Content): Content {
+    const { item, part, text } = this.#continuation.text
+    const placed = 'part' in delta ? { ...delta, item, part: part + delta.part } : { ...delta, item }
+    if (placed.kind !== 'annotation') return placed
+    return { ...placed, annotation: moved(placed.annotation, text.length - this.#cut) }
+  }
+}
+
+function joined(before: TextDelta, delta: TextDelta): TextDelta {
+  const logprobs =
+    before.logprobs === null || delta.logprobs === null ? null : [...before.logprobs, ...delta.logprobs]
+  return { ...delta, text: before.text + delta.text, logprobs }
+}
+
+/** The annotation of a later place in the text. */
+function moved(annotation: Annotation, by: number): Annotation {
+  const places: Record<string, number> = {}
+  for (const name of ['start_index', 'end_index', 'index']) {
+    const at: unknown = Reflect.get(annotation, name)
+    if (typeof at === 'number') places[name] = at + by
+  }
+  return { ...annotation, ...places }
+}
