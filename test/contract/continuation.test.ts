@@ -161,6 +161,12 @@ interface Recorded {
   readonly bytes: Buffer
 }
 
+/** The providers that were called, in order. */
+function providersOf(response: Loose): string {
+  const { attempts } = response['gateway_metadata'] as { attempts: readonly { provider: string }[] }
+  return attempts.map(({ provider }) => provider).join()
+}
+
 /** Cuts each recorded text at some bytes, and continues it at every format. */
 async function cutEach(
   world: Awaited<ReturnType<typeof startWorldOf>>,
@@ -177,6 +183,7 @@ async function cutEach(
     const output = (uncut.last.response['output'] ?? []) as readonly Loose[]
     const isText =
       uncut.last.type === 'response.completed' &&
+      providersOf(uncut.last.response) === 'breaks' &&
       uncut.said.length >= 20 &&
       uncut.deltas === uncut.said &&
       output.every(({ type }) => type === 'message') &&
@@ -191,9 +198,12 @@ async function cutEach(
       breaking.cutAt = draw.below(bytes.length)
       const { last, said, deltas, events } = await ask(`${format}/${to}`)
       const where = `${name} to ${to}, cut at ${breaking.cutAt}, ${script.repeats} again`
-      // No text was open: its provider broke while it thought, or before it said that it had finished.
-      const isThinking = deltas === '' && events.some(({ type }) => type.startsWith('response.reasoning'))
-      const isLate = last.type === 'response.failed' && (isThinking || deltas === script.whole)
+      // No text alone was open: its provider drew or thought, or broke before it said that it had finished.
+      const others = events.flatMap(event =>
+        event.type === 'response.output_item.added' ? [event.item.type] : [],
+      )
+      const isMore = others.some(type => type !== 'message' && (type !== 'reasoning' || deltas === ''))
+      const isLate = last.type === 'response.failed' && (isMore || deltas === script.whole)
       if (isLate) {
         seen.late++
         continue
