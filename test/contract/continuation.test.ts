@@ -228,7 +228,7 @@ t.test('our own recorded texts are whole after a cut at any byte', async t => {
   )
   const { texts, continued, late, cases } = await cutEach(world, all, 20)
   t.comment(`${texts} texts, ${cases} cases, ${continued} continued, ${late} without an open text`)
-  t.ok(texts >= 5 && continued > cases / 8)
+  t.ok(texts >= 5 && continued >= 20)
 })
 
 t.test(
@@ -244,7 +244,7 @@ t.test(
     const some = process.env['EXHAUSTIVE'] === '1' ? all : all.filter((_, at) => at % 6 === 0)
     const { texts, continued, late, cases } = await cutEach(world, some, 20)
     t.comment(`${texts} texts, ${cases} cases, ${continued} continued, ${late} without an open text`)
-    t.ok(texts >= 5 && continued > cases / 8)
+    t.ok(texts >= 5 && continued >= 20)
   },
 )
 

@@ -310,6 +310,13 @@ class TurnCall implements CallSubject<TurnTerms> {
     return new ContinuedReply(receiver, continuation, () => this.#continued(record, continuation))
   }
 
+  #continued(record: AttemptRecord, { text }: Continuation): void {
+    const { answer, withMetadata } = this.#exchange
+    const { modelId, provider } = record.endpoint
+    record.continuedAt = text.text.length
+    if (withMetadata) answer.tellContinued(modelId, provider.name, text.text.length)
+  }
+
   async #prepareLater(
     candidate: RouteCandidate,
     pendingFit: void | Promise<void>,
