@@ -48,7 +48,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
       if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
         throw new ConfigError(`${file}: is empty`)
       const checked = checkStart(found, { readKeyFile: false, certificate: false })
-      const { providers, models } = running.reconfigure(checked.config)
+      const { providers, models, routes } = running.reconfigure(checked.config)
       running.noteReload(true)
       const waiting = changedSettings(config, checked.config)
       current = checked.config
@@ -57,6 +57,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
       log.notice('config', 'configuration reloaded', {
         providers,
         models,
+        routes,
         ...(waiting.length === 0 ? {} : { needRestart: waiting.join() }),
       })
     } catch (error) {

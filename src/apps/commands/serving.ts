@@ -36,7 +36,8 @@ export async function serve(
   const { config } = checked
   const form: LogForm = process.stdout.isTTY ? 'terminal' : 'json'
   const log = openLog(checked, form)
-  for (const warning of startWarnings(checked)) log.warning('config', warning)
+  const warnings = startWarnings(checked)
+  for (const warning of warnings) log.warning('config', warning)
   const stopping = new Stopping(log, config.timeouts.drainMs, form)
   stopping.listen()
   let running: Launched
@@ -53,7 +54,13 @@ export async function serve(
   const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
   if (form === 'terminal') screen(banner(started))
   // Logged last, because a supervisor that waits for this line may send a signal at once.
-  log.listening(url, adminUrl, front)
+  log.listening(url, adminUrl, front, {
+    version: started.version,
+    file: found.file ?? undefined,
+    storage: config.storage.url.startsWith('sqlite:') ? 'sqlite' : 'postgres',
+    ...running.counts(),
+    warnings: warnings.length,
+  })
   stopping.started(running)
   const takesSignal = form === 'json'
   watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })

@@ -110,11 +110,25 @@ type Component =
 /** Additional fields of a message: the gateway's own names and numbers, never text of callers. */
 type LogFields = Readonly<Record<string, string | number | boolean>>
 
+/** What a gateway has started with. */
+export interface ListeningFacts {
+  readonly version: string
+  /** The configuration file; undefined: none. */
+  readonly file: string | undefined
+  readonly storage: 'sqlite' | 'postgres'
+  /** Providers that the file names or the environment gives a key. */
+  readonly providers: number
+  readonly models: number
+  readonly routes: number
+  /** Number of warnings logged before this line. */
+  readonly warnings: number
+}
+
 /** The log as used by other code. */
 export interface Log {
   exchange(line: ExchangeLine): void
   /** `front`: the HTTP front in use. */
-  listening(url: string, adminUrl: string, front: string): void
+  listening(url: string, adminUrl: string, front: string, facts?: ListeningFacts): void
   /** Logs a state change for operators; `message` is a constant. */
   notice(component: Component, message: string, fields?: LogFields): void
   /**
@@ -238,8 +252,8 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
     },
-    listening: (url, adminUrl, front) =>
-      always.info({ component: 'process', url, adminUrl, front }, 'listening'),
+    listening: (url, adminUrl, front, facts) =>
+      always.info({ component: 'process', url, adminUrl, front, ...facts }, 'listening'),
     notice: (component, message, fields) => logger.info({ component, ...fields }, message),
     warning: (component, message) => logger.warn({ component }, message),
     error: (component, message, fields) => logger.error({ component, ...fields }, message),

@@ -39,6 +39,12 @@ export interface CatalogFacts {
   readonly created?: number
 }
 
+export interface CatalogueCounts {
+  readonly providers: number
+  readonly models: number
+  readonly routes: number
+}
+
 interface CatalogueKeeperDeps {
   readonly reading: CatalogReading
   readonly config: Config
@@ -112,8 +118,14 @@ export class CatalogueKeeper {
     return this.#packed
   }
 
-  get counts(): { readonly providers: number; readonly models: number } {
-    return { providers: this.#parts.providers.size, models: this.#parts.models.length }
+  /** Providers are those that the file names or that have a key in the environment. */
+  get counts(): CatalogueCounts {
+    const { providers, providerKeys } = this.#config
+    return {
+      providers: new Set([...providers.map(({ slug }) => slug), ...Object.keys(providerKeys)]).size,
+      models: this.#parts.models.length,
+      routes: this.#parts.routes.length,
+    }
   }
 
   /**

@@ -19,6 +19,7 @@ import { alertOfLoop } from '../alerts/loop-alert.ts'
 import type { Config } from '../config/settings.ts'
 import { snapshotOf } from '../plan/snapshot.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
+import type { CatalogueCounts } from '../services/catalogue-keeper.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import type { EarlyWorkers } from '../start/early-workers.ts'
 import { closeServices, type MainServices, startServices } from '../start/main-services.ts'
@@ -48,7 +49,8 @@ export interface Launched {
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
   /** Applies the providers and models of another configuration. @throws ConfigError; nothing then changes */
-  reconfigure(config: Config): { readonly providers: number; readonly models: number }
+  reconfigure(config: Config): CatalogueCounts
+  counts(): CatalogueCounts
   /** Reports in the metrics how a reload of the configuration ended. */
   noteReload(successful: boolean): void
   /** Reloads the certificate files, if there are any. */
@@ -251,6 +253,7 @@ function launchedOf(
       services.batchWatch?.changed(change)
       services.captures.changed(change)
     },
+    counts: () => services.catalogue.counts,
     reconfigure(config) {
       services.catalogue.reconfigure(config)
       noteConfiguration(config, services)

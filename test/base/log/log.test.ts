@@ -168,6 +168,29 @@ t.test('where to ask is told at any level but silence: whoever started it waits 
     })
   }
   createLog('silent', { write: () => t.fail('a line') }).listening('http://a', 'http://b', 'node')
+  const written: string[] = []
+  const facts = {
+    version: '1',
+    file: undefined,
+    storage: 'sqlite',
+    providers: 2,
+    models: 3,
+    routes: 1,
+    warnings: 0,
+  } as const
+  createLog('info', { write: text => void written.push(text) }).listening(
+    'http://a',
+    'http://b',
+    'node',
+    facts,
+  )
+  t.match(JSON.parse(written[0] ?? ''), {
+    version: '1',
+    storage: 'sqlite',
+    providers: 2,
+    models: 3,
+    routes: 1,
+  })
 })
 
 t.test('a terminal shows lines for people, without the fields that are not set', async t => {
