@@ -91,6 +91,9 @@ const WORDS: Readonly<
   },
 }
 
+/** Formats that cannot be told to make one call at a time. */
+const ALWAYS_PARALLEL: ReadonlySet<FormatName> = new Set(['google-gemini', 'bedrock-converse'])
+
 /** The place of the stop sequences in each format. */
 const STOPS: Readonly<Record<FormatName, Place>> = {
   'openai-chat': ['stop'],
@@ -133,6 +136,8 @@ export function changedSettings(
   const effort = request.reasoning?.effort
   if (effort != null && effort !== 'none') note(changes, 'reasoning.effort', effort, words.effort, body)
   else if (request.reasoning?.max_tokens) note(changes, 'reasoning.max_tokens', null, words.effort, body)
+  if (request.parallel_tool_calls === false && ALWAYS_PARALLEL.has(format) && request.tools?.length)
+    changes.push({ field: 'parallel_tool_calls', action: 'dropped', reason: NO_SUCH_FIELD })
   if (request.text?.format?.type === 'json_object' && !has(format, 'json_object'))
     changes.push({
       field: 'text.format',

@@ -134,3 +134,46 @@ t.test('Gemini gets pictures that it reads, seeds of 32 bits, and calls only aft
     { role: 'user' },
   ])
 })
+
+t.test(
+  'a conversation that ends with the turn of a Claude that takes none has a turn of the user after it',
+  async t => {
+    const input = [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'Well, ' },
+    ]
+    for (const format of ['anthropic-messages', 'bedrock-converse'] as const) {
+      const end = (model: string) => {
+        const parsed = responsesDialect.parse({ model: 'acme/m', input })
+        const endpoint = { ...endpointOf(format, {}), upstreamModel: model }
+        const { body, changes = [] } = FORMATS[format].encode(
+          { request: outgoingRequest(parsed, FORMATS[format], 'responses'), stream: false, endUser: null },
+          endpoint,
+        )
+        const last = (body['messages'] as readonly { readonly role: string }[]).at(-1)
+        return { role: last?.role, told: changes.map(({ action, field }) => `${action} ${field}`) }
+      }
+      for (const model of ['claude-opus-4-6', 'claude-sonnet-4-6', 'claude-opus-5'])
+        t.same(end(`anthropic.${model}`), { role: 'user', told: ['added input'] }, `${format} ${model}`)
+      for (const model of ['claude-sonnet-4-5-20250929', 'claude-3-5-haiku'])
+        t.same(end(`anthropic.${model}`), { role: 'assistant', told: [] }, `${format} ${model}`)
+    }
+  },
+)
+
+t.test('a file goes to OpenAI as a data URL with a name', async t => {
+  const DATA = 'data:application/pdf;base64,JVBERi0xLjc='
+  for (const [part, file] of [
+    [{ file_data: 'JVBERi0xLjc=' }, { filename: 'document.pdf', file_data: DATA }],
+    [{ file_data: DATA }, { filename: 'document.pdf', file_data: DATA }],
+    [
+      { file_data: DATA, filename: 'a.pdf' },
+      { filename: 'a.pdf', file_data: DATA },
+    ],
+    [{ file_data: 'data:text/csv;base64,YQ==' }, { filename: 'document.csv' }],
+  ] as const) {
+    const input = [{ role: 'user', content: [{ type: 'input_file', ...part }] }]
+    t.match(sent('openai-chat', { input }).body['messages'], [{ content: [{ file }] }])
+    t.match(sent('openai-responses', { input }).body['input'], [{ content: [file] }])
+  }
+})

@@ -2,6 +2,7 @@
 import { recordOrEmpty } from '../../base/json.ts'
 import type { AssistantPart, InputFile, InputImage, InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
+import { PDF_START } from '../inline-files.ts'
 
 // Content parts
 
@@ -9,9 +10,6 @@ import { inexpressible } from '../failure.ts'
 export type MessagesBlock = Record<string, unknown>
 
 const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
-
-/** The beginning of a PDF file (`%PDF`) in base64. */
-export const PDF_START = 'JVBERi'
 
 /** A text block; no block for blank text, which the API refuses. */
 export function textBlocks(text: string): MessagesBlock[] {

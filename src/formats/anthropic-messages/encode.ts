@@ -14,7 +14,7 @@ import { prepares, unknownFields } from '../outgoing.ts'
 import { JSON_HINT } from '../preconditions/schemas.ts'
 import { ofVersion } from './computer.ts'
 import { cacheControl, type MessagesBlock } from './content.ts'
-import { generation } from './generation.ts'
+import { GO_ON, generation, refusesPrefill, WENT_ON } from './generation.ts'
 import { conversation, type MessagesTurn } from './input.ts'
 import { toolbox } from './tools.ts'
 
@@ -61,8 +61,15 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     toolForced: tool_choice?.['type'] === 'any' || tool_choice?.['type'] === 'tool',
   })
   const last = turns.at(-1)
+  const goesOn = last?.role === 'assistant' && !isOwnApi && refusesPrefill(endpoint.upstreamModel)
   const messages =
-    last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimEnd(last.content) }] : turns
+    last?.role === 'assistant'
+      ? [
+          ...turns.slice(0, -1),
+          { ...last, content: trimEnd(last.content) },
+          ...(goesOn ? [{ role: 'user', content: [{ type: 'text', text: GO_ON }] }] : []),
+        ]
+      : turns
 
   const body: MessagesBlock = {
     ...unknownFields(request, OWN_NAMES),
@@ -100,6 +107,7 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     path: '/messages',
     headers,
     body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
+    ...(goesOn ? { changes: WENT_ON } : undefined),
   }
 }
 

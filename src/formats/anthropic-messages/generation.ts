@@ -8,6 +8,7 @@
  */
 import { type Json, record, wholeNumber } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Change } from '../format.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 
 /**
@@ -29,6 +30,20 @@ const EFFORT_SINCE = 4.07
 const ADAPTIVE_SINCE = 4.06
 /** From this version on, temperature and top_p exclude each other. */
 const ONE_SAMPLING_SINCE = 4.01
+
+/** From this version on, a model does not go on with a text that the request begins for it. */
+const NO_PREFILL_SINCE = 4.06
+
+/** The turn that such a model needs after a last turn of its own, from clients of APIs without that rule. */
+export const GO_ON = 'Continue.'
+export const WENT_ON: readonly Change[] = [
+  { field: 'input', action: 'added', reason: `the model wants a last turn of the user: "${GO_ON}"` },
+]
+
+/** True if the model refuses a conversation that ends with its own turn. */
+export function refusesPrefill(upstreamModel: string): boolean {
+  return (claudeVersion(upstreamModel) ?? 0) >= NO_PREFILL_SINCE
+}
 
 /** The efforts of the API, weakest first. */
 const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const

@@ -3,8 +3,9 @@
  * links to its own storage only. A cache mark becomes a cache point after its block. Pure.
  */
 import type { AssistantPart, InputFile, InputPart } from '../../protocol/parts.ts'
-import { dataUrl, PDF_START } from '../anthropic-messages/content.ts'
+import { dataUrl } from '../anthropic-messages/content.ts'
 import { inexpressible } from '../failure.ts'
+import { PDF_START } from '../inline-files.ts'
 
 /** A content block on the wire. */
 export type ConverseBlock = Record<string, unknown>

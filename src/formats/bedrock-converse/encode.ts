@@ -8,7 +8,7 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { BETAS_OF_CLOUDS } from '../anthropic-messages/clouds.ts'
 import { refuseUnknownModes, stopSequences } from '../anthropic-messages/encode.ts'
-import { generation } from '../anthropic-messages/generation.ts'
+import { GO_ON, generation, refusesPrefill, WENT_ON } from '../anthropic-messages/generation.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnPoints } from '../marks/own-marks.ts'
@@ -34,9 +34,16 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   refuseUnknownModes(request)
   const family = familyOf(endpoint.upstreamModel)
   const talk = conversation(request, family)
+  const goesOn =
+    family === 'claude' &&
+    talk.messages.at(-1)?.role === 'assistant' &&
+    refusesPrefill(endpoint.upstreamModel)
+  const messages = goesOn
+    ? [...talk.messages, { role: 'user' as const, content: [{ text: GO_ON }] }]
+    : talk.messages
   const { config, forced } = encodeTools(request, talk.called, family)
   const { inference, additional } = settings({ request, endpoint, family, talk, forced })
-  const body: ConverseBlock = { messages: marked(talk.messages, request, family) }
+  const body: ConverseBlock = { messages: marked(messages, request, family) }
   const set = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
@@ -57,6 +64,7 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   return {
     path,
     body: isMarked ? withOwnPoints(pointedBody, takesAllPoints(family), model.isSeen) : pointedBody,
+    ...(goesOn ? { changes: WENT_ON } : undefined),
   }
 }
 

@@ -13,6 +13,7 @@ import type { AssistantPart, CacheControl, InputPart } from '../../protocol/part
 import type { Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
+import { dataUrlOf, nameFor } from '../inline-files.ts'
 import { omitItem } from '../replayed.ts'
 
 type Message = Record<string, unknown>
@@ -326,10 +327,13 @@ function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string
   if (typeof data !== 'string' && typeof part.file_id !== 'string') {
     throw refusePart(path, url === null ? 'a file without data' : 'a file by URL')
   }
-  return {
-    ...(typeof part.filename === 'string' ? { filename: part.filename } : {}),
-    ...(typeof data === 'string' ? { file_data: data } : { file_id: part.file_id }),
-  }
+  if (typeof data !== 'string')
+    return {
+      ...(typeof part.filename === 'string' ? { filename: part.filename } : {}),
+      file_id: part.file_id,
+    }
+  const file_data = dataUrlOf(data)
+  return { filename: part.filename ?? nameFor(file_data), file_data }
 }
 
 function refusePart(path: string, what: string): GatewayError {

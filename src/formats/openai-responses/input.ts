@@ -10,6 +10,7 @@
  */
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
+import { dataUrlOf, nameFor } from '../inline-files.ts'
 import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../replayed.ts'
@@ -24,6 +25,7 @@ const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status', 'is_error'])
 const NOT_IN_AGENT_MESSAGE: ReadonlySet<string> = new Set(['id'])
 const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing', 'logprobs', 'annotations'])
 const NOT_IN_REASONING: ReadonlySet<string> = new Set(['format', 'signature', 'content'])
+const NOT_IN_UNNAMED: ReadonlySet<string> = new Set([...NOT_IN_REASONING, 'id'])
 const NOT_IN_CITATION: ReadonlySet<string> = new Set(['content'])
 /** A model cannot read images as text. */
 const NOT_IN_RESULT: ReadonlySet<string> = new Set([
@@ -116,13 +118,20 @@ function parts(content: unknown, { provider }: Endpoint): unknown {
 
 /** `marks`: the provider accepts cache marks in its own form. */
 function wirePart(part: Json, marks: boolean): Json {
-  const rest = remainder(part, NOT_IN_PART) ?? {}
+  const all = remainder(part, NOT_IN_PART) ?? {}
+  const rest = typeof part['file_data'] === 'string' ? withName(all, part['file_data']) : all
   const isMarked = marks && part['cache_control'] != null && part['prompt_cache_breakpoint'] == null
   const plain = isMarked ? { ...rest, prompt_cache_breakpoint: { mode: 'explicit' } } : rest
   const citations = records(part['annotations']).filter(isComplete)
   return citations.length === 0
     ? plain
     : { ...plain, annotations: citations.map(citation => remainder(citation, NOT_IN_CITATION)) }
+}
+
+/** A file as this API takes it. */
+function withName(file: Json, data: string): Json {
+  const file_data = dataUrlOf(data)
+  return { ...file, filename: file['filename'] ?? nameFor(file_data), file_data }
 }
 
 function isComplete(citation: Json): boolean {
@@ -147,7 +156,9 @@ function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   const encrypted = filled(item['encrypted_content']) !== null
   if (!encrypted && (own === 'openai-responses-v1' || own === 'azure-openai-responses-v1')) return []
   if (!encrypted && content.length === 0 && records(item['summary']).length === 0) return []
-  const plain = { summary: [], ...remainder(item, NOT_IN_REASONING) }
+  // Other APIs give thoughts no id.
+  const unnamed = item['id'] === '' ? NOT_IN_UNNAMED : NOT_IN_REASONING
+  const plain = { summary: [], ...remainder(item, unnamed) }
   return [content.length === 0 ? plain : { ...plain, content }]
 }
 

@@ -101,6 +101,7 @@ export class ProviderRequests {
       isChanged = true
     }
     if (outgoing.reasoning != null || outgoing.text != null) isChanged = true
+    if (outgoing.parallel_tool_calls === false) isChanged = true
     const settings = SETTINGS[format.name]
     for (let at = 0; at < settings.length && !isChanged; at++) {
       const { name, outer, inner } = settings[at] as (typeof settings)[number]
