@@ -99,6 +99,20 @@ const CHAT: Preconditions = {
   thought: null,
 }
 
+const CLAUDE: Preconditions = {
+  ...CHAT,
+  names: LONG_WORDS,
+  callIds: { ...LONG_WORDS, unique: 'request' },
+  arguments: 'object',
+  failures: 'text-field',
+  results: 'parts',
+  // The format has a separate field for system messages.
+  system: 'anywhere',
+  schemas: 'closed',
+  toolSchemas: 'closed',
+  toolRoots: 'no-union',
+}
+
 const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
   'openai-chat': CHAT,
   'openai-responses': {
@@ -112,20 +126,7 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     jsonWord: true,
     minOutput: MIN_OUTPUT_MAX,
   },
-  'anthropic-messages': {
-    ...CHAT,
-    names: LONG_WORDS,
-    callIds: { ...LONG_WORDS, unique: 'request' },
-    outputs: 'after-calls',
-    arguments: 'object',
-    failures: 'text-field',
-    results: 'parts',
-    // The format has a separate field for system messages.
-    system: 'anywhere',
-    schemas: 'closed',
-    toolSchemas: 'closed',
-    toolRoots: 'no-union',
-  },
+  'anthropic-messages': CLAUDE,
   'google-gemini': {
     ...CHAT,
     names: GOOGLE_NAMES,
@@ -138,7 +139,7 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     stops: 5,
   },
   'bedrock-converse': {
-    ...CHAT,
+    ...CLAUDE,
     names: WORDS,
     callIds: {
       fits: /^[a-zA-Z0-9_.:-]{1,64}$/,
@@ -146,14 +147,6 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
       maxChars: 64,
       unique: 'request',
     },
-    outputs: 'after-calls',
-    arguments: 'object',
-    failures: 'text-field',
-    results: 'parts',
-    system: 'anywhere',
-    schemas: 'closed',
-    toolSchemas: 'closed',
-    toolRoots: 'no-union',
   },
 }
 
