@@ -44,6 +44,8 @@ export const loopsField = {
   column: 'json',
   initial: null,
   ...inBodies(maybe(body)),
-  read: (loops: Static<typeof body>): LoopPolicy =>
-    typeof loops === 'string' ? { action: loops, ...DEFAULTS } : { ...DEFAULTS, ...loops },
+  read(loops: Static<typeof body>): LoopPolicy {
+    const { action, ...numbers } = typeof loops === 'string' ? { action: loops } : loops
+    return { action, ...DEFAULTS, ...numbers }
+  },
 } as const
