@@ -184,9 +184,9 @@ async function cutEach(
     const isText =
       uncut.last.type === 'response.completed' &&
       providersOf(uncut.last.response) === 'breaks' &&
-      uncut.said.length >= 20 &&
+      uncut.said.length >= 5 &&
       uncut.deltas === uncut.said &&
-      output.every(({ type }) => type === 'message') &&
+      output.every(({ type, content }) => type === 'message' && (content as unknown[]).length === 1) &&
       output.length === 1
     if (!isText) continue
     seen.texts++
@@ -223,7 +223,8 @@ t.test('our own recorded texts are whole after a cut at any byte', async t => {
   const world = await startWorldOf(t)
   const all = ALL.flatMap(format =>
     goldens(format)
-      .filter(({ streamed }) => streamed)
+      // A failure would make its endpoint rest.
+      .filter(({ streamed, expected }) => streamed && !/"(?:error|failure)"/.test(JSON.stringify(expected)))
       .map(({ name, bytes }) => ({ name: `${format}/${name}`, format, bytes })),
   )
   const { texts, continued, late, cases } = await cutEach(world, all, 20)
