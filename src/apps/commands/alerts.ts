@@ -2,7 +2,7 @@
 
 import { isoInstant, systemClock } from '../../base/clock.ts'
 import { randomText } from '../../base/ids.ts'
-import { alertBody } from '../../process/alerts/alert.ts'
+import { alertBody } from '../../process/alerts/alert-body.ts'
 import { createReceiver, ReceiverError } from '../../process/alerts/receiver.ts'
 import { loadConfig, processEnvironment } from '../../process/config/config.ts'
 import { CONFIG_OPTION, type Command, CommandError } from './command.ts'

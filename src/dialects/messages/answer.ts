@@ -5,7 +5,7 @@ import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts
 import { type CallItem, isCall } from '../chat-completions/answer.ts'
 import { citedTexts } from './citations.ts'
 import { hostedBlocks, type OutputBlock, objectIn } from './hosted.ts'
-import { callSeal, thinkingBlock } from './thinking.ts'
+import { callSeal, thinkingBlock } from './thinking-blocks.ts'
 
 export type MessageFields = Record<string, unknown>
 

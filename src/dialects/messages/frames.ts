@@ -28,7 +28,7 @@ import {
 import { citationOf } from './citations.ts'
 import { failureEvent, messagesFailure } from './failure.ts'
 import { hostedBlocks, type OutputBlock } from './hosted.ts'
-import { callSeal, signatureOf, THOUGHT_BREAK, thinkingBlock } from './thinking.ts'
+import { callSeal, signatureOf, THOUGHT_BREAK, thinkingBlock } from './thinking-blocks.ts'
 
 interface OpenBlock {
   readonly kind: 'text' | 'thinking' | 'tool_use'

@@ -20,7 +20,7 @@ import {
   type UserBlock,
 } from './message-schema.ts'
 import { ReplayedCalls } from './replayed-tools.ts'
-import { thoughtOf } from './thinking.ts'
+import { thoughtOf } from './thinking-blocks.ts'
 import { isPlainContent } from './verbatim.ts'
 
 /** The origin of an item. */

@@ -3,7 +3,7 @@
  * remove or translate. Pure. Hot path: one check per block.
  */
 import type { MessageInput, UserBlock } from './message-schema.ts'
-import { isSealedHere } from './thinking.ts'
+import { isSealedHere } from './thinking-blocks.ts'
 
 type Block = Exclude<MessageInput['content'], string>[number]
 

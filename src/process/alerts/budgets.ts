@@ -7,7 +7,7 @@ import { type Clock, isoInstant } from '../../base/clock.ts'
 import { periodStart } from '../../callers/limits/periods.ts'
 import { limitUsageOf, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
 import type { Store } from '../../storage/store.ts'
-import { type AlertEvent, alertId } from './alert.ts'
+import { type AlertEvent, alertId } from './alert-body.ts'
 
 /** A key that was used, by its organization. */
 export interface UsedKey {

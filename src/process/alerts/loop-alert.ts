@@ -2,7 +2,7 @@
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { LoopNote } from '../../pipeline/loops.ts'
 import type { Store } from '../../storage/store.ts'
-import type { AlertEvent } from './alert.ts'
+import type { AlertEvent } from './alert-body.ts'
 
 /** `2026-11-29T16`: an alert for each key and kind of loop in an hour. */
 const HOUR_CHARS = 13

@@ -5,7 +5,7 @@
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { AlertDelivery, AlertStore, ClaimedDelivery } from '../../storage/alerts.ts'
-import { type AlertEvent, alertBody, alertId } from './alert.ts'
+import { type AlertEvent, alertBody, alertId } from './alert-body.ts'
 import { within } from './deadline.ts'
 import type { Receiver } from './receiver.ts'
 

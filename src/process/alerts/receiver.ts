@@ -6,10 +6,10 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../base/clock.ts'
 import { isError, systemCode } from '../../base/errors.ts'
-import { openCheckedFetch } from '../../providers/upstream/pages/checked-fetch.ts'
 import { checkUrl, type LinkRules, PageError, resolverOf } from '../../providers/upstream/pages/fetch-page.ts'
+import { openServiceFetch } from '../../providers/upstream/pages/service-fetch.ts'
 import { ReadTurns } from '../../providers/upstream/read-turns.ts'
-import { type AlertFormat, type AlertType, bodyAs, signatureOf } from './alert.ts'
+import { type AlertFormat, type AlertType, bodyAs, signatureOf } from './alert-body.ts'
 
 /** A row of `alerts` in the configuration. */
 export interface ReceiverRow {
@@ -70,7 +70,7 @@ export function createReceiver(row: ReceiverRow, clock: Clock): Receiver {
           maxReplyBytes: REPLY_MAX_BYTES,
           maxBytes: REPLY_MAX_BYTES,
         }
-        const way = await openCheckedFetch(rules, resolve, terms, signal.signal)
+        const way = await openServiceFetch(rules, resolve, terms, signal.signal)
         try {
           const { status, body: rest } = await way.fetch(url, { method: 'POST', body, signal: signal.signal })
           await rest?.cancel()

@@ -5,7 +5,7 @@
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import { limitUsageOf, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
 import type { Store } from '../../storage/store.ts'
-import type { AlertEvent, AlertObject } from './alert.ts'
+import type { AlertEvent, AlertObject } from './alert-body.ts'
 import { BudgetWatch, type UsedKey } from './budgets.ts'
 import { within } from './deadline.ts'
 

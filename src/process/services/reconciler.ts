@@ -4,7 +4,7 @@
  */
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
-import type { AlertEvent } from '../alerts/alert.ts'
+import type { AlertEvent } from '../alerts/alert-body.ts'
 import {
   isDrift,
   type ProviderDay,

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { isoInstant } from '../../../src/base/clock.ts'
-import type { AlertEvent } from '../../../src/process/alerts/alert.ts'
+import type { AlertEvent } from '../../../src/process/alerts/alert-body.ts'
 import { AlertWatches } from '../../../src/process/alerts/watches.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { someKey } from '../../storage/records.ts'

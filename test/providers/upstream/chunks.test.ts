@@ -3,8 +3,8 @@ import t from 'tap'
 import { systemClock } from '../../../src/base/clock.ts'
 import { REPLY_PIECES } from '../../../src/base/fairness/pieces.ts'
 import { TRANSPORTS } from '../../../src/protocol/provider.ts'
-import { openCheckedFetch } from '../../../src/providers/upstream/pages/checked-fetch.ts'
 import { createPageFetcher, resolverOf } from '../../../src/providers/upstream/pages/fetch-page.ts'
+import { openServiceFetch } from '../../../src/providers/upstream/pages/service-fetch.ts'
 import { ReadTurns } from '../../../src/providers/upstream/read-turns.ts'
 import { chunk, STREAM_HEAD } from '../../support/fault-server.ts'
 import { Notes, serve, setUp, turns } from './calls.ts'
@@ -120,7 +120,7 @@ t.test('an answer to a checked fetch in many chunks of a few bytes is refused', 
     maxReplyBytes: 1_000_000,
     maxBytes: 1_000_000,
   }
-  const network = await openCheckedFetch(OPEN, resolverOf(OPEN), terms, new AbortController().signal)
+  const network = await openServiceFetch(OPEN, resolverOf(OPEN), terms, new AbortController().signal)
   t.teardown(() => network.close())
   const reply = await network.fetch(server.url(), { method: 'POST', body: '{}' })
   await t.rejects(reply.text(), {

@@ -7,12 +7,12 @@ import t, { type Test } from 'tap'
 import { fileId } from '../../../src/base/ids.ts'
 import { bytesSource } from '../../../src/features/files/contents.ts'
 import { createS3Contents } from '../../../src/features/files/s3.ts'
-import { openCheckedFetch } from '../../../src/providers/upstream/pages/checked-fetch.ts'
 import {
   createPageFetcher,
   type LinkRules,
   resolverOf,
 } from '../../../src/providers/upstream/pages/fetch-page.ts'
+import { openServiceFetch } from '../../../src/providers/upstream/pages/service-fetch.ts'
 import { ReadTurns } from '../../../src/providers/upstream/read-turns.ts'
 import { listening } from '../../support/listening.ts'
 import { TestClock } from '../../support/test-clock.ts'
@@ -95,7 +95,7 @@ for (const [where, { answer, isProxy }] of Object.entries(STALLS)) {
     async t => {
       const { server, address, rules } = await setUp(t)
       const signal = new AbortController().signal
-      const network = await openCheckedFetch(
+      const network = await openServiceFetch(
         rules,
         resolverOf(rules),
         {

@@ -6,9 +6,9 @@ import { randomUUID } from 'node:crypto'
 import type { Client, JsonSchemaValidator, StandardSchemaV1 } from '@modelcontextprotocol/client'
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../../base/clock.ts'
-import { type CheckedFetch, openCheckedFetch } from '../../../providers/upstream/pages/checked-fetch.ts'
 import type { LinkRules } from '../../../providers/upstream/pages/fetch-page.ts'
 import type { ResolveName } from '../../../providers/upstream/pages/resolve-name.ts'
+import { openServiceFetch, type ServiceFetch } from '../../../providers/upstream/pages/service-fetch.ts'
 import type { ReadTurns } from '../../../providers/upstream/read-turns.ts'
 import { failureOf, McpFailure } from './failure.ts'
 import type { McpLibrary } from './library.ts'
@@ -87,7 +87,7 @@ const NEVER_MS = 2 ** 31 - 1
 
 interface Opened {
   readonly client: Client
-  readonly network: CheckedFetch
+  readonly network: ServiceFetch
   readonly leave: () => Promise<void>
 }
 
@@ -164,7 +164,7 @@ async function open(
 ): Promise<Opened> {
   const [{ Client, StreamableHTTPClientTransport }, network] = await Promise.all([
     library.load(),
-    openCheckedFetch(
+    openServiceFetch(
       rules,
       resolve,
       {

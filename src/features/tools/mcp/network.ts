@@ -7,9 +7,9 @@
 
 import type { Clock } from '../../../base/clock.ts'
 import { isError } from '../../../base/errors.ts'
-import type { CheckedFetch } from '../../../providers/upstream/pages/checked-fetch.ts'
+import type { ServiceFetch } from '../../../providers/upstream/pages/service-fetch.ts'
 
-type Fetch = CheckedFetch['fetch']
+type Fetch = ServiceFetch['fetch']
 
 /** The request with which the client finds out if a server supports the newer protocol. Old servers do not know it. */
 const PROBE = 'server/discover'

@@ -24,7 +24,7 @@ interface CheckedFetchTerms {
   readonly maxBytes: number
 }
 
-export interface CheckedFetch {
+export interface ServiceFetch {
   /** Rejects with a PageError, or with the reason of the signal. Redirects are not followed. */
   readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
   /** Closes all connections; running requests fail. */
@@ -39,12 +39,12 @@ const KEPT_HEADERS = ['content-type', 'location', 'mcp-session-id'] as const
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
 
 /** Resolves and checks the name of the server. Rejects with a PageError, or with the reason of the signal. */
-export async function openCheckedFetch(
+export async function openServiceFetch(
   rules: LinkRules,
   resolve: ResolveName,
   terms: CheckedFetchTerms,
   signal: AbortSignal,
-): Promise<CheckedFetch> {
+): Promise<ServiceFetch> {
   const { url } = terms
   const addresses = await addressesOf(rules, resolve, url, signal)
   const closing = new AbortController()
