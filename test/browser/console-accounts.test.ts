@@ -197,7 +197,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await dialog.getByLabel('Tokens per minute').fill('9000')
     await dialog.getByRole('button', { name: 'Register' }).click()
     await page.getByRole('button', { name: 'Change end user "quoted" & user/1' }).click()
-    await page.getByRole('table', { name: 'End users' }).getByText('9,000 tok/min').waitFor()
+    await page.getByRole('table', { name: 'End users' }).getByText('9.0k tok/min').waitFor()
     await dialog.getByLabel('Active').uncheck()
     await dialog.getByRole('button', { name: 'Save' }).click()
     await page.getByRole('table', { name: 'End users' }).getByText('inactive').waitFor()
