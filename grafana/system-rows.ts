@@ -359,6 +359,17 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Rollouts',
+        description: "Share of a route's requests that go to the candidate of its rollout.",
+        unit: 'percentunit',
+        queries: [
+          {
+            expr: `max by (route, state) (${of('gateway_rollout_share_ratio')} * on (instance, route) group_right () ${of('gateway_rollout_state')})`,
+            legend: '{{route}} {{state}}',
+          },
+        ],
+      },
+      {
         title: 'Usage spool size',
         description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',

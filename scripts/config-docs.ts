@@ -14,9 +14,11 @@ import { SETTINGS } from '../src/process/config/settings.ts'
 import type { DataPolicy } from '../src/protocol/provider.ts'
 import {
   EndpointSchema,
+  GuardSchema,
   ModelSchema,
   PricingSchema,
   ProviderSchema,
+  RolloutSchema,
   RouteSchema,
   TargetSchema,
 } from '../src/providers/row-schemas.ts'
@@ -45,6 +47,11 @@ const ROUTE_TABLES: Tables = {
   targets: () => fieldsTable(TargetSchema.properties),
 }
 
+const ROLLOUT_TABLES: Tables = {
+  rollouts: () => fieldsTable(RolloutSchema.properties),
+  guard: () => fieldsTable(GuardSchema.properties),
+}
+
 /** A page of the documentation with tables of its own. */
 export interface Page {
   readonly file: string
@@ -57,6 +64,7 @@ export const PAGES: readonly Page[] = [
   { file: docs('configuration.md'), tables: CONFIGURATION },
   { file: docs('providers.md'), tables: PROVIDER_TABLES },
   { file: docs('routes.md'), tables: ROUTE_TABLES },
+  { file: docs('rollouts.md'), tables: ROLLOUT_TABLES },
 ]
 
 /** The page with its tables made anew, each between `<!-- table NAME -->` and `<!-- end -->`. */

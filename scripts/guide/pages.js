@@ -42,6 +42,7 @@ export const PARTS = [
       'docs/continuation.md',
       'docs/routes.md',
       'docs/plan.md',
+      'docs/rollouts.md',
       'docs/routers.md',
       'docs/loops.md',
       'docs/end-users.md',

@@ -214,7 +214,7 @@ interface OperationBase {
   /** Clients poll it all the time, so it has no line in the log. */
   readonly isQuiet?: true
   /**
-   * The parameter at the end of the path whose value may be any text, including encoded separators; otherwise absent.
+   * The parameter at the end of the path, or before its action, whose value may be any text, including encoded separators; otherwise absent.
    * See docs/decisions/0008-any-text-in-a-path.md.
    */
   readonly freeParam?: string

@@ -18,6 +18,7 @@ import type { RateSink } from '../protocol/rate-headers.ts'
 import type { CacheMiss, Caller, Reservation } from '../protocol/records.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
+import type { RolloutPart } from '../protocol/rollout.ts'
 import type { HealthEntry } from '../providers/health/health.ts'
 import { Bill } from './bill.ts'
 import type { Masks } from './masks.ts'
@@ -356,6 +357,8 @@ export class Exchange {
   candidates: readonly Candidate[] = []
   /** How routing arrived at its candidates. */
   ranking: RankingNotes = UNRANKED
+  /** Its part in the rollout of its route; null: it has none. */
+  rollout: RolloutPart | null = null
   /** Null if nothing of the conversation is remembered. */
   prefix: PromptPrefix | null = null
 

@@ -172,7 +172,8 @@ export class Plans {
     const { route } = named.model
     if (route === undefined) return null
     const ways = new Map<RouteTarget, PlainRoute>()
-    for (const target of route.targets) {
+    const { rollout } = route
+    for (const target of rollout === null ? route.targets : [...route.targets, rollout.candidate]) {
       const listed = listTarget(named, target, needs, input)
       if (listed === null) continue
       const fallbacks = listFallbacks(named, route, listed.named.model, needs, input)

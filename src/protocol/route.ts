@@ -1,5 +1,6 @@
 /** Routes: public names that lead to several models, with weights, conditions and fallbacks. Types and tables. Pure. */
 import type { ProviderPreferences } from './request.ts'
+import type { RolloutGuard } from './rollout.ts'
 
 /** What a condition may compare, and the kind of its values. `tag:NAME` is the metadata of this name. */
 export const CONDITION_FIELDS = {
@@ -39,6 +40,15 @@ export interface RouteTarget {
 /** Who stays with the target of the first request: a conversation, an end user, or nobody. */
 export const STICKY = ['session', 'user', 'none'] as const
 
+/** A candidate that gets a growing share of a route; see rollout.ts. */
+export interface RouteRollout {
+  readonly candidate: RouteTarget
+  /** Per cent, ascending; the last one is 100. */
+  readonly steps: readonly number[]
+  readonly holdMs: number
+  readonly guard: RolloutGuard
+}
+
 export interface Route {
   readonly name: string
   /** Not empty. */
@@ -46,4 +56,6 @@ export interface Route {
   /** Models that are tried in this order after the chosen target. */
   readonly fallback: readonly string[]
   readonly sticky: (typeof STICKY)[number]
+  /** Null: nothing is tried. */
+  readonly rollout: RouteRollout | null
 }

@@ -12,7 +12,7 @@ import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
 import { FAULTY, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
 import { checkedRoutes, routeModels } from './routes.ts'
-import type { ModelRow, RouteRow } from './row-schemas.ts'
+import type { ModelRow, RolloutRow, RouteRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'
 import { endsInVariant } from './variants.ts'
 
@@ -20,6 +20,8 @@ export interface CatalogConfig extends ProvidersConfig {
   readonly models: readonly ModelRow[]
   /** Default: none. */
   readonly routes?: readonly RouteRow[]
+  /** Default: none. */
+  readonly rollouts?: readonly RolloutRow[]
   /** Imported and discovered models. Default: none. */
   readonly known?: KnownModels
   /** The id or alias of the model for requests that name none. Default: none. */
@@ -107,7 +109,12 @@ export function readParts(config: CatalogConfig): CatalogParts {
     configured,
     aliases,
     wildcards: [...wildcards.values()],
-    routes: checkedRoutes(config.routes ?? [], name => models.has(name) || aliases.has(name), faults),
+    routes: checkedRoutes(
+      config.routes ?? [],
+      config.rollouts ?? [],
+      name => models.has(name) || aliases.has(name),
+      faults,
+    ),
     defaultModel,
   }
   faults.throwIfAny()

@@ -1,27 +1,32 @@
 /** Reads `routes` of the configuration, and the models that stand for routes in the catalogue. Pure. */
+import { didYouMean } from '../base/did-you-mean.ts'
 import type { Faults } from '../base/settings/check.ts'
 import type { Model } from '../protocol/provider.ts'
 import type { ProviderPreferences } from '../protocol/request.ts'
+import { ALL_PERCENT, DEFAULT_GUARD_ERRORS, DEFAULT_STEPS } from '../protocol/rollout.ts'
 import {
   CONDITION_FIELDS,
   type Condition,
   type ConditionField,
   type ConditionValue,
   type Route,
+  type RouteRollout,
   type RouteTarget,
   TAG,
 } from '../protocol/route.ts'
 import { quote } from './provider-rows.ts'
-import type { RouteRow } from './row-schemas.ts'
+import type { RolloutRow, RouteRow } from './row-schemas.ts'
 
 type ConditionRow = NonNullable<RouteRow['targets'][number]['when']>[number]
 
 /** Checks the rows against each other and against the names of models. */
 export function checkedRoutes(
   rows: readonly RouteRow[],
+  rollouts: readonly RolloutRow[],
   isModel: (name: string) => boolean,
   faults: Faults,
 ): readonly Route[] {
+  const tried = checkedRollouts(rollouts, rows, faults)
   const names = new Set<string>()
   return rows.map((row, at): Route => {
     const path = `routes[${at}]`
@@ -52,8 +57,49 @@ export function checkedRoutes(
       if (keys.indexOf(key) !== of) faults.add(`${path}.targets[${of}]`, 'is the same as an earlier target')
     if (targets.every(({ weight }) => weight === 0))
       faults.add(`${path}.targets`, 'at least one needs a weight above 0')
-    return { name, targets, fallback, sticky }
+    return { name, targets, fallback, sticky, rollout: tried.get(name) ?? null }
   })
+}
+
+const MINUTE_MS = 60_000
+/** Fields that a later version will have, and what they would need. */
+const MISSING = 'is not there yet; leave it out'
+
+/** Rollouts by their route. */
+function checkedRollouts(
+  rows: readonly RolloutRow[],
+  routes: readonly RouteRow[],
+  faults: Faults,
+): ReadonlyMap<string, RouteRollout> {
+  const tried = new Map<string, RouteRollout>()
+  for (const [at, row] of rows.entries()) {
+    const path = `rollouts[${at}]`
+    const { route, candidate, steps = DEFAULT_STEPS, holdMinutes, guard = {} } = row
+    if (tried.has(route)) faults.add(`${path}.route`, `the route ${quote(route)} has a rollout already`)
+    else if (!routes.some(({ name }) => name === route)) {
+      const names = routes.map(({ name }) => name)
+      faults.add(`${path}.route`, `there is no such route${didYouMean(route, names)}`)
+    }
+    if (steps.at(-1) !== ALL_PERCENT || steps.some((step, of) => step <= (steps[of - 1] ?? 0)))
+      faults.add(`${path}.steps`, `have to ascend, and to end with ${ALL_PERCENT}`)
+    for (const name of ['shadow', 'shadowBudgetUsd'] as const)
+      if (row[name] !== undefined) faults.add(`${path}.${name}`, MISSING)
+    const { errors = DEFAULT_GUARD_ERRORS, judged, ...others } = guard
+    if (judged !== undefined) faults.add(`${path}.guard.judged`, MISSING)
+    tried.set(route, {
+      candidate: {
+        model: candidate,
+        weight: 1,
+        preferences: null,
+        when: [],
+        key: JSON.stringify([candidate, null, []]),
+      },
+      steps,
+      holdMs: holdMinutes * MINUTE_MS,
+      guard: { errors, ...others },
+    })
+  }
+  return tried
 }
 
 function checkCondition({ field, op, value }: ConditionRow, path: string, faults: Faults): void {

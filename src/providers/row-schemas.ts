@@ -15,6 +15,7 @@ import {
   TRANSPORTS,
 } from '../protocol/provider.ts'
 import { ProviderPreferences } from '../protocol/request.ts'
+import { ALL_PERCENT, DEFAULT_GUARD_ERRORS, DEFAULT_STEPS } from '../protocol/rollout.ts'
 import { CONDITION_FIELDS, CONDITION_OPS, STICKY, TAG } from '../protocol/route.ts'
 
 const ContinueStreamsField = Type.Union([Type.Boolean(), Type.Literal('instruction')], {
@@ -337,6 +338,52 @@ export const RouteSchema = Type.Object(
   closed,
 )
 
+/** Something that this version does not have: the reader of the row says so. */
+const Missing = Type.Unknown({ expected: 'nothing' })
+
+export const GuardSchema = Type.Object(
+  {
+    errors: field(
+      Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
+      `points of the share of requests that the model does not answer; default ${DEFAULT_GUARD_ERRORS}`,
+    ),
+    firstTokenMs: field(
+      Type.Number({ exclusiveMinimum: 0, maximum: 3_600_000 }),
+      'milliseconds more until the first content; default: not compared',
+    ),
+    tokensPerSecond: field(
+      Type.Number({ exclusiveMinimum: 0, exclusiveMaximum: 1 }),
+      'share of the speed that may be lost: 0.1 is a tenth; default: not compared',
+    ),
+    cost: field(
+      Type.Number({ exclusiveMinimum: 0, maximum: 1_000 }),
+      'share by which a request may cost more; default: not compared',
+    ),
+    judged: field(Missing, 'refused: not there yet'),
+  },
+  closed,
+)
+
+export const RolloutSchema = Type.Object(
+  {
+    route: required(Alias, 'the name of a route; it has one rollout'),
+    candidate: required(Alias, 'the model that is tried, by its id or another name'),
+    steps: field(
+      Type.Array(Type.Number({ exclusiveMinimum: 0, maximum: ALL_PERCENT }), { minItems: 1, maxItems: 20 }),
+      `per cent of the route's requests, ascending, the last one ${ALL_PERCENT}; default ${DEFAULT_STEPS.join(', ')}`,
+    ),
+    holdMinutes: required(
+      Type.Number({ exclusiveMinimum: 0, maximum: 525_600 }),
+      'time after which a step is over, if nothing is proven before',
+    ),
+    guard: field(GuardSchema, 'how much worse the candidate may be'),
+    shadow: field(Missing, 'refused: not there yet'),
+    shadowBudgetUsd: field(Missing, 'refused: not there yet'),
+  },
+  closed,
+)
+
+export interface RolloutRow extends Frozen<Static<typeof RolloutSchema>> {}
 export interface RouteRow extends Frozen<Static<typeof RouteSchema>> {}
 export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
 export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}

@@ -81,7 +81,7 @@ export function createRouter(operations: readonly Operation[]): Router {
     for (const pattern of patterns) {
       const params = fit(pattern, segments)
       if (params === null) continue
-      const freeText = pattern.freeParam === null ? '' : (params.get(pattern.freeParam) ?? '')
+      const freeText = pattern.freeParam === null ? '' : endFrom(segments, pattern)
       return { resource: pattern.resource, params, freeText }
     }
     const undoubled = path.replace(DOUBLED, '$1')
@@ -163,14 +163,25 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
   return { template, operations, allow, dialect, generates, isQuiet }
 }
 
+/** The path from the free parameter on: the parameter itself, or `/action` too. */
+function endFrom(path: readonly string[], { segments, freeParam }: Pattern): string {
+  const at = segments.indexOf(`{${freeParam}}`)
+  return path.slice(at).join('/')
+}
+
+const ACTION = /\/[a-z]+$/
+
 /** All methods of a path must agree, because the gate checks the path before the method. */
 function freeParamOf(template: string, byMethod: ReadonlyMap<string, Operation>): string | null {
   const names = new Set([...byMethod.values()].map(operation => operation.freeParam ?? null))
   const [name = null] = names
   const [operation] = byMethod.values()
   const end = operation?.verb === undefined ? '' : `:${operation.verb}`
-  if (names.size > 1 || (name !== null && !template.endsWith(`/{${name}}${end}`))) {
-    throw new Error(`the free parameter of ${template} must be its end, for every method`)
+  const isEnd = template.replace(ACTION, '').endsWith(`/{${name}}${end}`)
+  if (names.size > 1 || (name !== null && !isEnd)) {
+    throw new Error(
+      `the free parameter of ${template} must be its end, for every method, or before an action`,
+    )
   }
   return name
 }

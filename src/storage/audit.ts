@@ -14,6 +14,7 @@ export interface AuditObject {
     | 'capture'
     | 'provider'
     | 'batch'
+    | 'rollout'
   readonly id: string
   readonly name: string | null
 }
@@ -27,6 +28,7 @@ export type AuditAction =
   | 'vault.rotate'
   | `${'provider' | 'credential'}.check`
   | 'batch.cancel'
+  | `rollout.${'advance' | 'hold' | 'rollback'}`
   | 'models.import'
 
 export interface AuditEntry {

@@ -19,6 +19,7 @@ import type { CatalogueStore } from './catalogue.ts'
 import type { FileStore, MemoryStore } from './files.ts'
 import type { AppliedGuardrail, AssigneeKind, BudgetOwner, GuardrailAssignment } from './guardrails.ts'
 import type { ExplanationStore, LedgerStore } from './ledger.ts'
+import type { RolloutStore } from './rollouts.ts'
 import type { BatchStore } from './service-jobs.ts'
 
 /** A part of a list, with the length of the whole list. */
@@ -335,6 +336,7 @@ export interface StoreVerbs {
   readonly configurations: ConfigurationStore
   readonly files: FileStore
   readonly memory: MemoryStore
+  readonly rollouts: RolloutStore
 }
 
 export interface Store extends StoreVerbs {

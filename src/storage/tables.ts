@@ -12,6 +12,7 @@ import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
 import type { FileText } from './files.ts'
 import type { NewExplanation } from './ledger.ts'
+import type { RolloutRecord } from './rollouts.ts'
 import type { UsageOutcome } from './usage.ts'
 
 /** A boolean as 0 or 1, because SQLite has no boolean type. */
@@ -319,11 +320,36 @@ interface AlertDeliveriesTable {
   dueMs: BigInteger | null
 }
 
+export interface RolloutsTable extends Omit<RolloutRecord, 'sinceMs'> {
+  sinceMs: BigInteger
+}
+
+/** Sums of logarithms, except `requests` and `errors`. */
+export interface RolloutSumsTable {
+  route: string
+  candidate: string
+  step: number
+  arm: 'base' | 'candidate'
+  requests: BigInteger
+  errors: BigInteger
+  firstTokenCount: BigInteger
+  firstTokenSum: number
+  firstTokenSquares: number
+  speedCount: BigInteger
+  speedSum: number
+  speedSquares: number
+  costCount: BigInteger
+  costSum: number
+  costSquares: number
+}
+
 /** 1: nothing was unusual. */
 type ExplanationsTable = Omit<NewExplanation, 'isPlain'> & { readonly isPlain: number }
 
 export interface Tables {
   alertDeliveries: AlertDeliveriesTable
+  rollouts: RolloutsTable
+  rolloutSums: RolloutSumsTable
   captures: CapturesTable
   captureParts: CapturePartsTable
   explanations: ExplanationsTable

@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
+import { openStore } from '../../src/storage/open.ts'
 import { caller } from '../support/management.ts'
 import { allOperations } from '../support/operations.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
@@ -11,6 +12,12 @@ const managed = await startManagedGateway(t, {
   capture: { enabled: true },
   // Nobody listens there.
   providers: [{ slug: 'openai', baseUrl: 'http://127.0.0.1:1/v1' }],
+  models: ['acme/old', 'acme/new'].map(id => ({
+    id,
+    endpoints: [{ provider: 'sim', upstreamModel: 'echo' }],
+  })),
+  routes: [{ name: 'prod/chat', targets: [{ model: 'acme/old' }] }],
+  rollouts: [{ route: 'prod/chat', candidate: 'acme/new', steps: [1, 50, 100], holdMinutes: 60 }],
 })
 const { call, gateway, clock } = managed
 
@@ -119,6 +126,21 @@ t.test('every management change leaves one record, in the order of the changes',
   const capture = await change('POST /captures', '/captures', asked, 'capture.create', captured)
   const ofCapture = { ...captured, id: capture }
   await change('DELETE /captures/{id}', `/captures/${capture}`, undefined, 'capture.delete', ofCapture)
+  const store = await openStore(gateway.storageUrl)
+  const [route, candidate] = ['prod/chat', 'acme/new']
+  await store.rollouts.begin(
+    { route, candidate, state: 'running', step: 0, share: 1, reason: '', revision: 1, sinceMs: 0 },
+    null,
+  )
+  await store.close()
+  for (const move of ['hold', 'advance', 'rollback'])
+    await change(
+      `POST /rollouts/{route}/${move}`,
+      `/rollouts/prod%2Fchat/${move}`,
+      undefined,
+      `rollout.${move}`,
+      { kind: 'rollout', id: route, name: candidate },
+    )
   const { text: accepted } = await caller(gateway.url, gateway.apiKey)('POST', '/batches', {
     endpoint: '/v1/responses',
     model: 'sim/echo',

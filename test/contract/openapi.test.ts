@@ -3,6 +3,7 @@
  * media type and form, and no field that the document does not name.
  */
 import t from 'tap'
+import { openStore } from '../../src/storage/open.ts'
 import { endBatch } from '../support/batch-calls.ts'
 import {
   type ApiDocument,
@@ -18,6 +19,12 @@ const { gateway, clock } = await startManagedGateway(t, {
   capture: { enabled: true },
   // Nobody listens there.
   providers: [{ slug: 'mistral', baseUrl: 'http://127.0.0.1:1/v1' }],
+  models: ['acme/old', 'acme/new'].map(id => ({
+    id,
+    endpoints: [{ provider: 'sim', upstreamModel: 'echo' }],
+  })),
+  routes: [{ name: 'prod/chat', targets: [{ model: 'acme/old' }] }],
+  rollouts: [{ route: 'prod/chat', candidate: 'acme/new', steps: [1, 50, 100], holdMinutes: 60 }],
 })
 const { apiKey, managementKey, storageUrl } = gateway
 const base = gateway.url
@@ -403,6 +410,24 @@ t.test('end users', async () => {
   await ask('listEndUsers', { query: { user, include_inactive: 'true' } })
   await ask('deleteEndUser', { params: { user } })
   await ask('deleteEndUserByQuery', { query: { user } })
+})
+
+t.test('rollouts', async t => {
+  const store = await openStore(storageUrl)
+  t.teardown(() => store.close())
+  const [route, candidate] = ['prod/chat', 'acme/new']
+  await ask('getRollout', { params: { route }, status: 404 })
+  const begun = { route, candidate, state: 'running', step: 0, share: 1, reason: 'has begun' } as const
+  t.ok(await store.rollouts.begin({ ...begun, revision: 1, sinceMs: clock.nowMs() }, null))
+  await ask('listRollouts')
+  await ask('getRollout', { params: { route } })
+  await ask('holdRollout', { params: { route } })
+  t.match(await ask('advanceRollout', { params: { route } }), { data: { state: 'running', share: 50 } })
+  await ask('advanceRollout', { params: { route } })
+  t.match(await ask('getRollout', { params: { route } }), { data: { state: 'promoted', share: 100 } })
+  await ask('holdRollout', { params: { route }, status: 409 })
+  await ask('rollbackRollout', { params: { route } })
+  await ask('rollbackRollout', { params: { route }, status: 409 })
 })
 
 t.test('captures', async () => {

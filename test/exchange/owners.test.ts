@@ -42,6 +42,7 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
   router: [CHAIN],
   candidates: [RANK, EMBED, RESPOND],
   ranking: [RANK],
+  rollout: [RANK],
   prefix: [LOOP],
   // Money. A job at a provider's batch service takes over the reservation.
   overLimit: [ACCOUNT],

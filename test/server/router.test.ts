@@ -136,7 +136,9 @@ t.test('an unknown path below an operation has the dialect of that operation', a
 
 t.test('a mistake in the table is found at start', async t => {
   t.throws(() => createRouter([row('GET', '/a'), row('GET', '/a')]), /two operations for GET \/a/)
-  t.throws(() => createRouter([row('GET', '/a/{id}/b', { freeParam: 'id' })]), /free parameter/)
+  t.throws(() => createRouter([row('GET', '/a/{id}/{b}', { freeParam: 'id' })]), /free parameter/)
+  const { find } = createRouter([row('POST', '/a/{id}/stop', { freeParam: 'id' })])
+  t.match(find('/v1/a/x%2Fy/stop'), { freeText: 'x%2Fy/stop' }, 'an action may follow')
   t.throws(
     () => createRouter([row('GET', '/a/{id}', { freeParam: 'id' }), row('POST', '/a/{id}')]),
     /free parameter/,

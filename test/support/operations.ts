@@ -55,6 +55,7 @@ export async function allOperations(
     fileUploads: { receive: notRun },
     outputSizes: new OutputSizes(),
     rateLimitDefault: { requests_per_minute: null, tokens_per_minute: null, parallel: null },
+    rollouts: () => new Map(),
     keyCheck: { enter: notRun, prepare: notRun, run: notRun },
     transcripts: { open: notRun, claim: notRun, read: notRun },
     frameSeal: { seal: notRun, open: notRun },

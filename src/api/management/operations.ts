@@ -58,6 +58,7 @@ import { checkCredential, checkProviderKey, KEY_CHECK_BODY_MAX_BYTES } from './k
 import { rotateKey } from './key-rotation.ts'
 import { changeKey, createApiKey, deleteKey, findKey, listKeys } from './keys.ts'
 import type { ManagementParts } from './parts.ts'
+import { findRollout, listRollouts, moveRollout, type RolloutMove } from './rollouts.ts'
 import {
   changeWorkspace,
   createWorkspace,
@@ -151,6 +152,10 @@ function accountRows(deps: ManagementParts): Operation[] {
     viewer('GET /captures', 'listCaptures', 'List captures', listCaptures(deps)),
     viewer('GET /captures/{id}', 'getCapture', 'Get a capture, without its content', findCapture(deps)),
     admin('DELETE /captures/{id}', 'deleteCapture', 'End and delete a capture', deleteCapture(deps)),
+
+    viewer('GET /rollouts', 'listRollouts', 'List the rollouts of routes', listRollouts(deps)),
+    rollout(viewer('GET /rollouts/{route}', 'getRollout', 'Get a rollout', findRollout(deps))),
+    ...rolloutMoves(deps),
 
     operator('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
     viewer('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),
@@ -277,6 +282,23 @@ function assignmentRows(
       bytes,
     ),
   ]
+}
+
+const MOVES: Readonly<Record<RolloutMove, readonly [id: string, summary: string]>> = {
+  advance: ['advanceRollout', 'Take a rollout to its next step'],
+  hold: ['holdRollout', 'Hold a rollout at its share'],
+  rollback: ['rollbackRollout', 'Take a rollout back'],
+}
+
+function rolloutMoves(deps: ManagementParts): Operation[] {
+  return Object.entries(MOVES).map(([move, [id, summary]]) =>
+    rollout(operator(`POST /rollouts/{route}/${move}`, id, summary, moveRollout(deps, move as RolloutMove))),
+  )
+}
+
+/** A route may have a slash, which is encoded. */
+function rollout(operation: Operation): Operation {
+  return { ...operation, freeParam: 'route' }
 }
 
 /** An end user may be any text. */

@@ -4,6 +4,7 @@ import type { RunningCaptures } from '../../features/captures/running.ts'
 import type { CheckText } from '../../pipeline/guard/guard.ts'
 import type { KeyCheck } from '../../pipeline/key-check.ts'
 import type { RateLimit } from '../../protocol/management/rate-limit.ts'
+import type { RouteRollout } from '../../protocol/route.ts'
 import type { KeyDescription } from '../../providers/credentials/parse/provider-key.ts'
 import type { Vault } from '../../providers/credentials/vault.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
@@ -41,5 +42,7 @@ export interface ManagementParts {
   readonly checkText: CheckText
   /** The limits of keys without limits of their own. */
   readonly rateLimitDefault: RateLimit
+  /** The rollouts of the configuration by route, in its order. */
+  readonly rollouts: () => ReadonlyMap<string, RouteRollout>
   readonly keyCheck: Pick<KeyCheck, 'enter' | 'prepare' | 'run'>
 }

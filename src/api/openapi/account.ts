@@ -3,6 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { count, instant, oneOf, orNoText, usd } from '../../protocol/json/schema.ts'
 import { CAPTURE } from '../../protocol/management/captures.ts'
 import { CreditCreation, WORKSPACE } from '../../protocol/management/management.ts'
+import { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import {
   alike,
   answer,
@@ -231,4 +232,38 @@ const captures = tagged('Captures', {
   },
 })
 
-export const ACCOUNT: Descriptions = { ...workspaces, ...account, ...captures }
+const ROLLOUT_EXAMPLE = {
+  route: 'prod/chat',
+  candidate: 'openai/gpt-5.1-mini',
+  state: 'running',
+  step: 1,
+  share: 10,
+  reason: 'nothing is proven yet: errors 0.90 % of 1204 against 1.10 % of 10880',
+}
+const oneRollout = (text: string, fields: object = {}) =>
+  oneRecord(RolloutAnswer, text, { ...ROLLOUT_EXAMPLE, ...fields })
+
+const rollouts = tagged('Rollouts', {
+  listRollouts: {
+    text: 'In the order of the configuration.',
+    answers: { 200: listOf(RolloutAnswer, ROLLOUT_EXAMPLE) },
+  },
+  getRollout: { answers: { 200: oneRollout('The rollout.') } },
+  advanceRollout: {
+    text: 'Also ends a hold. The step of 100 % promotes the candidate.',
+    answers: { 200: oneRollout('The rollout at its next step.', { step: 2, share: 50 }) },
+    failures: ['conflict'],
+  },
+  holdRollout: {
+    text: 'It stays at its share until it is advanced; a candidate that is proven worse is still taken back.',
+    answers: { 200: oneRollout('The rollout, which holds.', { state: 'holding' }) },
+    failures: ['conflict'],
+  },
+  rollbackRollout: {
+    text: 'The candidate gets no requests any more. A promoted one can be taken back too.',
+    answers: { 200: oneRollout('The rollout, taken back.', { state: 'rolled_back', share: 0 }) },
+    failures: ['conflict'],
+  },
+})
+
+export const ACCOUNT: Descriptions = { ...workspaces, ...account, ...captures, ...rollouts }

@@ -20,6 +20,7 @@ import { CAPTURE } from '../../protocol/management/captures.ts'
 import { GUARDRAIL, GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
+import { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import {
   AgentPart,
   Annotation,
@@ -182,6 +183,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   AuditEntry: AuditEntryAnswer,
   EndUser: END_USER.answer,
   Capture: CAPTURE.answer,
+  Rollout: RolloutAnswer,
   ProviderCredential: CREDENTIAL.answer,
   Guardrail: GUARDRAIL.answer,
   GuardrailBudget,

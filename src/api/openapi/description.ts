@@ -35,6 +35,7 @@ export const TAGS = {
   'Provider credentials': "The organization's own keys for providers.",
   Guardrails: 'Rules for requests and replies, and whom they apply to.',
   Captures: 'Requests of one key or workspace, kept for a day to find a fault.',
+  Rollouts: 'Candidates that get a growing share of a route.',
   Files: 'Files that requests and tools use.',
   Interface: 'This description.',
 } as const
@@ -103,6 +104,10 @@ export const PATH_PARAMETERS: Readonly<Record<string, { readonly schema: TSchema
     user: {
       schema: Type.String({ minLength: 1, maxLength: IDENTIFIER_MAX_CHARS }),
       text: 'The tracking string, percent-encoded.',
+    },
+    route: {
+      schema: Type.String({ minLength: 1 }),
+      text: 'The name of the route, percent-encoded: prod%2Fchat.',
     },
     author: { schema: Type.String({ minLength: 1 }), text: 'The part of the model id before the slash.' },
     slug: { schema: Type.String({ minLength: 1 }), text: 'The part of the model id after the slash.' },

@@ -29,6 +29,7 @@ const TAKEN: ReadonlySet<string> = new Set([
   'providers',
   'models',
   'routes',
+  'rollouts',
   'catalogue',
   'defaultModel',
   'providerKeys',

@@ -85,6 +85,7 @@ type Component =
   | 'batches'
   | 'captures'
   | 'catalog'
+  | 'rollouts'
   | 'config'
   | 'console'
   | 'disk'

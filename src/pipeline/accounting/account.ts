@@ -253,6 +253,7 @@ export function usageRecord({
     const model = requestedName === undefined ? null : shortName(shownModel(requestedName))
     if (model !== null) record.requestedModel = model
   }
+  if (exchange.rollout !== null) noteRollout(record, exchange)
   if (endpoint === undefined && record.cost === 0) {
     record.endUser = shortName(record.endUser)
     record.sessionId = shortName(record.sessionId)
@@ -266,6 +267,19 @@ export function usageRecord({
   if (exchange.client?.agent !== undefined) record.agent = keptName(exchange.client.agent)
   if (exchange.client?.parentAgent !== undefined) record.parentAgent = keptName(exchange.client.parentAgent)
   return record
+}
+
+/**
+ * A caller who left, and a line of a batch, say nothing about the model, nor does a request that was refused before its
+ * turn. A candidate whose breaker is open has failed. A refusal of the provider counts like any other
+ * failure: the candidate may refuse what the base accepts.
+ */
+function noteRollout(record: Writable<UsageRecord>, exchange: Exchange): void {
+  const { rollout, batch, candidates, attempts, passedOver } = exchange
+  if (rollout === null || record.cancelled || batch !== undefined) return
+  if (attempts.length + passedOver.length === 0) return
+  const failed = record.outcome === 'failed' || record.model !== candidates[0]?.endpoint.modelId
+  record.rollout = { ...rollout, failed }
 }
 
 /**

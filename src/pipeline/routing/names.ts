@@ -5,6 +5,7 @@
 
 import type { Model } from '../../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import type { RolloutPart } from '../../protocol/rollout.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Variant } from '../../providers/variants.ts'
@@ -27,6 +28,8 @@ export interface NamedModel {
   readonly kind: 'plain' | 'alias' | 'latest' | 'route'
   /** The route that leads to the model; absent: none. */
   readonly route?: string
+  /** The part of the request in the rollout of the route; absent: it has none. */
+  readonly rollout?: RolloutPart
 }
 
 type Wish = Partial<Pick<NamedModel, 'sort' | 'tier' | 'isFree' | 'isThinking'>>

@@ -13,12 +13,15 @@ import type { HealthCaller } from '../../providers/health/caller-states.ts'
 import type { EndpointHealth } from '../../providers/health/health.ts'
 import { Exclusions, SharedCandidates } from './candidate.ts'
 import type { Restrictions } from './restrictions.ts'
+import type { Rollouts } from './rollouts.ts'
 import type { RoutedRequest } from './routes.ts'
 
 /** The knowledge of one thread about endpoints, and its measures of requests. */
 export interface RankFacts {
   readonly clock: Pick<Clock, 'monotonicMs' | 'nowMs'>
   readonly shared: SharedCandidates
+  /** The rollouts of routes. Absent: there are none. */
+  readonly rollouts?: Pick<Rollouts, 'of'>
   /** Null if nothing is known about any endpoint. */
   readonly health: EndpointHealth | null
   /** From 0 (inclusive) to 1 (exclusive). */
@@ -43,10 +46,13 @@ interface RoutingOptions extends Omit<RankFacts, 'shared'> {
   readonly hedgeAfterMs?: number | null
 }
 
+const NO_ROLLOUTS: Pick<Rollouts, 'of'> = { of: () => null }
+
 /** The facts of one thread. */
 export class Routing implements RankFacts {
   readonly clock: Pick<Clock, 'monotonicMs' | 'nowMs'>
   readonly shared = new SharedCandidates()
+  readonly rollouts: Pick<Rollouts, 'of'>
   readonly health: EndpointHealth
   readonly random: () => number
   readonly balances: boolean
@@ -57,6 +63,7 @@ export class Routing implements RankFacts {
 
   constructor(options: RoutingOptions) {
     this.clock = options.clock
+    this.rollouts = options.rollouts ?? NO_ROLLOUTS
     this.health = options.health
     this.random = options.random
     this.balances = options.balances

@@ -30,6 +30,7 @@ import { Needs } from './needs.ts'
 import {
   type FittingPlugins,
   NO_PREFERENCES,
+  type RankFacts,
   type RankInput,
   type RankInputDeps,
   type RankTerms,
@@ -40,7 +41,7 @@ import {
 import { type Group, rankGroups, wantsPrice } from './rankers.ts'
 import { nothingLeft, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
-import { drawnTargets, type RoutedRequest } from './routes.ts'
+import { drawnTargets } from './routes.ts'
 import { tierWish } from './service-tiers.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 
@@ -118,8 +119,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   const { routing } = deps
   const restrictions = guarding?.restrictions ?? null
   const output = request.max_output_tokens ?? 0
-  const way =
-    plan == null ? null : plan.split === null ? plan.route : wayOf(plan.split, routedOf(exchange, routing))
+  const way = plan == null ? null : plan.split === null ? plan.route : wayOf(plan.split, exchange, routing)
   // Guardrails may have been reloaded since the plan was made, and a long request may not fit all of its endpoints.
   if (
     way !== null &&
@@ -147,7 +147,9 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
     input => {
       // A request that is refused here has exclusions too.
       exchange.ranking = { ...exchange.ranking, exclusions: input.exclusions?.list ?? [] }
-      return rank(deps, exchange, listCandidates(input), input)
+      const listing = listCandidates(input)
+      exchange.rollout = listing.named.rollout ?? null
+      return rank(deps, exchange, listing, input)
     },
   )
 }
@@ -291,18 +293,22 @@ function listNamed(named: NamedModel, needs: Needs, input: RankInput): Listed {
 
 /** The first target with an endpoint that may serve the request, then the fallbacks of the route. */
 function listRoute(named: NamedModel, route: Route, needs: Needs, input: RankInput): Listed {
-  const { routed } = input
-  let target: Listed | null = null
-  for (const each of routed === null ? route.targets : drawnTargets(route, routed)) {
-    target = listTarget(named, each, needs, input)
-    if (target !== null) break
-  }
+  const { routed, routing } = input
+  const trial = routed === null ? null : (routing.rollouts?.of(route) ?? null)
+  const tried = trial === null ? null : listTarget(named, trial.candidate, needs, input)
+  // Only requests that the candidate may serve are compared.
+  const part = routed === null || trial === null || tried === null ? null : trial.part(routed)
+  let target: Listed | null = part?.arm === 'candidate' ? tried : null
+  if (target === null)
+    for (const each of routed === null ? route.targets : drawnTargets(route, routed)) {
+      target = listTarget(named, each, needs, input)
+      if (target !== null) break
+    }
   const fallbacks = listFallbacks(named, route, target?.named.model ?? null, needs, input)
   const [first] = fallbacks
-  return {
-    groups: [...(target?.groups ?? []), ...fallbacks.flatMap(({ groups }) => groups)],
-    named: target?.named ?? first?.named ?? named,
-  }
+  const groups = [...(target?.groups ?? []), ...fallbacks.flatMap(each => each.groups)]
+  if (target === null) return { groups, named: first?.named ?? named }
+  return { groups, named: part === null ? target.named : { ...target.named, rollout: part } }
 }
 
 /** Null if no endpoint of the target may serve the request. */
@@ -348,7 +354,15 @@ function behind({ route, ...wish }: NamedModel, id: string, input: RankInput): N
   return { ...found, ...wish, model: found.model, route }
 }
 
-function wayOf({ route, ways }: PlainSplit, routed: RoutedRequest): PlainRoute | null {
+function wayOf({ route, ways }: PlainSplit, exchange: RankedExchange, routing: RankFacts): PlainRoute | null {
+  const routed = routedOf(exchange, routing)
+  const trial = route.rollout === null ? null : (routing.rollouts?.of(route) ?? null)
+  const tried = trial === null ? undefined : ways.get(trial.candidate)
+  if (trial !== null && tried !== undefined) {
+    const part = trial.part(routed)
+    exchange.rollout = part
+    if (part.arm === 'candidate') return tried
+  }
   for (const target of drawnTargets(route, routed)) {
     const way = ways.get(target)
     if (way !== undefined) return way

@@ -44,7 +44,7 @@ export function drawnTargets(route: Route, routed: RoutedRequest): readonly Rout
   const places: number[] = []
   for (const target of among) {
     if (target.weight === 0) continue
-    const number = hash('sha256', `${stay} ${target.key}`, 'buffer').readUIntBE(0, DRAW_BYTES)
+    const number = numberOf(`${stay} ${target.key}`)
     // Exponentially distributed with the weight as its rate, so the smallest place has the share of the weight.
     const place = -Math.log((number + 0.5) / DRAWS) / target.weight
     let at = drawn.length
@@ -53,6 +53,18 @@ export function drawnTargets(route: Route, routed: RoutedRequest): readonly Rout
     places.splice(at, 0, place)
   }
   return drawn
+}
+
+/**
+ * The place of a request in the rollout of its route, from 0 (inclusive) to 1 (exclusive): it is the candidate's if it is
+ * below the candidate's share. The place stays in a session, so a growing share only moves sessions to the candidate.
+ */
+export function rolloutPlace(route: Route, candidate: string, routed: RoutedRequest): number {
+  return numberOf(`${route.name} ${keyOf(route, routed)} rollout ${candidate}`) / DRAWS
+}
+
+function numberOf(text: string): number {
+  return hash('sha256', text, 'buffer').readUIntBE(0, DRAW_BYTES)
 }
 
 /** If targets with conditions hold, only these; otherwise those without conditions. */

@@ -7,7 +7,7 @@ export type AlertFormat = (typeof ALERT_FORMATS)[number]
 
 /** The subject of an alert. */
 export interface AlertObject {
-  readonly kind: 'key' | 'organization' | 'certificate' | 'provider' | 'gateway'
+  readonly kind: 'key' | 'organization' | 'certificate' | 'provider' | 'gateway' | 'route'
   readonly id: string
   /** The name that people know it by. */
   readonly name: string

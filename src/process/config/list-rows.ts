@@ -18,6 +18,8 @@ export const ALERT_EVENTS = [
   'ledger.drift',
   'loop.detected',
   'gateway.overloaded',
+  'rollout.promoted',
+  'rollout.rolled_back',
 ] as const
 export const ALERT_FORMATS = ['json', 'slack'] as const
 

@@ -38,7 +38,7 @@ import {
 } from '../../features/tools/settings.ts'
 import { accountingSettings, byokSettings, routingSettings } from '../../pipeline/settings.ts'
 import { COMPACTION_MODES, PROMPT_CACHING } from '../../protocol/provider.ts'
-import { ModelSchema, ProviderSchema, RouteSchema } from '../../providers/row-schemas.ts'
+import { ModelSchema, ProviderSchema, RolloutSchema, RouteSchema } from '../../providers/row-schemas.ts'
 import { credentialsSettings, upstreamSettings } from '../../providers/settings.ts'
 import { adminSettings, limitsSettings, listenSettings } from '../../server/settings.ts'
 import {
@@ -93,6 +93,11 @@ export const Settings = group({
   routes: setting(
     Type.Array(RouteSchema),
     '[routes](routes.md): names that lead to several models, with weights, conditions and fallbacks',
+    { default: [] },
+  ),
+  rollouts: setting(
+    Type.Array(RolloutSchema, { maxItems: 100 }),
+    '[rollouts](rollouts.md): candidates that get a growing share of a route, and are taken back if they are worse',
     { default: [] },
   ),
   defaultModel: setting(

@@ -34,6 +34,7 @@ import { ExplanationKeeper } from '../services/explanation-keeper.ts'
 import { type LedgerShipper, type ShippedRecords, startShipper } from '../services/ledger-shipper.ts'
 import type { Reconciler } from '../services/reconciler.ts'
 import { type Retention, startRetention } from '../services/retention.ts'
+import type { RolloutKeeper } from '../services/rollout-keeper.ts'
 import { type StoreWatch, watchStore } from '../services/store-watch.ts'
 import { fillTotals } from '../services/usage-totals.ts'
 import { type SharedTranscripts, startTranscripts } from '../threads/transcripts.ts'
@@ -75,6 +76,8 @@ export interface MainServices {
   alerts?: Alerts
   /** If usage reports are configured. Started after the supervisor. */
   reconciler?: Reconciler
+  /** Moves the rollouts of routes. Started after the supervisor. */
+  rollouts?: RolloutKeeper
   /** Starts the batch thread. Started after the supervisor. */
   batchWatch?: BatchWatch
 }
@@ -262,6 +265,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
   await services.reconciler?.close()
+  await services.rollouts?.close()
   await services.alerts?.close()
   await services.batchWatch?.close()
   await services.certificate?.close()

@@ -20,6 +20,7 @@ import type { Config } from '../config/settings.ts'
 import { snapshotOf } from '../plan/snapshot.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
 import type { CatalogueCounts } from '../services/catalogue-keeper.ts'
+import { RolloutKeeper } from '../services/rollout-keeper.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import type { EarlyWorkers } from '../start/early-workers.ts'
 import { closeServices, type MainServices, startServices } from '../start/main-services.ts'
@@ -92,12 +93,19 @@ export async function launch(
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
       shipped: {
         get isWanted() {
-          return exports.isWanted || workspaces !== null || alerts !== null || (page?.isWatched ?? false)
+          return (
+            exports.isWanted ||
+            workspaces !== null ||
+            alerts !== null ||
+            (page?.isWatched ?? false) ||
+            started.rollouts?.isWanted === true
+          )
         },
         receive(records) {
           if (page?.isWatched === true) page.record(records)
           workspaces?.count(records)
           alerts?.receive(records)
+          started.rollouts?.receive(records)
           exports.receive(records)
         },
       },
@@ -112,6 +120,7 @@ export async function launch(
         const { store } = services
         void alertOfLoop({ store, raise: event => alerts?.raise(event), clock: systemClock }, note)
       },
+      rollouts: () => started.rollouts?.progress ?? [],
       workspaces,
       configReload,
       logForm,
@@ -154,12 +163,25 @@ export async function launch(
         log,
       })
     }
+    const onMove = () => {
+      running.changed({ kind: 'rollouts' })
+      services.feed?.publish({ kind: 'rollouts' })
+    }
+    const rollouts = new RolloutKeeper({
+      store,
+      routes: services.catalogue.packed.routes,
+      raise: event => alerts?.raise(event),
+      onMove,
+      clock: systemClock,
+      log,
+    })
+    started.rollouts = rollouts
     const onFound = () => running.begin('batch')
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.check())
     void watch.prepared.then(() => noteConfiguration(config, services))
-    const all = { ...services, ...started, exports, batchWatch }
+    const all = { ...services, ...started, exports, batchWatch, rollouts }
     return launchedOf(running, all, configReload)
   } catch (error) {
     await closeServices(started, true)
@@ -257,6 +279,7 @@ function launchedOf(
     reconfigure(config) {
       services.catalogue.reconfigure(config)
       noteConfiguration(config, services)
+      services.rollouts?.reconfigure(services.catalogue.packed.routes)
       return services.catalogue.counts
     },
     noteReload(successful) {

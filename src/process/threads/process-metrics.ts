@@ -33,12 +33,20 @@ interface ProcessFeatures {
   readonly redis: boolean
   readonly exports: boolean
   readonly reconcile: boolean
+  readonly rollouts: boolean
   readonly traces: boolean
   /** Null if nothing is counted by workspace. */
   readonly workspaces: WorkspaceMetrics | null
 }
 
-const ALL_FEATURES = { tls: true, redis: true, exports: true, reconcile: true, traces: true } as const
+const ALL_FEATURES = {
+  tls: true,
+  redis: true,
+  exports: true,
+  reconcile: true,
+  rollouts: true,
+  traces: true,
+} as const
 
 /** Series of the whole process, under the names that every Prometheus client library uses. */
 export function createProcessMetrics(
@@ -103,6 +111,18 @@ export function createProcessMetrics(
     help: "Difference between the ledger and the provider's usage report of the last day, as a share of the larger side; a provider whose report could not be read is missing",
     labelNames: ['provider'] as const,
     registers: registersFor('reconcile'),
+  })
+  const rolloutShare = new Gauge({
+    name: 'gateway_rollout_share_ratio',
+    help: "Share of a route's requests that go to the candidate of its rollout; absent without routes",
+    labelNames: ['route'] as const,
+    registers: registersFor('rollouts'),
+  })
+  const rolloutState = new Gauge({
+    name: 'gateway_rollout_state',
+    help: 'Always 1; the label says the state of the rollout of a route; absent without routes',
+    labelNames: ['route', 'state'] as const,
+    registers: registersFor('rollouts'),
   })
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
@@ -217,6 +237,8 @@ export function createProcessMetrics(
     exportWaiting,
     exportLost,
     reconcileDrift,
+    rolloutShare,
+    rolloutState,
     degraded,
     spoolBytes,
     resumableStreams,

@@ -8,6 +8,7 @@ import type { Counters } from '../../callers/limits/counters.ts'
 import type { CaptureKeeper } from '../../features/captures/keeper.ts'
 import type { LoopNote } from '../../pipeline/loops.ts'
 import type { BatchStatus } from '../../protocol/management/batches.ts'
+import type { RolloutProgress } from '../../protocol/rollout.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
 import type { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
@@ -99,6 +100,8 @@ export interface SupervisorOptions {
   readonly exports?: Pick<Exports, 'lagSeconds' | 'waitingBytes' | 'lostRecords'>
   /** Drifts between ledger and usage reports, by provider; null if no report is configured. Default: null. */
   readonly drifts?: () => ReadonlyMap<string, number> | null
+  /** The rollouts of routes. Default: there are none. */
+  readonly rollouts?: () => readonly RolloutProgress[]
   /** Counts by workspace. Default: there are none. */
   readonly workspaces?: WorkspaceMetrics | null
   /** Bytes of usage records on disk that are not in the Store. Default: none. */

@@ -128,6 +128,8 @@ class ThreadSupervisor {
       redis: config.redis.url !== null,
       exports: config.export.length > 0,
       reconcile: config.reconcile.length > 0,
+      // A reload may bring the first one.
+      rollouts: config.routes.length > 0,
       traces: isTraced(config.tracing),
       workspaces: options.workspaces ?? null,
     })

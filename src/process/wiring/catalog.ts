@@ -41,6 +41,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
         : config.models,
       ...(known === undefined ? {} : { known }),
       routes: config.routes,
+      rollouts: config.rollouts,
       defaultModel: config.defaultModel,
       providerKeys: config.providerKeys,
       onAbort: config.accounting.onAbort,
@@ -157,7 +158,7 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     if (typeof named === 'string') checkModel(path, named)
     else for (const [at, id] of (named ?? []).entries()) checkModel(`${path}[${at}]`, id)
   }
-  for (const [at, { targets, fallback = [] }] of config.routes.entries()) {
+  for (const [at, { name, targets, fallback = [] }] of config.routes.entries()) {
     const kinds = new Set<boolean>()
     const checkTarget = (path: string, id: string): void => {
       const model = catalog.model(id)
@@ -180,6 +181,8 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
       }
     }
     for (const [of, id] of fallback.entries()) checkTarget(`routes[${at}].fallback[${of}]`, id)
+    for (const [of, { route, candidate }] of config.rollouts.entries())
+      if (route === name) checkTarget(`rollouts[${of}].candidate`, candidate)
   }
   for (const [at, { slug, apiKey }] of config.providers.entries()) {
     const provider = apiKey === undefined ? undefined : catalog.provider(slug)

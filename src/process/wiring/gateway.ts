@@ -38,6 +38,7 @@ import { createGateway, createRequestCheck, type Gateway, type RequestCheck } fr
 import { createRunningRights, type RunningRights } from '../../pipeline/rights.ts'
 import { Prefixes } from '../../pipeline/routing/prompt-cache-prefix.ts'
 import { Routing } from '../../pipeline/routing/rank-input.ts'
+import { Rollouts } from '../../pipeline/routing/rollouts.ts'
 import { Stickiness } from '../../pipeline/routing/sticky.ts'
 import type { ReadStoredFile } from '../../pipeline/stored-files.ts'
 import type { Summaries } from '../../pipeline/summaries.ts'
@@ -130,7 +131,10 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
   const reservationWait = new ReservationQueue(clock)
-  const shared = { ...sharedDeps(base, ledger, abandoned, ownKeys), reservationWait }
+  const rollouts = new Rollouts(base)
+  // Without a main thread, and after a restart of this one, the Store may be ready already.
+  if (hasRollouts(base)) await rollouts.refresh()
+  const shared = { ...sharedDeps(base, ledger, abandoned, ownKeys, rollouts), reservationWait }
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics, masking: maskingOf(base) })
   const containers = containersOf(base)
@@ -173,7 +177,12 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   }
   const captures = capturesOf(base)
   const plans = new Plans({ ...parts, guardrails })
-  base.catalogue.follow(() => plans.clear())
+  let isFirst = true
+  base.catalogue.follow(() => {
+    plans.clear()
+    if (!isFirst && hasRollouts(base)) void rollouts.refresh()
+    isFirst = false
+  })
   const { running } = captures
   const loops = { counters: counting.counters, clock: base.clock, metrics, onLoop: options.onLoop }
   const gateway = createGateway({
@@ -213,8 +222,10 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     changed(change) {
       invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)
       captures.changed(change)
+      if ((change.kind === 'rollouts' || change.kind === 'all') && hasRollouts(base)) void rollouts.refresh()
     },
     async close() {
+      rollouts.close()
       abandoned.endAll()
       base.tokens.close()
       await base.client.close()
@@ -229,6 +240,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       await store.close()
     },
   }
+}
+
+/** A gateway whose routes have no rollout reads none. */
+function hasRollouts({ catalog }: Pick<Base, 'catalog'>): boolean {
+  return catalog.routes().some(({ route }) => route?.rollout != null)
 }
 
 function spoolOf({ options, clock, log, metrics }: Base) {
@@ -273,6 +289,7 @@ function sharedDeps(
   ledger: Ledger,
   abandoned: AbandonedReplies,
   ownKeys: OpenedKeys,
+  rollouts: Rollouts,
 ): SharedDeps {
   const {
     options: { endUserKey },
@@ -304,7 +321,7 @@ function sharedDeps(
     stickiness: new Stickiness(pins),
     callSeals: new CallSeals(pins, createTextSeal(base.options.vaultKeys, 'thoughts')),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
-    routing: routingOf(base),
+    routing: routingOf(base, rollouts),
     retries: new RetryBudget(),
     visibleStreams: new VisibleStreams(),
     requests: new ProviderRequests({
@@ -316,13 +333,14 @@ function sharedDeps(
   }
 }
 
-function routingOf({ options, config, clock, metrics }: Base): Routing {
+function routingOf({ options, config, clock, metrics }: Base, rollouts: Rollouts): Routing {
   const { draw = Math.random } = options
   const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
   health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
   return new Routing({
     clock,
+    rollouts,
     health,
     random: draw,
     balances: loadBalancing,

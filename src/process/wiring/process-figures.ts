@@ -2,6 +2,7 @@
 
 import type { MetricSample } from '../../base/metrics/exposition.ts'
 import { BATCH_STATUSES } from '../../protocol/management/batches.ts'
+import { ALL_PERCENT } from '../../protocol/rollout.ts'
 import type { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
 import type { RequestCounts } from '../alerts/watches.ts'
@@ -22,6 +23,7 @@ export function showFigures(
   for (const what of DEGRADED) metrics.degraded.set({ what }, missing.includes(what) ? 1 : 0)
   showExports(metrics, options)
   showDrifts(metrics, options)
+  showRollouts(metrics, options)
   metrics.spoolBytes.set(options.spoolBytes?.() ?? 0)
   metrics.resumableStreams.set(transcripts.count)
   metrics.resumableBytes.set(transcripts.bytes)
@@ -72,6 +74,15 @@ function showExports(
 function showDrifts({ reconcileDrift }: ProcessMetrics, { drifts }: SupervisorOptions): void {
   reconcileDrift.reset()
   for (const [provider, drift] of drifts?.() ?? []) reconcileDrift.set({ provider }, drift)
+}
+
+function showRollouts({ rolloutShare, rolloutState }: ProcessMetrics, { rollouts }: SupervisorOptions): void {
+  rolloutShare.reset()
+  rolloutState.reset()
+  for (const { route, share, state } of rollouts?.() ?? []) {
+    rolloutShare.set({ route }, share / ALL_PERCENT)
+    rolloutState.set({ route, state }, 1)
+  }
 }
 
 function showBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {

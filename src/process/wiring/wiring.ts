@@ -155,6 +155,8 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     changed,
     prepared() {
       prepared = true
+      // Shares that could not be read before.
+      built.changed({ kind: 'rollouts' })
     },
   }
 }
@@ -243,6 +245,12 @@ function operationsOf(
       parallel: null,
     },
     keyCheck: built.keyCheck,
+    rollouts: () =>
+      new Map(
+        catalog
+          .routes()
+          .flatMap(({ route }) => (route?.rollout == null ? [] : [[route.name, route.rollout]])),
+      ),
     acceptances: new BatchAcceptances({
       uploads: new Uploads({
         folder: uploadsFolder(config.storage.url),

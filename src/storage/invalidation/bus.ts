@@ -27,6 +27,8 @@ export type Invalidation =
   | { readonly kind: 'end-user'; readonly organizationId: string; readonly user: string }
   /** A capture was started or deleted. The main thread of each instance reads this; no cache holds captures. */
   | { readonly kind: 'captures' }
+  /** A rollout has moved. Threads read the shares of all again. */
+  | { readonly kind: 'rollouts' }
   /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
   | { readonly kind: 'batches' }
 

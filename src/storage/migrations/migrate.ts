@@ -12,6 +12,7 @@ import { schema as firstSchema } from './0001-schema.ts'
 import { rateLimits } from './0002-rate-limits.ts'
 import { loops } from './0003-loops.ts'
 import { configurations } from './0004-configurations.ts'
+import { rollouts } from './0005-rollouts.ts'
 import { upgradeUnreleased } from './before-first-release.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -20,6 +21,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0002-rate-limits': rateLimits,
   '0003-loops': loops,
   '0004-configurations': configurations,
+  '0005-rollouts': rollouts,
 }
 
 /**

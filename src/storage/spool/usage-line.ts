@@ -36,6 +36,7 @@ type Optional = Extract<
   | 'agent'
   | 'parentAgent'
   | 'cacheMiss'
+  | 'rollout'
 >
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
@@ -86,6 +87,7 @@ export function lineOf(record: UsageRecord): string {
   if (record.trace !== undefined) line.trace = record.trace
   if (record.app !== undefined) line.app = record.app
   if (record.cacheMiss !== undefined) line.cacheMiss = record.cacheMiss
+  if (record.rollout !== undefined) line.rollout = record.rollout
   if (record.agent !== undefined) line.agent = record.agent
   if (record.parentAgent !== undefined) line.parentAgent = record.parentAgent
   if (record.model !== null) line.model = record.model

@@ -1,8 +1,10 @@
 /** The choice of a route's target. */
 import t from 'tap'
+import { Rollouts } from '../../../src/pipeline/routing/rollouts.ts'
 import { drawnTargets, type RoutedRequest } from '../../../src/pipeline/routing/routes.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Condition, Route, RouteTarget } from '../../../src/protocol/route.ts'
+import type { RolloutRecord } from '../../../src/storage/rollouts.ts'
 
 const NOON = Date.UTC(2026, 6, 16, 12, 30)
 
@@ -11,7 +13,7 @@ function target(model: string, weight = 1, when: readonly Condition[] = []): Rou
 }
 
 function route(targets: readonly RouteTarget[], fields: Partial<Route> = {}): Route {
-  return { name: 'prod/chat', targets, fallback: [], sticky: 'session', ...fields }
+  return { name: 'prod/chat', targets, fallback: [], sticky: 'session', rollout: null, ...fields }
 }
 
 function routed(id: string, request: Partial<ResponsesRequest> = {}): RoutedRequest {
@@ -60,6 +62,45 @@ t.test('sessions stay, and a changed weight moves only those that the target win
   // b wins 8 points, and c as many.
   t.ok(moved > 1_000 && moved < 2_200, `${moved} of 10,000`)
   t.end()
+})
+
+t.test('a rollout: 100,000 requests follow each step, and no session moves inside one, or back', async t => {
+  const steps = [1, 10, 50, 100]
+  const rollout = { candidate: target('new/n'), steps, holdMs: 1, guard: { errors: 0.02 } }
+  const of = route([target('a/a', 3), target('b/b')], { rollout })
+  const record = { route: of.name, candidate: 'new/n', state: 'running', reason: '', sinceMs: 0 } as const
+  let now: RolloutRecord = { ...record, step: 0, share: 0, revision: 0 }
+  const rollouts = new Rollouts({
+    store: { rollouts: { list: async () => [now] } },
+    clock: { after: () => ({ cancel: () => undefined }) },
+    log: { fault: () => undefined },
+  })
+  t.equal(rollouts.of(of), null, 'the Store was not read yet')
+  const isTried = (subject: RoutedRequest) => rollouts.of(of)?.part(subject).arm === 'candidate'
+  const tried = new Set<number>()
+  for (const [step, share] of steps.entries()) {
+    now = { ...record, step, share, revision: step }
+    await rollouts.refresh()
+    let count = 0
+    let moved = 0
+    for (let n = 0; n < REQUESTS; n++) {
+      const session = { session_id: `s-${n}` }
+      const isNow = isTried(routed('first', session))
+      if (isNow) count++
+      if (isNow !== isTried(routed('second', { ...session, input: 'More' }))) moved++
+      if (tried.has(n) && !isNow) moved++
+      if (isNow) tried.add(n)
+    }
+    t.ok(Math.abs(count / REQUESTS - share / 100) <= TOLERANCE, `step ${share}: ${count}`)
+    t.equal(moved, 0, 'sessions that moved inside the step, or back')
+  }
+  now = { ...record, step: 0, share: 0, revision: 9 }
+  await rollouts.refresh()
+  t.equal(rollouts.of(of), null, 'taken back')
+  now = { ...record, candidate: 'older/o', step: 2, share: 50, revision: 10 }
+  await rollouts.refresh()
+  t.equal(rollouts.of(of), null, 'another candidate of an earlier file')
+  t.equal(rollouts.of(route(of.targets)), null)
 })
 
 t.test('organizations, users and unnamed conversations', t => {

@@ -148,13 +148,21 @@ t.test('with no thread at all the process still tells of itself', async t => {
 })
 
 t.test('a feature that is off has no series', async t => {
-  const off = { tls: false, redis: false, exports: false, reconcile: false, traces: false, workspaces: null }
+  const off = {
+    tls: false,
+    redis: false,
+    exports: false,
+    reconcile: false,
+    rollouts: false,
+    traces: false,
+    workspaces: null,
+  }
   const own = createProcessMetrics(off)
   own.exportLag.set(1)
   own.traces.count('sent', 3)
   own.certificateReloads.inc({ outcome: 'taken' })
   const page = await new Scraper(own, [], () => 0).page()
-  t.notMatch(page, /export|trace|quota|tls|workspace/)
+  t.notMatch(page, /export|trace|quota|tls|rollout|workspace/)
   const all = createProcessMetrics()
   all.certificateReloads.inc({ outcome: 'taken' })
   t.match(await new Scraper(all, [], () => 0).page(), /export.*trace.*tls/s)

@@ -190,3 +190,52 @@ t.test('faults of routes are named, all at once', async t => {
     /^routes\[0\]\.targets\[0\]\.when\[0\]\.field: expected one of input_tokens, hour, tools, images, files, audio, or tag:NAME/,
   ])
 })
+
+t.test('faults of rollouts are named, with what a later version will have', async t => {
+  const models = ['acme/large', 'acme/small'].map(id => ({
+    id,
+    endpoints: [{ provider: 'sim', upstreamModel: 'echo' }],
+  }))
+  const routes = [{ name: 'prod/chat', targets: [{ model: 'acme/large' }] }]
+  const faultsOf = (rollouts: readonly object[]): readonly string[] => {
+    try {
+      load(t, { models, routes, rollouts })
+      return []
+    } catch (error) {
+      return (error as { readonly faults: readonly string[] }).faults
+    }
+  }
+  const row = (fields: object) => ({
+    route: 'prod/chat',
+    candidate: 'acme/small',
+    holdMinutes: 0.5,
+    ...fields,
+  })
+  const cases: readonly [readonly object[], readonly string[]][] = [
+    [[row({ steps: [0.5, 100], guard: { errors: 0.01, cost: 0.2 } })], []],
+    [[row({ route: 'prod/chta' })], ['rollouts[0].route: there is no such route; did you mean prod/chat?']],
+    [[row({}), row({})], ['rollouts[1].route: the route "prod/chat" has a rollout already']],
+    [
+      [row({ candidate: 'acme/samll' })],
+      ['rollouts[0].candidate: there is no such model; did you mean acme/small?'],
+    ],
+    [[row({ candidate: 'prod/chat' })], ['rollouts[0].candidate: a route cannot lead to another route']],
+    ...[
+      [1, 10],
+      [10, 10, 100],
+      [100, 50],
+    ].map((steps): [readonly object[], readonly string[]] => [
+      [row({ steps })],
+      ['rollouts[0].steps: have to ascend, and to end with 100'],
+    ]),
+    [
+      [row({ shadow: 5, shadowBudgetUsd: 1, guard: { judged: 0.05 } })],
+      [
+        'rollouts[0].shadow: is not there yet; leave it out',
+        'rollouts[0].shadowBudgetUsd: is not there yet; leave it out',
+        'rollouts[0].guard.judged: is not there yet; leave it out',
+      ],
+    ],
+  ]
+  for (const [rollouts, faults] of cases) t.same(faultsOf(rollouts), faults, JSON.stringify(rollouts))
+})

@@ -1,0 +1,94 @@
+/** GET /rollouts, GET /rollouts/{route} and POST /rollouts/{route}/advance, hold and rollback. */
+import { GatewayError } from '../../base/errors.ts'
+import type { RolloutAnswer } from '../../protocol/management/rollouts.ts'
+import {
+  isFinished,
+  nextStep,
+  ROLLED_BACK,
+  type RolloutProgress,
+  type RolloutState,
+} from '../../protocol/rollout.ts'
+import type { RouteRollout } from '../../protocol/route.ts'
+import type { RolloutRecord } from '../../storage/rollouts.ts'
+import type { Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import type { ManagementParts } from './parts.ts'
+
+type Parts = Pick<ManagementParts, 'store' | 'rollouts'>
+
+export function listRollouts({ store, rollouts }: Parts): Handler {
+  return async (_, reply) => {
+    const records = await store.rollouts.list()
+    const data = [...rollouts()].flatMap(([route, { candidate }]) => {
+      const record = records.find(each => each.route === route && each.candidate === candidate.model)
+      return record === undefined ? [] : [toDocument(record)]
+    })
+    reply.json(200, { data, total_count: data.length })
+  }
+}
+
+export function findRollout(parts: Parts): Handler {
+  return async ({ params }, reply) => {
+    const { record } = await found(parts, params.get('route') ?? '')
+    reply.json(200, { data: toDocument(record) })
+  }
+}
+
+/** What operators can do, and what the audit record calls it. */
+const MOVES = {
+  advance: {
+    to: (record: RolloutRecord, { steps }: RouteRollout) => nextStep(steps, record),
+    reason: 'an operator advanced it',
+  },
+  hold: {
+    to: ({ step, share }: RolloutRecord) => ({ state: 'holding' as RolloutState, step, share }),
+    reason: 'an operator holds it',
+  },
+  rollback: {
+    to: ({ step }: RolloutRecord) => ({ step, ...ROLLED_BACK }),
+    reason: 'an operator took it back',
+  },
+} as const
+export type RolloutMove = keyof typeof MOVES
+
+export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler {
+  const { clock, changes } = parts
+  return async (request, reply) => {
+    const { record, rollout } = await found(parts, request.params.get('route') ?? '')
+    // A promoted candidate can still be taken back.
+    if (record.state === 'rolled_back' || (isFinished(record) && name !== 'rollback')) throw finished(record)
+    const { to, reason } = MOVES[name]
+    const moved = { ...to(record, rollout), reason, sinceMs: clock.nowMs() }
+    const { route } = record
+    const isMoved = await audited(
+      parts,
+      request,
+      `rollout.${name}`,
+      verbs => verbs.rollouts.move(record, moved),
+      done => (done ? { kind: 'rollout', id: route, name: record.candidate } : null),
+    )
+    if (!isMoved)
+      throw new GatewayError('conflict', 'The rollout has just moved by itself: look at it, and try again')
+    changes.publish({ kind: 'rollouts' })
+    reply.json(200, { data: toDocument({ ...record, ...moved }) })
+  }
+}
+
+async function found({ store, rollouts }: Parts, route: string) {
+  const rollout = rollouts().get(route)
+  const record = rollout === undefined ? null : await store.rollouts.find(route)
+  if (rollout === undefined || record?.candidate !== rollout.candidate.model)
+    throw new GatewayError('not_found', 'The configuration has no rollout of this route, or it has not begun')
+  return { record, rollout }
+}
+
+function finished({ state }: RolloutProgress): GatewayError {
+  return new GatewayError(
+    'conflict',
+    `The rollout is ${state === 'promoted' ? 'promoted' : 'rolled back'}: name another candidate in the configuration to begin a new one`,
+  )
+}
+
+function toDocument({ route, candidate, state, step, share, reason }: RolloutProgress): RolloutAnswer {
+  return { route, candidate, state, step, share, reason }
+}

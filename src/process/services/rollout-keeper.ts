@@ -1,0 +1,253 @@
+/**
+ * Moves the rollouts of routes: begins those of the configuration, adds up what both arms did, and takes a candidate a
+ * step on or back. All instances add to the same sums; the one whose move comes first makes it. Main thread.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import {
+  ALL_PERCENT,
+  isFinished,
+  nextStep,
+  ROLLED_BACK,
+  type RolloutProgress,
+} from '../../protocol/rollout.ts'
+import type { Route, RouteRollout } from '../../protocol/route.ts'
+import type { ArmSums, NewSums, RolloutRecord } from '../../storage/rollouts.ts'
+import type { Store } from '../../storage/store.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+import type { AlertEvent } from '../alerts/alert-body.ts'
+import { decide } from '../rollouts/decision.ts'
+import { addRecord, NO_SUMS } from '../rollouts/sums.ts'
+
+interface RolloutKeeperDeps {
+  readonly store: Pick<Store, 'rollouts'>
+  /** Those of the configuration. */
+  readonly routes: readonly Pick<Route, 'name' | 'rollout'>[]
+  readonly raise: (event: AlertEvent) => void
+  /** Called when a rollout has moved: threads and other instances read it again. */
+  readonly onMove: () => void
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+}
+
+/** How often sums are stored and rollouts are looked at. */
+const TICK_MS = 1_000
+
+export class RolloutKeeper {
+  readonly #deps: RolloutKeeperDeps
+  #rollouts: ReadonlyMap<string, RouteRollout>
+  /** Not in the Store yet, by their places. */
+  #waiting = new Map<string, NewSums>()
+  /** As last read. */
+  #known: readonly RolloutRecord[] = []
+  #timer: Timer | null = null
+  #running: Promise<void> = Promise.resolve()
+  #isFailing = false
+  #closed = false
+
+  constructor(deps: RolloutKeeperDeps) {
+    this.#deps = deps
+    this.#rollouts = rolloutsOf(deps.routes)
+    if (this.isWanted) this.#schedule()
+  }
+
+  /** False: no route has a rollout, and nothing is done. */
+  get isWanted(): boolean {
+    return this.#rollouts.size > 0
+  }
+
+  /** The rollouts of the configuration, as last read from the Store. */
+  get progress(): readonly RolloutProgress[] {
+    return this.#known.filter(record => this.#isConfigured(record))
+  }
+
+  /** Takes the routes of another configuration. */
+  reconfigure(routes: RolloutKeeperDeps['routes']): void {
+    this.#rollouts = rolloutsOf(routes)
+    if (this.isWanted && this.#timer === null) this.#schedule()
+  }
+
+  /** Takes usage records of this instance. */
+  receive(records: readonly UsageRecord[]): void {
+    for (const record of records) {
+      const { rollout, requestedModel: route } = record
+      if (rollout === undefined || route === undefined || !this.#rollouts.has(route)) continue
+      const { candidate, step, arm } = rollout
+      const place = JSON.stringify([route, candidate, step, arm])
+      const sums = addRecord(this.#waiting.get(place)?.sums ?? NO_SUMS, record, rollout.failed)
+      this.#waiting.set(place, { route, candidate, step, arm, sums })
+    }
+  }
+
+  /** Stores what has been seen, and moves what has to move. Never rejects: what fails is tried again. */
+  check(): Promise<void> {
+    this.#running = this.#running
+      .then(() => this.#check())
+      .then(
+        () => {
+          this.#isFailing = false
+        },
+        (error: unknown) => {
+          if (!this.#isFailing)
+            this.#deps.log.fault(
+              'rollouts',
+              'cannot keep rollouts in the store; they stay where they are',
+              error,
+            )
+          this.#isFailing = true
+        },
+      )
+    return this.#running
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#running
+  }
+
+  #schedule(): void {
+    this.#timer = this.#deps.clock.after(TICK_MS, () => {
+      void this.check().then(() => {
+        this.#timer = null
+        if (!this.#closed && this.isWanted) this.#schedule()
+      })
+    })
+  }
+
+  async #check(): Promise<void> {
+    await this.#learn()
+    await this.#begin()
+    await this.#flush()
+    for (const record of this.progress) if (!isFinished(record)) await this.#judge(record as RolloutRecord)
+  }
+
+  #isConfigured({ route, candidate }: RolloutProgress): boolean {
+    return this.#rollouts.get(route)?.candidate.model === candidate
+  }
+
+  /** Begins rollouts whose candidate differs from that of the Store: a finished one is not repeated. */
+  async #begin(): Promise<void> {
+    const { store, clock, log } = this.#deps
+    for (const [route, { candidate, steps }] of this.#rollouts) {
+      const before = this.#known.find(record => record.route === route) ?? null
+      if (before?.candidate === candidate.model) continue
+      const first = nextStep(steps, { share: 0 })
+      const record: RolloutRecord = {
+        route,
+        candidate: candidate.model,
+        ...first,
+        reason: 'has begun',
+        revision: (before?.revision ?? 0) + 1,
+        sinceMs: clock.nowMs(),
+      }
+      if (!(await store.rollouts.begin(record, before))) continue
+      log.notice('rollouts', 'a rollout has begun', {
+        route,
+        candidate: record.candidate,
+        share: first.share,
+      })
+      await this.#moved()
+    }
+  }
+
+  /** Adds the sums to those of all instances; sums of an earlier candidate are forgotten. */
+  async #flush(): Promise<void> {
+    const waiting = this.#waiting
+    if (waiting.size === 0) return
+    this.#waiting = new Map()
+    const running = this.#known.filter(record => !isFinished(record))
+    const current = [...waiting.values()].filter(({ route, candidate }) =>
+      running.some(record => record.route === route && record.candidate === candidate),
+    )
+    try {
+      await this.#deps.store.rollouts.add(current)
+    } catch (error) {
+      for (const [place, { sums, ...rest }] of waiting) {
+        const since = this.#waiting.get(place)
+        this.#waiting.set(place, { ...rest, sums: since === undefined ? sums : joined(sums, since.sums) })
+      }
+      throw error
+    }
+  }
+
+  async #judge(record: RolloutRecord): Promise<void> {
+    const { store, clock } = this.#deps
+    const rollout = this.#rollouts.get(record.route)
+    if (rollout === undefined) return
+    const { guard, holdMs, steps } = rollout
+    const decision = decide(await store.rollouts.sums(record), {
+      guard,
+      comparedSteps: steps.filter(step => step < ALL_PERCENT).length,
+      isTimeOver: clock.nowMs() >= record.sinceMs + holdMs,
+    })
+    const { reason } = decision
+    if (decision.does === 'back') await this.#move(record, { step: record.step, ...ROLLED_BACK }, reason)
+    else if (decision.does === 'on' && record.state === 'running')
+      await this.#move(record, nextStep(steps, record), reason)
+    else if (reason !== record.reason && record.state === 'running')
+      await store.rollouts.explain(record, reason)
+  }
+
+  async #move(
+    before: RolloutRecord,
+    to: Pick<RolloutProgress, 'state' | 'step' | 'share'>,
+    reason: string,
+  ): Promise<void> {
+    const { store, clock, log } = this.#deps
+    const { route, candidate } = before
+    if (!(await store.rollouts.move(before, { ...to, reason, sinceMs: clock.nowMs() }))) return
+    log.notice('rollouts', 'a rollout has moved', {
+      route,
+      candidate,
+      state: to.state,
+      share: to.share,
+      reason,
+    })
+    await this.#moved()
+  }
+
+  async #moved(): Promise<void> {
+    this.#deps.onMove()
+    await this.#learn()
+  }
+
+  /**
+   * Reads the rollouts, and raises the alerts of those that have ended since. Every instance raises them, also for the
+   * moves of operators and of others: an alert with the same id is sent once.
+   */
+  async #learn(): Promise<void> {
+    const before = this.#known
+    this.#known = await this.#deps.store.rollouts.list()
+    for (const { route, candidate, state, reason, revision } of this.#known) {
+      const last = before.find(record => record.route === route && record.candidate === candidate)
+      if (last === undefined || last.state === state) continue
+      if (state !== 'promoted' && state !== 'rolled_back') continue
+      this.#deps.raise({
+        type: `rollout.${state}`,
+        object: { kind: 'route', id: route, name: route, workspaceId: null },
+        window: `${candidate} ${revision}`,
+        data: { candidate, share_before: last.share, reason },
+      })
+    }
+  }
+}
+
+function rolloutsOf(routes: RolloutKeeperDeps['routes']): ReadonlyMap<string, RouteRollout> {
+  return new Map(routes.flatMap(({ name, rollout }) => (rollout === null ? [] : [[name, rollout]])))
+}
+
+function joined(one: ArmSums, other: ArmSums): ArmSums {
+  const figure = (name: 'firstTokenMs' | 'tokensPerSecond' | 'cost') => ({
+    count: one[name].count + other[name].count,
+    sum: one[name].sum + other[name].sum,
+    squares: one[name].squares + other[name].squares,
+  })
+  return {
+    requests: one.requests + other.requests,
+    errors: one.errors + other.errors,
+    firstTokenMs: figure('firstTokenMs'),
+    tokensPerSecond: figure('tokensPerSecond'),
+    cost: figure('cost'),
+  }
+}

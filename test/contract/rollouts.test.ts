@@ -1,0 +1,63 @@
+/** Rollouts in the running product: a failing candidate is taken back by itself, and nobody pays for it. */
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { startGatewayProcess } from '../support/gateway-process.ts'
+import { caller } from '../support/management.ts'
+import { Provider } from '../support/provider.ts'
+import { eventually } from '../support/stream-probe.ts'
+
+const MANAGEMENT_KEY = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
+const LIMIT_MS = 60_000
+const ROUTE = '/rollouts/prod%2Fchat'
+const model = (id: string) => ({
+  id,
+  endpoints: [{ provider: 'acme', upstreamModel: id, pricing: { request: '0.001' } }],
+})
+
+t.test('a candidate that fails is taken back by itself; callers get the fallback, and pay once', async t => {
+  const provider = new Provider(({ model: asked }) => ({ status: asked === 'acme/new' ? 500 : 200 }))
+  await provider.listen(t)
+  const settings = {
+    providers: [{ slug: 'acme', format: 'openai-chat', baseUrl: provider.url, apiKey: 'shared' }],
+    models: ['acme/old', 'acme/new', 'acme/spare'].map(model),
+    routes: [{ name: 'prod/chat', targets: [{ model: 'acme/old' }], fallback: ['acme/spare'] }],
+    rollouts: [{ route: 'prod/chat', candidate: 'acme/new', steps: [50, 100], holdMinutes: 60 }],
+  }
+  const gateway = await startGatewayProcess(t, settings, { GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY })
+  const manage = caller(`${gateway.url}/v1`, MANAGEMENT_KEY)
+  const ask = caller(`${gateway.url}/v1`, gateway.apiKey)
+  const state = async () => (await manage('GET', ROUTE)).data
+  t.ok(await eventually(async () => (await state())['state'] === 'running', LIMIT_MS))
+  t.match(await state(), { candidate: 'acme/new', step: 0, share: 50 })
+
+  let isBack = false
+  const models = new Set<unknown>()
+  for (let n = 0; n < 2_000 && !isBack; n++) {
+    const reply = await ask('POST', '/responses', {
+      model: 'prod/chat',
+      input: 'Hello',
+      session_id: `s-${n}`,
+    })
+    if (reply.status !== 200) t.fail(reply.text)
+    models.add(reply.document['model'])
+    const usage = reply.document['usage'] as { readonly cost: number }
+    if (usage.cost !== 0.001) t.fail(`a request cost ${usage.cost}`)
+    if (n % 50 === 49) isBack = (await state())['state'] === 'rolled_back'
+  }
+  t.ok(await eventually(async () => (await state())['state'] === 'rolled_back', LIMIT_MS))
+  t.same([...models].sort(), ['acme/old', 'acme/spare'])
+  t.match(await state(), { share: 0, reason: /^proven worse: errors 100\.00 %/ })
+  t.ok(
+    await eventually(
+      async () => (await gateway.metric('gateway_rollout_state', { state: 'rolled_back' })) === 1,
+      LIMIT_MS,
+    ),
+  )
+  const asked = provider.requests.length
+  for (let n = 0; n < 20; n++)
+    t.match(await ask('POST', '/responses', { model: 'prod/chat', input: 'Hello' }), {
+      document: { model: 'acme/old' },
+    })
+  t.equal(provider.requests.length, asked + 20, 'the candidate gets nothing any more')
+  t.match(await manage('POST', `${ROUTE}/advance`), { status: 409, message: /name another candidate/ })
+})
