@@ -10,7 +10,7 @@ import { undici } from '../undici/undici.ts'
 import { addressesOf, connectorTo, type LinkRules, PageError } from './fetch-page.ts'
 import type { ResolveName } from './resolve-name.ts'
 
-interface CheckedFetchTerms {
+interface ServiceFetchTerms {
   /** An address that has passed `checkUrl`. */
   readonly url: URL
   /** Sent with each request, and replaces the request's own headers. */
@@ -42,7 +42,7 @@ const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
 export async function openServiceFetch(
   rules: LinkRules,
   resolve: ResolveName,
-  terms: CheckedFetchTerms,
+  terms: ServiceFetchTerms,
   signal: AbortSignal,
 ): Promise<ServiceFetch> {
   const { url } = terms
@@ -77,7 +77,7 @@ async function ask(
   dispatcher: Dispatcher,
   to: URL,
   init: RequestInit,
-  terms: CheckedFetchTerms,
+  terms: ServiceFetchTerms,
 ): Promise<PartedReply> {
   const own = Object.fromEntries(new Headers(init.headers).entries())
   try {
@@ -102,7 +102,7 @@ async function ask(
 
 function responseOf(
   { statusCode, headers, body }: PartedReply,
-  { maxReplyBytes }: CheckedFetchTerms,
+  { maxReplyBytes }: ServiceFetchTerms,
   bytes: { remaining: number },
 ): Response {
   const requestHeaders = new Headers()

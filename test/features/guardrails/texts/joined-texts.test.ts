@@ -49,7 +49,7 @@ function crossingOneByOne(
   crossing: readonly (readonly Finding[])[],
 ): readonly (readonly Finding[])[] {
   const all = findings.map(own => [...own])
-  for (const [number, { stretches }] of joined.entries()) {
+  for (const [number, { text, stretches }] of joined.entries()) {
     for (const finding of crossing[number] ?? []) {
       const parts = stretches.filter(({ at, length }) => at < finding.end && finding.start < at + length)
       const isKnown = parts.some(({ index, from, at }) =>
@@ -65,6 +65,7 @@ function crossingOneByOne(
           start: from + Math.max(0, finding.start - at),
           end: from + Math.min(length, finding.end - at),
           replacement: place === 0 ? finding.replacement : '',
+          ...(place === 0 ? { rest: text.slice(at + length, finding.end) } : {}),
         })
       }
     }
