@@ -1,10 +1,11 @@
 import t from 'tap'
 import { STREAM_EVENT_TYPES } from '../../src/protocol/events.ts'
 
-/** The 49 kinds of the public stream, by what they belong to. */
+/** The 49 kinds of the public stream, and our own, by what they belong to. */
 const PUBLIC: Readonly<Record<string, readonly string[]>> = {
   '': ['error'],
   response: ['created', 'in_progress', 'completed', 'incomplete', 'failed', 'debug'],
+  'response.gateway': ['continued'],
   'response.output_item': ['added', 'done'],
   'response.content_part': ['added', 'done'],
   'response.output_text': ['delta', 'done', 'annotation.added'],
@@ -32,12 +33,12 @@ const PUBLIC: Readonly<Record<string, readonly string[]>> = {
   ],
 }
 
-t.test('the list of event names is the public one, sorted and without doubles', t => {
+t.test('the list of event names is the public one and our own, sorted and without doubles', t => {
   const expected = Object.entries(PUBLIC).flatMap(([prefix, names]) =>
     names.map(name => (prefix === '' ? name : `${prefix}.${name}`)),
   )
-  t.equal(expected.length, 49)
+  t.equal(expected.length, 50)
   t.same([...STREAM_EVENT_TYPES], expected.sort())
-  t.equal(new Set(STREAM_EVENT_TYPES).size, 49)
+  t.equal(new Set(STREAM_EVENT_TYPES).size, 50)
   t.end()
 })
