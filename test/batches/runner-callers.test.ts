@@ -29,9 +29,9 @@ async function startHeld(t: Parameters<typeof startBatchWorld>[0], options = {})
 }
 
 t.test('a key that is disabled or deleted in the middle ends what runs, and fails the rest', async t => {
-  for (const [change, expected] of [
-    ['disabled', /disabled/],
-    ['deleted', /Invalid API key/],
+  for (const [change, lost, expected] of [
+    ['disabled', 'key_disabled', /disabled/],
+    ['deleted', 'key_deleted', /Invalid API key/],
   ] as const) {
     const { world, letGo } = await startHeld(t)
     const { id } = await world.put({ lines: ['held', 'held', 'a', 'b', 'c', 'd'] })
@@ -44,7 +44,7 @@ t.test('a key that is disabled or deleted in the middle ends what runs, and fail
     letGo()
     const batch = await world.reaches(id, 'completed')
     t.match(batch, { completed: 0, failed: 6 }, change)
-    t.same(await errorsOf(world, id), Array(6).fill('authentication'))
+    t.same(await errorsOf(world, id), [lost, lost, ...Array(4).fill('authentication')])
     t.match((await world.results(id))[2]?.document.error, { message: expected, type: 'authentication_error' })
   }
 })

@@ -65,7 +65,7 @@ t.test('a workspace that is removed in the middle ends what runs, and fails the 
     completed: 0,
     failed: 4,
   })
-  t.same(await errorsOf(world, id), Array(4).fill('authentication'))
+  t.same(await errorsOf(world, id), ['key_disabled', 'key_disabled', 'authentication', 'authentication'])
   t.equal(world.provider.calls, 2)
 })
 
