@@ -165,7 +165,10 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
   await t.test('the reference: examples unfold, and schemas are one link away', async t => {
     const operation = page.locator('article[aria-labelledby=createKey]')
     for (const what of ['body', 'answer']) {
-      await operation.locator('summary', { hasText: `Example of the ${what}` }).focus()
+      await operation
+        .locator('summary', { hasText: `Example of the ${what}` })
+        .first()
+        .focus()
       await page.keyboard.press('Enter')
     }
     t.match(await operation.locator('details pre').first().innerText(), /"limit_reset": "monthly"/)

@@ -43,11 +43,11 @@ function world(t: Test) {
   return { folder, database, file, plan }
 }
 
-const now = (): string => isoInstant(systemClock.nowMs())
+const anHourAgo = (): string => isoInstant(systemClock.nowMs() - 3_600_000)
 
 function record(fields: Partial<UsageRecord>): UsageLine {
   const id = generationId(systemClock.nowMs())
-  const usual = { createdAt: now(), provider: 'sim', inputTokens: 100, outputTokens: 100 }
+  const usual = { createdAt: anHourAgo(), provider: 'sim', inputTokens: 100, outputTokens: 100 }
   return someUsage({
     ...usual,
     id,

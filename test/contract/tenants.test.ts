@@ -125,6 +125,12 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /models/{author}/{slug}/endpoints': TAKES_NO_IDS,
   'GET /providers': TAKES_NO_IDS,
   'GET /proof-keys': TAKES_NO_IDS,
+  // Routes have names in the configuration, which is one for all.
+  'GET /rollouts': TAKES_NO_IDS,
+  'GET /rollouts/{route}': TAKES_NO_IDS,
+  'POST /rollouts/{route}/advance': TAKES_NO_IDS,
+  'POST /rollouts/{route}/hold': TAKES_NO_IDS,
+  'POST /rollouts/{route}/rollback': TAKES_NO_IDS,
   'GET /openapi.json': TAKES_NO_IDS,
   'GET /generation': [ids => ({ path: `/generation?id=${ids.generationId}` })],
   'GET /key': TAKES_NO_IDS,

@@ -99,7 +99,7 @@ t.test('what is wrong with a patch is told to the model', async t => {
     [update('+a\n@@\n b'), /section at line 2 changes nothing/],
     [update('+a\n@@ b'), /section at line 2 has no lines/],
     [update('+a\nb'), /^diff: line 2 must begin with a blank/],
-    [update('+a\n*** End of File\n+b'), /line 2|goes on after/],
+    [update('+a\n*** End of File\n+b'), /line 3 follows \*\*\* End of File/],
     [update('*** End of File'), /ends a section without lines/],
     [update('*** Begin Patch\n*** Update File: a\n+b\n*** End Patch'), /without \*\*\* Begin Patch/],
     [update('+a\0'), /NUL/],
