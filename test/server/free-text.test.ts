@@ -160,7 +160,7 @@ t.test('escapes of a query have to be UTF-8', async t => {
 })
 
 t.test('a free parameter has to end its path, for all of its methods', async t => {
-  t.throws(() => createRouter([operation(route('/a/{b}/c', { freeParam: 'b' }))]), /free parameter/)
+  t.throws(() => createRouter([operation(route('/a/{b}/{c}', { freeParam: 'b' }))]), /free parameter/)
   t.throws(() => createRouter([operation(route('/a/{b}', { freeParam: 'c' }))]), /free parameter/)
   t.throws(
     () =>
