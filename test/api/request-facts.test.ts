@@ -9,7 +9,14 @@ const request = (headers: Readonly<Record<string, string>>, body: unknown = { mo
     body,
     host: 'eu.example.com',
     context: { id: 'gen-1-x' },
-    key: { hash: 'a'.repeat(64), organizationId: 'org', workspaceId: 'ws' },
+    key: {
+      hash: 'a'.repeat(64),
+      organizationId: 'org',
+      workspaceId: 'ws',
+      limit: null,
+      rates: null,
+      loopPolicy: null,
+    },
   }) as unknown as ApiRequest
 
 const reply = () => ({}) as Reply
