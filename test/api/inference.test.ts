@@ -195,6 +195,7 @@ t.test('what the pipeline is told', async t => {
       keyHash: 'a'.repeat(64),
       organizationId: 'org_default',
       rates: null,
+      loops: null,
       workspaceId: 'ws_default',
       memberId: null,
       limit: null,
