@@ -98,7 +98,7 @@ export interface AnswerHead {
 /** Gets an answer as the client does, and still gets the rest after the client has left. */
 export interface ReplyCopy {
   begin(head: AnswerHead): void
-  /** What follows has originals of masked values, and must be kept sealed. */
+  /** The rest of the answer has originals of masked values, and must be kept sealed. */
   seal(): void
   /** Bytes of the body, in order. */
   add(chunk: string | Buffer): void
@@ -168,7 +168,7 @@ export interface Reply extends RateSink {
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection, because a started answer cannot be completed. */
   abort(): void
-  /** What follows has originals of masked values: a copy keeps it sealed. */
+  /** The rest of the answer has originals of masked values: a copy keeps it sealed. */
   seal(): void
   /** Gives the whole answer to this copy too. Call it before anything of the answer is sent. */
   copyTo(copy: ReplyCopy): void

@@ -60,7 +60,7 @@ export function holdsSecret(text: string, secrets: readonly string[]): boolean {
   return false
 }
 
-/** What `holdsSecret` searches for the secrets of a list: many replies are checked for the same ones. */
+/** The forms of secrets for which `holdsSecret` searches, made once: many replies are checked for the same ones. */
 const searched = new WeakMap<readonly string[], readonly string[]>()
 
 function makeSearched(secrets: readonly string[]): readonly string[] {

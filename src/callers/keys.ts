@@ -95,7 +95,7 @@ export class ApiKeys {
     return known === undefined ? this.#load(hash, false) : this.#admit(known, false)
   }
 
-  /** What became of a key that was valid; null: it still is, or cannot be read now. Never rejects. */
+  /** The reason why a valid key no longer is; null: it still is, or cannot be read now. Never rejects. */
   async lostBy(hash: string): Promise<LostKey | null> {
     try {
       await this.find(hash)

@@ -1,4 +1,7 @@
-/** What a request lost or had changed on its way to a provider, as its client reads it. Pure. */
+/**
+ * The loss report: parts of a request that were dropped or changed on its way to a provider, by the client's own field
+ * names. Pure.
+ */
 import type { Change } from '../formats/format.ts'
 import type { ClientRequest } from './exchange.ts'
 

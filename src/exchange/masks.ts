@@ -31,7 +31,7 @@ const NOT_TEXT: ReadonlySet<string> = new Set(
     .trim()
     .split(/\s+/),
 )
-/** What the gateway says about a request, and what it sent. */
+/** Fields of an answer that the gateway fills itself, without text of a model. */
 const NOT_ANSWER: ReadonlySet<string> = new Set(['gateway_metadata', 'debug', 'usage', 'usageMetadata'])
 /** Fields whose text is JSON. */
 const JSON_TEXT: ReadonlySet<string> = new Set(['arguments', 'partial_json'])

@@ -20,7 +20,7 @@ export interface Caller {
   readonly limit: SpendingLimit | null
   /** Null or absent: none. */
   readonly rates?: KeyRates | null
-  /** What happens to its loops; null or absent: nothing looks for them. */
+  /** Its policy for loops; null or absent: nothing looks for them. */
   readonly loops?: LoopPolicy | null
 }
 

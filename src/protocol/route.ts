@@ -2,7 +2,7 @@
 import type { ProviderPreferences } from './request.ts'
 import type { RolloutGuard } from './rollout.ts'
 
-/** What a condition may compare, and the kind of its values. `tag:NAME` is the metadata of this name. */
+/** The fields that a condition may compare, and the kind of their values. `tag:NAME` is the metadata of this name. */
 export const CONDITION_FIELDS = {
   input_tokens: 'number',
   hour: 'number',
@@ -37,7 +37,7 @@ export interface RouteTarget {
   readonly key: string
 }
 
-/** Who stays with the target of the first request: a conversation, an end user, or nobody. */
+/** The unit that stays with the target of its first request: a conversation, an end user, or nothing. */
 export const STICKY = ['session', 'user', 'none'] as const
 
 /** A candidate that gets a growing share of a route; see rollout.ts. */

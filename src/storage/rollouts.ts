@@ -15,7 +15,7 @@ interface FigureSums {
   readonly squares: number
 }
 
-/** What one arm did at one step. */
+/** The results of one arm at one step. */
 export interface ArmSums {
   readonly requests: number
   readonly errors: number
@@ -30,7 +30,7 @@ export interface StepSums {
   readonly candidate: ArmSums
 }
 
-/** What an instance has seen since the last time, for one arm at one step. */
+/** The results of one arm at one step that an instance adds. */
 export interface NewSums extends RolloutPart {
   readonly route: string
   readonly sums: ArmSums

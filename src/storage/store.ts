@@ -310,7 +310,7 @@ export interface AuditStore {
   prune(before: string, limit: number): Promise<number>
 }
 
-/** What a gateway was last started or reloaded with. */
+/** The configuration of the last start or reload. */
 export interface ConfigurationStore {
   /** @param document JSON without secrets; replaces the earlier one */
   put(document: string, updatedAt: string): Promise<void>

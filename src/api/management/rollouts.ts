@@ -34,7 +34,7 @@ export function findRollout(parts: Parts): Handler {
   }
 }
 
-/** What operators can do, and what the audit record calls it. */
+/** The moves of an operator: the next state, and the reason that is stored. */
 const MOVES = {
   advance: {
     to: (record: RolloutRecord, { steps }: RouteRollout) => nextStep(steps, record),

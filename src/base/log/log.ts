@@ -111,7 +111,7 @@ type Component =
 /** Additional fields of a message: the gateway's own names and numbers, never text of callers. */
 type LogFields = Readonly<Record<string, string | number | boolean>>
 
-/** What a gateway has started with. */
+/** The configuration of a start, for the `listening` line. */
 export interface ListeningFacts {
   readonly version: string
   /** The configuration file; undefined: none. */

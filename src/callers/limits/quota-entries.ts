@@ -18,7 +18,7 @@ export type SpendingRule =
   | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
   | { readonly kind: 'credits' }
 
-/** What a rate limit counts, and the field that sets it. */
+/** The counters of a rate limit, and the field that sets each. */
 export const RATE_FIELDS = {
   requests: 'requests_per_minute',
   tokens: 'tokens_per_minute',

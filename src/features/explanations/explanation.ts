@@ -152,7 +152,10 @@ export interface Explanation {
   readonly preferences: Readonly<Record<string, unknown>>
   readonly skipped_models: readonly string[]
   readonly actions: readonly ExplainedAction[]
-  /** What the request lost or had changed on its way to the last provider. Null: unknown. Absent in explanations that are older than this field. */
+  /**
+   * The changes of the request on its way to the last provider. Null: unknown. Absent in explanations that are older
+   * than this field.
+   */
   readonly changes?: readonly ReportedChange[] | null
   readonly tools: readonly ExplainedTool[]
   readonly inner_calls: readonly ExplainedInnerCall[]

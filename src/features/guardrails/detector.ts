@@ -39,7 +39,7 @@ export interface Finding {
   readonly end: number
   /** Its replacement in redacted text; of a mask, the placeholder without its number. */
   readonly replacement: string
-  /** What it found in the texts after this one; absent: it ends here. */
+  /** The part of the finding in the texts after this one; absent: it ends here. */
   readonly rest?: string
   /** The number of its rule: `builtins` first, then `custom`. Policies use it to find the guardrail. */
   readonly rule: number

@@ -21,7 +21,7 @@ import { ttlOf } from '../routing/sticky.ts'
 import { evaluateTexts, type GuardTasks } from './evaluate.ts'
 import type { GuardRules } from './rules.ts'
 
-/** What the placeholders of sessions need. */
+/** The dependencies of the placeholders of sessions. */
 export interface MaskingDeps {
   readonly tables: MaskTables
   readonly seal: Pick<SummarySeal, 'seal' | 'open'>
@@ -97,7 +97,7 @@ export class Masking {
     if (token !== null) this.#given.push({ token, value })
   }
 
-  /** What the rules for replies redact or block does not come back, and neither does what they cannot check. */
+  /** Values that the rules for replies redact, block or cannot check do not come back. */
   #check({ signal }: Exchange, masks: Masks): void | Promise<void> {
     const given = this.#given
     this.#given = []

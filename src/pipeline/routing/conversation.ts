@@ -1,4 +1,4 @@
-/** What stays the same in a conversation from turn to turn. Pure. */
+/** The parts of a conversation that stay the same from turn to turn. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /** True if the conversation already contains an answer. */

@@ -101,7 +101,7 @@ export interface FittingPlugins {
 export interface RankInput extends RankTerms {
   readonly catalog: Catalog
   readonly caller: Caller
-  /** What routes choose by; null: targets are taken in the order of the file. */
+  /** The facts by which routes choose; null: targets are taken in the order of the file. */
   readonly routed: RoutedRequest | null
   readonly dialect: DialectName
   /** Null: data may go anywhere. */

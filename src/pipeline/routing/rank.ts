@@ -95,7 +95,7 @@ export interface PlainSplit {
   readonly ways: ReadonlyMap<RouteTarget, PlainRoute>
 }
 
-/** What a plan says about routing. */
+/** The part of a plan about routing. */
 export interface PlannedRoute {
   readonly route: PlainRoute
   /** Null: the request names a model. */

@@ -15,7 +15,7 @@ import {
 } from '../../protocol/route.ts'
 import { conversationOf, hasAnswer } from './conversation.ts'
 
-/** What a route knows of a request. */
+/** The facts of a request that routes read. */
 export interface RoutedRequest {
   /** The id of the exchange: a request that stays with nobody is chosen by it. */
   readonly id: string

@@ -39,7 +39,7 @@ export interface BrokenReply {
   readonly error: GatewayError
 }
 
-/** Where an answer goes on. */
+/** The text that goes on, and the way in which its endpoint continues it. */
 export interface Continuation {
   readonly text: OpenText
   readonly way: Continues
@@ -47,7 +47,7 @@ export interface Continuation {
   readonly space: string
 }
 
-/** Whether the caller, the endpoint or the setting wants broken streams to go on. */
+/** The wish of the caller, the endpoint or the setting about broken streams. */
 export function wishOf(
   { request }: Pick<Exchange, 'request'>,
   { continueStreams, provider }: Endpoint,

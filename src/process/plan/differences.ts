@@ -1,4 +1,4 @@
-/** What another configuration would change: settings, models, prices, routes. Pure. */
+/** The changes that another configuration would make: settings, models, prices, routes. Pure. */
 import { formatUsd } from '../../base/money.ts'
 import type { Pricing } from '../../protocol/provider.ts'
 import type { Route } from '../../protocol/route.ts'

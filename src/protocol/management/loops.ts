@@ -1,4 +1,4 @@
-/** What happens to agents that run in a circle: the field `loops` of keys and workspaces. Pure. */
+/** The policy for agents that run in a circle: the field `loops` of keys and workspaces. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { maybe, nullable, oneOf } from '../json/schema.ts'
 import { inBodies } from './record.ts'

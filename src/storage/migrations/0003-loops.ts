@@ -1,4 +1,4 @@
-/** What happens to agents that run in a circle, by key and by workspace. */
+/** The policy for agents that run in a circle, by key and by workspace. */
 import type { Kysely } from 'kysely'
 import type { Migration } from 'kysely/migration'
 

@@ -1,4 +1,4 @@
-/** What the configuration of the last start or reload was, without secrets. */
+/** The configuration of the last start or reload, without secrets. */
 import type { Kysely } from 'kysely'
 import type { Migration } from 'kysely/migration'
 

@@ -21,7 +21,7 @@ const ACTIONS = [
   ['redact', 'redact'],
   ['block', 'block'],
 ]
-/** What is masked in a request comes back in its answer. */
+/** Values that are masked in a request come back in its answer. */
 const REPLY_ACTIONS = ACTIONS.filter(([action]) => action !== 'mask')
 const RESETS = [
   ['', 'no budget'],

@@ -5,7 +5,7 @@ import { guardrailName } from '../names.js'
 import { Chip } from '../parts.js'
 
 const TONES = { flag: 'plain', mask: 'warn', redact: 'warn', block: 'bad' }
-/** What happens to a text with this action. */
+/** The words for the effect of an action on a text. */
 const EFFECTS = {
   flag: ' It would be sent unchanged.',
   mask: ' The text below would be sent; the originals come back in the answer.',
