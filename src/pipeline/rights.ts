@@ -107,7 +107,8 @@ export function createRunningRights(
   }
 }
 
-function isPaidByCaller({ attempts }: Exchange): boolean {
+/** True if a credential of the caller pays for the exchange. */
+export function isPaidByCaller({ attempts }: Exchange): boolean {
   return attempts.at(-1)?.isByok === true
 }
 

@@ -7,7 +7,7 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { type ApiKeys, callerOf, type LostKey } from '../../callers/keys.ts'
-import { hasReserved, type RunningRights } from '../../pipeline/rights.ts'
+import { hasReserved, isPaidByCaller, type RunningRights } from '../../pipeline/rights.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { KeyedRequests, RunningRequest } from '../../server/admission/admission-control.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
@@ -61,14 +61,24 @@ export class LostRights {
     this.#timer?.cancel()
   }
 
-  /** Ends what overspent limits pay for. Never rejects. */
+  /**
+   * Ends what overspent limits pay for. Counters are asked once for all requests of a key that spend the same money: a
+   * key may have thousands of them. Never rejects.
+   */
   async sweep(): Promise<void> {
-    for (const request of this.#deps.open.flatMap(each => each.running())) {
-      const exchange = request.running
-      if (exchange === undefined || !hasReserved(exchange)) continue
-      const record = await this.#recordOf(request)
-      const reason = record === null ? null : await this.#deps.rights.overspentBy(exchange, callerOf(record))
-      if (reason !== null) request.revoke(reason)
+    const payers = Map.groupBy(
+      this.#deps.open
+        .flatMap(each => each.running())
+        .filter(({ running }) => running !== undefined && hasReserved(running)),
+      ({ keyHash, running }) => `${keyHash} ${running !== undefined && isPaidByCaller(running)}`,
+    )
+    for (const requests of payers.values()) {
+      const [first] = requests
+      if (first?.running === undefined) continue
+      const record = await this.#recordOf(first)
+      if (record === null) continue
+      const reason = await this.#deps.rights.overspentBy(first.running, callerOf(record))
+      if (reason !== null) for (const request of requests) request.revoke(reason)
     }
   }
 
