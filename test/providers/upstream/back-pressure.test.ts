@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import tap, { type Test } from 'tap'
 import { TRANSPORTS } from '../../../src/protocol/provider.ts'
+import { TURN_BYTES } from '../../../src/providers/upstream/read-turns.ts'
 import { chunk, reply, STREAM_HEAD } from '../../support/fault-server.ts'
 import { Notes, type SetUpOptions, serve, setUp as setUpBy, turns } from './calls.ts'
 
@@ -196,7 +197,7 @@ for (const by of TRANSPORTS) {
       isOver = true
       t.equal(received, body.length)
       t.ok(most <= 192 * 1024, `${most} bytes`)
-      t.ok(most >= 32 * 1024, 'and is not held up')
+      t.ok(most >= TURN_BYTES / 2, 'and is not held up')
     })
 
     t.test('many connections that bring something in each turn share what it brings', async t => {

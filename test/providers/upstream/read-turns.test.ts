@@ -1,9 +1,9 @@
 /** Fair turns of reading: their order, and the bytes that one turn of the event loop may bring. */
 import t from 'tap'
-import { ReadTurns } from '../../../src/providers/upstream/read-turns.ts'
+import { ReadTurns, TURN_BYTES } from '../../../src/providers/upstream/read-turns.ts'
 import { turns } from './calls.ts'
 
-const FULL = 64 * 1024
+const FULL = TURN_BYTES
 
 /** Readers that tell their name when they are called, and come again so many times. */
 function readers(readTurns: ReadTurns, told: string[]) {

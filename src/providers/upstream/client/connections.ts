@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net'
 import type { Timer } from '../../../base/clock.ts'
-import { ReadTurns } from '../read-turns.ts'
+import { ReadTurns, TURN_BYTES } from '../read-turns.ts'
 import { type SessionMemory, type SocketTarget, targetOf } from './connect.ts'
 import { Connection, type ConnectionLimits, type ConnectionPool } from './connection.ts'
 
@@ -24,9 +24,6 @@ export interface Seeker {
   /** Called when the connections are being closed. Never called from inside `seek`. */
   onRefused(error: Error): void
 }
-
-/** Size of the largest read; the kernel seldom has more. */
-const READ_BYTES = 64 * 1024
 
 /** The connections of one origin and isolation. */
 export class Pool implements ConnectionPool {
@@ -132,7 +129,7 @@ export class Pool implements ConnectionPool {
 /** All connections of one transport, in pools. */
 export class Connections {
   /** Shared by all reads of the thread: each read is processed before the next one begins. */
-  readonly buffer = Buffer.allocUnsafeSlow(READ_BYTES)
+  readonly buffer = Buffer.allocUnsafeSlow(TURN_BYTES)
   readonly readTurns = new ReadTurns()
   readonly #limits: PoolLimits
   readonly #pools = new Map<string, Pool>()
