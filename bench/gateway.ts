@@ -13,12 +13,13 @@ import { PATHS, type Wire } from './wire.ts'
 
 const START_MS = 60_000
 const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241394997265a1a25aefc6'
+const SECOND = '-second'
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
 export function configuration(
   bench: Bench,
-  { limits, transport, front, http2, tracing }: Extras = {},
+  { limits, transport, front, http2, tracing, continues }: Extras = {},
 ): object {
   const providers = (Object.keys(PATHS) as Wire[]).flatMap(format =>
     ([false, true] as const).map(tls => ({
@@ -35,12 +36,16 @@ export function configuration(
     })),
   )
   const models = providers.flatMap(({ slug }) =>
-    bench.plans.map(plan => ({
-      id: `${slug}/${plan}`,
-      contextLength: 128_000,
-      maxOutputTokens: 16_384,
-      endpoints: [{ provider: slug, upstreamModel: plan, pricing: PRICING }],
-    })),
+    bench.plans.map(plan => {
+      const endpoint = { provider: slug, upstreamModel: plan, pricing: PRICING }
+      const others = continues === true ? [{ ...endpoint, provider: `${slug}${SECOND}` }] : []
+      return {
+        id: `${slug}/${plan}`,
+        contextLength: 128_000,
+        maxOutputTokens: 16_384,
+        endpoints: [endpoint, ...others],
+      }
+    }),
   )
   return {
     listen: { host: '127.0.0.1', port: 0, ...(front === undefined ? {} : { front }) },
@@ -48,9 +53,15 @@ export function configuration(
     threads: { serve: 1, tasks: 1 },
     ...(limits === undefined ? {} : { limits }),
     ...(tracing === undefined ? {} : { tracing }),
-    providers,
+    ...(continues === true ? { continueStreams: true, providers: providers.flatMap(twice) } : { providers }),
     models,
   }
+}
+
+/** A provider, and the same one under another name. Either continues what the other has begun. */
+function twice<T extends { readonly slug: string }>(row: T): readonly T[] {
+  const one = { ...row, continues: 'last-message' }
+  return [one, { ...one, slug: `${row.slug}${SECOND}` }]
 }
 
 export function providerSlug(wire: Wire, tls: boolean): string {
@@ -76,6 +87,8 @@ interface Extras {
   readonly limits?: object
   /** `tracing` of its configuration. Default: it has none. */
   readonly tracing?: object
+  /** Each model has two endpoints, and a stream that breaks at one goes on at the other. */
+  readonly continues?: true
   /** It sends itself no requests after its start, which would be counted with ours. */
   readonly isCold?: true
 }

@@ -1,6 +1,7 @@
 /**
- * Runs `sluice prove` against Portkey and this gateway, each in front of the same scripted provider, and writes both
- * reports to `bench/results/prove/`. `npm run bench:prove`
+ * Runs `sluice prove` against other gateways for Node and against this one, each in front of the same scripted provider,
+ * and writes the reports to `bench/results/prove/`. `npm run bench:prove`; with names, only those: `npm run bench:prove
+ * -- sluice`.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,13 +13,15 @@ import { FaultProvider, prove } from '../src/apps/prove/prove.ts'
 import type { CheckResult, ProveReport } from '../src/apps/prove/report.ts'
 import { startGateway } from './gateway.ts'
 import { commitOf } from './machine.ts'
-import { startPortkey } from './peers.ts'
+import { startLlms, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals, freePorts, stopAll } from './processes.ts'
 import type { Bench, Subject } from './subjects.ts'
 import { table } from './table.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const API_KEY = 'sk-gw-v1-5d0f6d3b1f6a4c2e9b7a8d0c3e5f71920a4b6c8d1e3f507294b6d8fa0c2e4165'
+/** Made by the management API of this gateway; the others pass any key on to the provider. */
+let secondKey = 'sk-gw-v1-0f3b7c2e9d5a4168b2c4d6e8f0a1c3e5d7b9f1a3c5e7092b4d6f8a0c2e4b6d80'
 const MODEL = 'prove'
 const PROVIDER_PORT = 9191
 
@@ -43,13 +46,31 @@ const ROWS: readonly Row[] = [
     start: bench => startPortkey(bench, cacheFolder('portkey')),
   },
   {
+    name: 'llms',
+    title: 'the server of claude-code-router (@musistudio/llms)',
+    model: `chat,${MODEL}`,
+    headers: [],
+    start: bench => startLlms(bench, cacheFolder('llms')),
+  },
+  {
     name: 'sluice',
     title: 'Sluice',
     model: `bench-chat/${MODEL}`,
     headers: [],
-    start: bench => startGateway(bench, 'sluice', commitOf(ROOT).commit),
+    start: bench =>
+      startGateway(bench, 'sluice', commitOf(ROOT).commit, { continues: true, prepare: makeSecondKey }),
   },
 ]
+
+async function makeSecondKey(url: string, managementKey: string): Promise<void> {
+  const reply = await fetch(`${url}/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${managementKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'second' }),
+  })
+  const { key } = (await reply.json()) as { key: string }
+  secondKey = key
+}
 
 async function proved(row: Row, folder: string): Promise<void> {
   const [tls = 0] = await freePorts(1)
@@ -77,6 +98,7 @@ async function proved(row: Row, folder: string): Promise<void> {
         only: null,
         client: null,
         restartCommand: null,
+        secondKey,
         directUrl: null,
         pid: subject.pids()[0] ?? null,
         version: version(),
@@ -104,7 +126,7 @@ function page({ title, model, headers }: Row, { version: of }: Subject, report: 
 \`npm run bench:prove\` wrote this page on ${report.at.slice(0, 10)}. A person types, with the gateway's own address:
 
 \`\`\`sh
-sluice prove ${report.url} --key "$KEY" --model ${model} --requests 1000 \\
+sluice prove ${report.url} --key "$KEY" --second-key "$SECOND_KEY" --model ${model} --requests 1000 \\
   --provider-port ${PROVIDER_PORT} --pid "$PID"${words}
 \`\`\`
 
@@ -158,7 +180,8 @@ function cell(text: string): string {
 endOnSignals()
 const folder = mkdtempSync(join(tmpdir(), 'prove-'))
 try {
-  for (const row of ROWS) await proved(row, folder)
+  const names = process.argv.slice(2)
+  for (const row of ROWS) if (names.length === 0 || names.includes(row.name)) await proved(row, folder)
 } finally {
   await stopAll()
   rmSync(folder, { recursive: true, force: true })

@@ -33,6 +33,10 @@ export const prove: Command = {
   argument: 'URL',
   options: {
     key: { value: 'KEY', does: 'API key of the gateway; default: GATEWAY_API_KEY' },
+    'second-key': {
+      value: 'KEY',
+      does: 'another API key, to test that it does not get answers of the first',
+    },
     model: { value: 'ID', does: 'the model to call; default: the first one that the gateway lists' },
     header: {
       value: "'NAME: VALUE'",
@@ -105,7 +109,7 @@ export const prove: Command = {
 function optionsOf(options: OptionValues, argument: string) {
   const key = text(options, 'key') ?? processEnvironment()['GATEWAY_API_KEY'] ?? ''
   if (key === '') throw new UsageError('an API key is missing: pass --key KEY, or set GATEWAY_API_KEY')
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
+  keyOf(key, '--key')
   const direct = text(options, 'direct')
   return {
     url: address(argument, 'URL'),
@@ -120,12 +124,19 @@ function optionsOf(options: OptionValues, argument: string) {
     only: onlyOf(text(options, 'only')),
     client: clientOf(text(options, 'as')),
     restartCommand: text(options, 'restart-command'),
+    secondKey: keyOf(text(options, 'second-key'), '--second-key'),
     directUrl: direct === null ? null : address(direct, '--direct'),
     pid: number(options, 'pid', 1, 2 ** 31),
     version: version(),
     plain,
     clock: waitingClock,
   }
+}
+
+/** @throws UsageError */
+function keyOf(key: string | null, name: string): string | null {
+  if (key === null || /^[\x21-\x7e]+$/.test(key)) return key
+  throw new UsageError(`${name}: expects a key without spaces`)
 }
 
 function text(options: OptionValues, name: string): string | null {

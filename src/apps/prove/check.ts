@@ -4,8 +4,8 @@ import type { ProbeAnswer, Tester } from './tester.ts'
 
 export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
 
-/** Requirements of a check besides an address and a key. */
-type CheckNeed = 'provider' | 'restart'
+/** Requirements of a check besides an address and a key. A second key is of use only with the provider. */
+type CheckNeed = 'provider' | 'restart' | 'second-key'
 
 /** One row of the tables in `checks/`. */
 export interface Check {

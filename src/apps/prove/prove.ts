@@ -3,11 +3,13 @@ import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { Check, CheckVerdict } from './check.ts'
 import { CHAOS_CHECKS } from './checks/chaos.ts'
 import { clientChecks } from './checks/clients.ts'
+import { CONTINUED_CHECKS } from './checks/continued.ts'
 import { ERROR_CHECKS } from './checks/errors.ts'
 import { FRAMING_CHECKS } from './checks/framing.ts'
 import { HABIT_CHECKS } from './checks/habits.ts'
 import { RECEIVER_CHECKS } from './checks/receivers.ts'
 import { REPLY_CHECKS } from './checks/replies.ts'
+import { RETRY_CHECKS } from './checks/retries.ts'
 import { SDK_CHECKS } from './checks/sdk.ts'
 import { STREAM_CHECKS } from './checks/streams.ts'
 import { UPSTREAM_CHECKS } from './checks/upstream.ts'
@@ -38,6 +40,8 @@ export interface ProveOptions {
   /** The client whose traffic replaces all other checks. */
   readonly client: ProvedClientName | null
   readonly restartCommand: string | null
+  /** A second valid API key; null: there is none. */
+  readonly secondKey: string | null
   /** Address of the provider behind the gateway. */
   readonly directUrl: string | null
   readonly pid: number | null
@@ -82,7 +86,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
   const { clock } = options
   const ration = new Ration(options.limits, clock)
   const startMs = clock.nowMs()
-  const scrub = scrubber(options.key, options.headers)
+  const scrub = scrubber([options.key, options.secondKey ?? ''], options.headers)
   const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
   const client = options.client === null ? null : provedClient(options.client)
   const found = await (client === null ? survey : surveyModel)({
@@ -97,6 +101,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     clock,
     provider: options.provider,
     restartCommand: options.restartCommand,
+    secondKey: options.secondKey,
     silenceMs: options.silenceMs ?? SILENCE_MS,
   }).catch(error => {
     // The error contains text of the gateway.
@@ -143,7 +148,9 @@ function planOf(
   options: ProveOptions,
 ): Planned[] {
   const missing = (check: Check): string | null => {
-    if (check.needs === 'provider' && deps.provider === null) return 'not run: start with --provider-port'
+    const isScripted = check.needs === 'provider' || check.needs === 'second-key'
+    if (isScripted && deps.provider === null) return 'not run: start with --provider-port'
+    if (check.needs === 'second-key' && deps.secondKey === null) return 'not run: start with --second-key'
     if (check.needs === 'restart' && options.restartCommand === null)
       return 'not run: start with --restart-command'
     return null
@@ -181,7 +188,9 @@ async function runCheck({ check, proved, why }: Planned, { deps, samples }: Surv
 
 function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
   if (repeat === '') return null
-  return needs === 'provider' ? `${repeat} # while sluice prove --keep-provider runs` : repeat
+  return needs === 'provider' || needs === 'second-key'
+    ? `${repeat} # while sluice prove --keep-provider runs`
+    : repeat
 }
 
 async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
@@ -252,5 +261,7 @@ const CHECKS: readonly Check[] = [
   ...UPSTREAM_CHECKS,
   ...HABIT_CHECKS,
   ...RECEIVER_CHECKS,
+  ...RETRY_CHECKS,
+  ...CONTINUED_CHECKS,
   ...CHAOS_CHECKS,
 ]

@@ -21,6 +21,7 @@ import { chatSpeaker } from '../simulator/speak-chat.ts'
 import { responsesSpeaker } from '../simulator/speak-responses.ts'
 import { FUNCTION_NAME, type ProvedName } from './dialects.ts'
 import { HABITS, type HabitReply } from './habits.ts'
+import { OUTLIVED, OUTLIVED_JSON, type OutlivedName, restOf, textSoFar } from './outlived.ts'
 import { objectOf } from './sse.ts'
 import { strictFault } from './strict.ts'
 
@@ -42,7 +43,10 @@ export type Script =
   | 'flood'
   | 'many'
   | 'slow'
+  | 'late'
+  | 'broken'
   | 'strict'
+  | OutlivedName
   | `habit-${string}`
 
 /** A key and a model that this provider refuses, as a real one does. */
@@ -61,13 +65,18 @@ const SLOW = { pieces: 30, pauseMs: 100 } as const
 const BODY_MAX_BYTES = 16 * 1024 * 1024
 /** Gated replies wait this long for the client to read each piece. */
 const GATE_MS = 5_000
+/** A late reply comes this long after its request, so that a second request can come meanwhile. */
+const LATE_MS = 1_000
 
 export function mark(script: Script, id: string): string {
   return `[prove:${script}:${id}]`
 }
 
+const MARK = /\[prove:([a-z0-9-]+):([a-z0-9]+)\]/
+
 /** The pieces of the correct reply to a marked prompt. */
 export function piecesFor(script: Script, id: string): readonly string[] {
+  if (script === 'outlived-json') return OUTLIVED_JSON
   if (script === 'huge') return [`${id} `, 'x'.repeat(HUGE_CHARS), ' end']
   if (script === 'flood') return Array.from({ length: FLOOD_PIECES }, () => FLOOD_PIECE)
   if (script === 'slow') return Array.from({ length: SLOW.pieces }, (_, at) => `${at} `)
@@ -90,6 +99,8 @@ export class FaultProvider {
   readonly #server: Server
   readonly #gates = new Map<string, Gate>()
   readonly #formats = new Map<string, ProvedName>()
+  readonly #runs = new Map<string, number>()
+  readonly #mended = new Set<string>()
   /** Number of requests for replies so far. */
   answer = 0
   url = ''
@@ -139,6 +150,16 @@ export class FaultProvider {
     return this.#formats.get(id)
   }
 
+  /** Number of the gateway's requests with this id. */
+  runs(id: string): number {
+    return this.#runs.get(id) ?? 0
+  }
+
+  /** From now on, broken requests with this id are answered properly. */
+  mend(id: string): void {
+    this.#mended.add(id)
+  }
+
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const text = await bodyOf(request)
     const path = (request.url ?? '').split('?')[0] ?? ''
@@ -157,7 +178,9 @@ export class FaultProvider {
     if (fault !== null) return refuse(400, fault)
     this.answer++
     const ask = READERS[isChat ? 'openai-chat' : 'openai-responses'](body, { model: '', stream: false })
-    const [, script = 'plain', id = 'plain'] = /\[prove:([a-z0-9-]+):([a-z0-9]+)\]/.exec(ask.lastUser) ?? []
+    const [, script = 'plain', id = 'plain'] = MARK.exec(ask.lastUser) ?? MARK.exec(text) ?? []
+    const run = this.runs(id) + 1
+    this.#runs.set(id, run)
     const strict = script === 'strict' ? strictFault(body, text, isChat) : null
     if (strict !== null) return refuse(400, strict)
     const habit = HABITS.find(({ name }) => script === `habit-${name}`)
@@ -169,7 +192,10 @@ export class FaultProvider {
     }
     const speaker = isChat ? chatSpeaker : responsesSpeaker
     const isCall = ask.tools.length > 0 && (script === 'strict' || ask.toolOutputs.length === 0)
-    const reply = isCall ? calling(ask) : sayingAll(piecesFor(script as Script, id))
+    const outlived = OUTLIVED.find(({ name }) => name === script)
+    const pieces = piecesFor(script as Script, id)
+    const said = outlived === undefined ? pieces : restOf(outlived, pieces, textSoFar(body))
+    const reply = isCall ? calling(ask) : sayingAll(said)
     const speech: Speech = {
       ask,
       reply,
@@ -177,7 +203,15 @@ export class FaultProvider {
       id: randomText(16),
       createdSeconds: unixSeconds(this.#clock),
     }
-    await this.#speak(script as Script, id, speaker, speech, response)
+    if (script === 'late') await new Promise<void>(done => this.#clock.after(LATE_MS, done))
+    await this.#speak(this.#scriptNow(script as Script, id, run), id, speaker, speech, response)
+  }
+
+  /** The script of this request, if another one stands for several. */
+  #scriptNow(script: Script, id: string, run: number): Script {
+    if (script === 'broken') return this.#mended.has(id) ? 'plain' : 'fails'
+    const outlived = OUTLIVED.find(({ name }) => name === script)
+    return outlived === undefined || run > outlived.breaks ? script : outlived.how
   }
 
   async #speak(

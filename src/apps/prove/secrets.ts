@@ -11,9 +11,9 @@ export function isSecret([name]: Header): boolean {
 }
 
 /** Removes keys and the values of secret headers from a text, unchanged or encoded in JSON or a URL. */
-export function scrubber(key: string, headers: readonly Header[]): (text: string) => string {
+export function scrubber(keys: readonly string[], headers: readonly Header[]): (text: string) => string {
   const secrets = [
-    key,
+    ...keys,
     ...headers.filter(isSecret).flatMap(([, value]) => [value, value.replace(/^\w+ /, '')]),
   ]
     .filter(text => text.length >= SECRET_MIN_CHARS)

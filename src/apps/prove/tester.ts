@@ -29,6 +29,7 @@ export interface TesterDeps {
   readonly clock: Clock
   readonly provider: FaultProvider | null
   readonly restartCommand: string | null
+  readonly secondKey: string | null
   /** Maximum time that the gateway may be silent. */
   readonly silenceMs: number
 }

@@ -169,7 +169,7 @@ t.test('commands to repeat have the key as a variable', async t => {
     [false, true, true, true, true, true],
   )
   t.equal(
-    scrubber('a"key/1', [])(`a"key/1 a\\"key/1 ${encodeURIComponent('a"key/1')}`),
+    scrubber(['a"key/1'], [])(`a"key/1 a\\"key/1 ${encodeURIComponent('a"key/1')}`),
     '(the key) (the key) (the key)',
   )
 })

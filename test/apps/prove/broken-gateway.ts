@@ -53,10 +53,24 @@ export const FAULTS = [
   'fails after an abort',
   'mixes answers',
   'restarts cut streams',
+  'kept answers have ids of their own',
+  'keeps no streams',
+  'keeps answers only at their end',
+  'keeps answers by their key alone',
+  'gives kept answers to anybody',
+  'keeps failures',
+  'goes on from the beginning',
+  'goes on with what is repeated',
+  'a second break ends well',
+  'goes on with calls',
+  'goes on with documents',
 ] as const
 export type PlantedFault = (typeof FAULTS)[number]
 
 export const KEY = 'sk-test-4f0c2d9a7b31'
+export const SECOND_KEY = 'sk-test-8d2e6b10c5f7'
+/** Sent by the gateway to itself, for an answer that it keeps. */
+const INNER = 'x-inner'
 const MODEL = 'prove'
 const BODY_MAX_BYTES = 4 * 1024 * 1024
 const LARGE_CHARS = 64 * 1024
@@ -71,6 +85,8 @@ export class BrokenGateway {
   readonly #streams = new Set<ServerResponse>()
   /** Requests whose head came. */
   requests = 0
+  readonly #kept = new Map<string, Kept>()
+  #url = ''
   #aborts = 0
   #lastBody = ''
   #queue: Promise<void> = Promise.resolve()
@@ -87,7 +103,8 @@ export class BrokenGateway {
   }
 
   async listen(): Promise<string> {
-    return `${(await listening(this.#server)).url}/v1`
+    this.#url = (await listening(this.#server)).url
+    return `${this.#url}/v1`
   }
 
   close(): Promise<void> {
@@ -99,7 +116,7 @@ export class BrokenGateway {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    this.requests++
+    if (request.headers[INNER] === undefined) this.requests++
     if (this.#has('closes without a word') && this.#served.has(request.socket)) return void response.destroy()
     this.#served.add(request.socket)
     const { method = '', headers } = request
@@ -121,10 +138,15 @@ export class BrokenGateway {
       response.setHeader('connection', 'close')
       return this.#refuse(response, 413, 'The body is too large')
     }
-    if (headers.authorization !== `Bearer ${KEY}` && !this.#has('needs no key')) {
+    const key = headers['idempotency-key']
+    if (this.#has('gives kept answers to anybody') && typeof key === 'string')
+      return this.#keep(request, response, key)
+    const isKey = [KEY, SECOND_KEY].some(one => headers.authorization === `Bearer ${one}`)
+    if (!isKey && !this.#has('needs no key')) {
       const sent = this.#has('sends the key back') ? ` ${headers.authorization}` : ''
       return this.#refuse(response, 401, `Incorrect API key provided${sent}`)
     }
+    if (typeof key === 'string') return this.#keep(request, response, `${headers.authorization} ${key}`)
     const text = await bodyOf(request)
     const refusal = refusalOf(text, isChat)
     if (refusal !== null) {
@@ -148,6 +170,26 @@ export class BrokenGateway {
     await turn
   }
 
+  /** Gives the answer that is kept under this name, or lets it run and keeps it. */
+  async #keep(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
+    const { authorization = '' } = request.headers
+    const text = await bodyOf(request)
+    const before = this.#kept.get(name)
+    if (before !== undefined && before.text !== text && !this.#has('keeps answers by their key alone'))
+      return this.#refuse(response, 409, 'This key belongs to another request')
+    const isIgnored = this.#has('keeps no streams') && text.includes('"stream":true')
+    const isLate = this.#has('keeps answers only at their end') && before?.isOver === false
+    const kept = isIgnored || isLate ? undefined : before
+    if (kept !== undefined)
+      return kept.play(response, this.#has('kept answers have ids of their own') ? 'another' : null)
+    const one = new Kept(text)
+    this.#kept.set(name, one)
+    const running = one.run(`${this.#url}${request.url}`, { authorization, [INNER]: '1' })
+    await one.play(response, null)
+    await running
+    if (one.status >= 500 && !this.#has('keeps failures')) this.#kept.delete(name)
+  }
+
   async #forward(response: ServerResponse, path: string, text: string, isChat: boolean): Promise<void> {
     const leaving = new AbortController()
     response.on('close', () => {
@@ -158,17 +200,39 @@ export class BrokenGateway {
     this.#lastBody = text
     // Whoever comes meanwhile is answered in place of this one.
     if (this.#has('mixes answers')) await new Promise(done => setTimeout(done, 20))
-    const reply = await fetch(`${this.#providerUrl}${path.slice('/v1'.length)}`, {
-      method: 'POST',
-      headers: { authorization: 'Bearer provider-key', 'content-type': 'application/json' },
-      body: this.#has('mixes answers') ? this.#lastBody : text,
-      signal: leaving.signal,
-    })
+    const ask = (body: string): Promise<Response> =>
+      fetch(`${this.#providerUrl}${path.slice('/v1'.length)}`, {
+        method: 'POST',
+        headers: { authorization: 'Bearer provider-key', 'content-type': 'application/json' },
+        body,
+        signal: leaving.signal,
+      })
+    const reply = await ask(this.#has('mixes answers') ? this.#lastBody : text)
     if (!reply.ok) return this.#failed(response, reply)
     if (!text.includes('"stream":true')) return this.#whole(response, await reply.text())
     this.#streams.add(response)
     response.on('close', () => this.#streams.delete(response))
-    await this.#stream(response, reply, isChat)
+    await this.#stream(response, reply, isChat, said => this.#goOn(text, said, ask))
+  }
+
+  /** The rest of a text that broke off, as chunks; null if it does not go on. */
+  async #goOn(
+    text: string,
+    { said, isCall }: Frames,
+    ask: (body: string) => Promise<Response>,
+  ): Promise<readonly string[] | null> {
+    const body = JSON.parse(text) as Json
+    const isDocument = body['response_format'] !== undefined && !this.#has('goes on with documents')
+    if ((isCall ? !this.#has('goes on with calls') : said === '') || isDocument) return null
+    const before = this.#has('goes on from the beginning') ? [] : [{ role: 'assistant', content: said }]
+    const messages = [...(body['messages'] as Json[]), ...before]
+    try {
+      const reply = await ask(JSON.stringify({ ...body, messages }))
+      const parts = (await reply.text()).split('\n\n')
+      return this.#has('goes on with what is repeated') ? parts : withoutRepeated(parts, said)
+    } catch {
+      return this.#has('a second break ends well') ? ['data: [DONE]'] : null
+    }
   }
 
   #failed(response: ServerResponse, reply: Response): void {
@@ -206,7 +270,12 @@ export class BrokenGateway {
     } else sendJson(response, 200, JSON.parse(body))
   }
 
-  async #stream(response: ServerResponse, reply: Response, isChat: boolean): Promise<void> {
+  async #stream(
+    response: ServerResponse,
+    reply: Response,
+    isChat: boolean,
+    goOn: (frames: Frames) => Promise<readonly string[] | null>,
+  ): Promise<void> {
     const type = this.#has('streams as text/plain') ? 'text/plain' : 'text/event-stream'
     response.writeHead(200, { 'content-type': type })
     response.flushHeaders()
@@ -231,6 +300,9 @@ export class BrokenGateway {
       // The provider has gone: the end tells it.
     }
     if (response.destroyed) return
+    if (isChat && !frames.isEnded)
+      for (const part of (await goOn(frames)) ?? [])
+        for (const frame of frames.push(`${part}\n\n`)) send(frame)
     const end = held + frames.end()
     if (this.#has('cuts the end of streams')) response.write(end, () => response.destroy())
     else response.end(end)
@@ -252,12 +324,87 @@ export class BrokenGateway {
   }
 }
 
+/** The answer to the first request under a key, for all that come with it. */
+class Kept {
+  readonly text: string
+  status = 0
+  isOver = false
+  readonly #chunks: Buffer[] = []
+  readonly #begun = Promise.withResolvers<string>()
+  #wake = Promise.withResolvers<void>()
+
+  constructor(text: string) {
+    this.text = text
+  }
+
+  async run(url: string, headers: Readonly<Record<string, string>>): Promise<void> {
+    const reply = await fetch(url, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: this.text,
+    })
+    this.status = reply.status
+    this.#begun.resolve(reply.headers.get('content-type') ?? '')
+    for await (const chunk of reply.body ?? []) {
+      this.#chunks.push(Buffer.from(chunk))
+      this.#next()
+    }
+    this.isOver = true
+    this.#next()
+  }
+
+  #next(): void {
+    this.#wake.resolve()
+    this.#wake = Promise.withResolvers()
+  }
+
+  /** @param id replaces that of the answer */
+  async play(response: ServerResponse, id: string | null): Promise<void> {
+    const type = await this.#begun.promise
+    response.writeHead(this.status, { 'content-type': type })
+    for (let at = 0; !response.destroyed; at++) {
+      while (at === this.#chunks.length && !this.isOver) await this.#wake.promise
+      const chunk = this.#chunks[at]
+      if (chunk === undefined) break
+      response.write(id === null ? chunk : withId(chunk, id))
+    }
+    response.end()
+  }
+}
+
+function withId(chunk: Buffer, id: string): Buffer {
+  const text = chunk.toString('latin1').replace(/"id":"(?:resp|chatcmpl)[^"]*"/g, `"id":"${id}"`)
+  return Buffer.from(text, 'latin1')
+}
+
+const CONTENT = /"content":("(?:[^"\\]|\\.)+")/
+const REPEAT_MIN_CHARS = 12
+
+/** The chunks of the rest of a text, without what their beginning repeats of it. */
+function withoutRepeated(parts: readonly string[], said: string): readonly string[] {
+  const contentOf = (part: string): string => JSON.parse(CONTENT.exec(part)?.[1] ?? '""') as string
+  const rest = parts.map(contentOf).join('')
+  let left = rest.length
+  while (left > 0 && !said.endsWith(rest.slice(0, left))) left--
+  if (left < REPEAT_MIN_CHARS) return parts
+  return parts.map(part => {
+    const content = contentOf(part)
+    const cut = content.slice(0, left)
+    left -= cut.length
+    return part.replace(CONTENT, () => `"content":${JSON.stringify(content.slice(cut.length))}`)
+  })
+}
+
 /** Passes the events of a provider on, one by one. */
 class Frames {
   readonly #isChat: boolean
   readonly #has: (fault: PlantedFault) => boolean
   #rest = ''
-  #isEnded = false
+  isEnded = false
+  /** Text and calls of chat completions so far. */
+  said = ''
+  isCall = false
+  #ids: Json | null = null
   #deltas = 0
 
   constructor(isChat: boolean, has: (fault: PlantedFault) => boolean) {
@@ -274,7 +421,7 @@ class Frames {
 
   /** What is sent after the last event of the provider. */
   end(): string {
-    if (this.#isEnded) return ''
+    if (this.isEnded) return ''
     if (this.#has('cut streams just end')) return ''
     if (!this.#has('cut streams end well')) return errorEvent(this.#isChat)
     return this.#isChat
@@ -284,9 +431,9 @@ class Frames {
 
   #frame(part: string): string[] {
     const data = /^data: (.*)$/m.exec(part)?.[1]
-    if (data === undefined || this.#isEnded) return []
+    if (data === undefined || this.isEnded) return []
     if (data === '[DONE]') {
-      this.#isEnded = true
+      this.isEnded = true
       if (this.#has('no [DONE]')) return []
       return [this.#has('no blank line at the end') ? 'data: [DONE]\n' : 'data: [DONE]\n\n']
     }
@@ -295,7 +442,7 @@ class Frames {
       json = JSON.parse(data) as Json
     } catch {
       if (this.#has('passes broken events on')) return [`${part}\n\n`]
-      this.#isEnded = true
+      this.isEnded = true
       return [errorEvent(this.#isChat)]
     }
     if (data.length > LARGE_CHARS && this.#has('loses large events')) return []
@@ -303,9 +450,14 @@ class Frames {
   }
 
   #chunk(json: Json): string[] {
-    if (json['error'] !== undefined) this.#isEnded = true
+    if (json['error'] !== undefined) this.isEnded = true
+    // The rest of a text has come under an id of its own.
+    this.#ids ??= { id: json['id'], created: json['created'] }
+    Object.assign(json, json['error'] === undefined ? this.#ids : {})
     const choice = (json['choices'] as Json[] | undefined)?.[0]
     const delta = choice?.['delta'] as Json | undefined
+    if (typeof delta?.['content'] === 'string') this.said += delta['content']
+    if (delta?.['tool_calls'] !== undefined) this.isCall = true
     if (typeof delta?.['content'] === 'string' && ++this.#deltas === 3 && this.#has('loses a delta'))
       return []
     if (this.#has('an id for each chunk')) json['id'] = `chatcmpl-${Math.random()}`
@@ -321,7 +473,7 @@ class Frames {
   #event(json: Json): string[] {
     const type = String(json['type'])
     const isTerminal = /^response\.(?:completed|incomplete|failed)$/.test(type)
-    if (isTerminal || type === 'error') this.#isEnded = true
+    if (isTerminal || type === 'error') this.isEnded = true
     if (type === 'response.output_text.delta' && ++this.#deltas === 3 && this.#has('loses a delta')) return []
     if (type === 'response.output_item.done' && this.#has('loses the done event of items')) return []
     if (type === 'response.content_part.added' && this.#has('loses the added event of parts')) return []

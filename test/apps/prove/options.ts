@@ -14,6 +14,7 @@ export function proveOptions(
     only: null,
     client: null,
     restartCommand: null,
+    secondKey: null,
     directUrl: null,
     pid: null,
     version: '0.0.0',

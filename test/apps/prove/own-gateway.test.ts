@@ -3,6 +3,7 @@ import t from 'tap'
 import { waitingClock } from '../../../src/apps/commands/waiting-clock.ts'
 import { FaultProvider, prove } from '../../../src/apps/prove/prove.ts'
 import { startGateway } from '../../support/gateway.ts'
+import { caller } from '../../support/management.ts'
 import { proveOptions } from './options.ts'
 
 for (const format of ['openai-chat', 'openai-responses'] as const) {
@@ -10,18 +11,24 @@ for (const format of ['openai-chat', 'openai-responses'] as const) {
     // A machine with much else to do is no reason for a finding.
     const provider = new FaultProvider(waitingClock, 20_000)
     await provider.listen(0)
+    const row = { format, baseUrl: provider.url, apiKey: 'provider-key', continues: 'last-message' as const }
     const gateway = await startGateway({
-      providers: [{ slug: 'proved', name: 'Proved', format, baseUrl: provider.url, apiKey: 'provider-key' }],
+      continueStreams: true,
+      providers: [
+        { slug: 'proved', name: 'Proved', ...row },
+        { slug: 'again', name: 'Again', ...row },
+      ],
       models: [
         {
           id: 'proved/m',
           name: 'M',
           contextLength: 128_000,
           maxOutputTokens: 16_384,
-          endpoints: [{ provider: 'proved' }],
+          endpoints: [{ provider: 'proved' }, { provider: 'again' }],
         },
       ] as never,
     })
+    const { document } = await caller(gateway.url, gateway.managementKey)('POST', '/keys', { name: 'second' })
     t.teardown(async () => {
       await gateway.close()
       await provider.close()
@@ -33,6 +40,7 @@ for (const format of ['openai-chat', 'openai-responses'] as const) {
         model: 'proved/m',
         limits: { requests: 1_000, concurrency: 6, seconds: 600 },
         provider,
+        secondKey: String(document['key']),
       }),
       { begins: () => undefined, onResult: () => undefined },
     )

@@ -224,15 +224,18 @@ async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> 
 }
 
 function intact(script: Script): Check['run'] {
-  return async (tester, proved) => {
-    const answer = await tester.ask(proved, { script, stream: true })
-    const same = sameText(answer, script)
-    if (same.outcome !== 'pass') return same
-    return faultless(
-      proved.violations(answer.stream.events).map(({ what }) => what),
-      same.seen,
-    )
-  }
+  return async (tester, proved) =>
+    intactStream(await tester.ask(proved, { script, stream: true }), proved, script)
+}
+
+/** Judges a stream by its text, character by character, and by its events. */
+export function intactStream(answer: ProbeAnswer, proved: Proved, script: Script): CheckVerdict {
+  const same = sameText(answer, script)
+  if (same.outcome !== 'pass') return same
+  return faultless(
+    proved.violations(answer.stream.events).map(({ what }) => what),
+    same.seen,
+  )
 }
 
 function sameText(answer: ProbeAnswer, script: Script = 'plain'): CheckVerdict {

@@ -1,0 +1,244 @@
+/**
+ * Checks of the header Idempotency-Key: a client that asks again gets the answer to its first request, which ran once.
+ * No document demands it, so they are skipped at a gateway that runs such a request twice. They need the scripted
+ * provider, which counts its runs.
+ */
+import {
+  BOTH,
+  type Check,
+  type CheckRow,
+  type CheckVerdict,
+  checksOf,
+  fail,
+  faultless,
+  pass,
+  skip,
+  statusOf,
+  warn,
+} from '../check.ts'
+import type { Proved } from '../dialects.ts'
+import { piecesFor, type Script, UNKNOWN_KEY } from '../provider.ts'
+import { fields } from '../sse.ts'
+import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
+import { settled } from './upstream.ts'
+
+const PAID_TWICE = 'a client that times out and asks again pays for both runs'
+const NOT_YOURS = 'one customer reads the answer of another'
+/** Requests of the survey, which the first of these checks sends. */
+const SURVEY_SENDS = 3
+
+/** A request, and another one with the same key. */
+interface Retried {
+  readonly first: ProbeAnswer
+  readonly again: ProbeAnswer
+  /** Of the provider, for both. */
+  readonly runs: number
+}
+
+/** What the gateway does with the header. */
+interface Survey extends Retried {
+  readonly key: string
+  /** The reason why nothing is checked; null: the gateway knows the header. */
+  readonly why: string | null
+}
+
+type Row = Omit<CheckRow, 'run'> & {
+  run(tester: Tester, proved: Proved, survey: Survey): Promise<CheckVerdict>
+}
+
+const ROWS: readonly Row[] = [
+  {
+    name: 'kept',
+    asserts: 'the same request with the same Idempotency-Key gets the first answer, which ran once',
+    matters: PAID_TWICE,
+    sends: SURVEY_SENDS,
+    run: async (_, __, survey) => sameAnswer(survey, 'plain'),
+  },
+  {
+    name: 'kept-stream',
+    asserts: 'a stream that is asked for again is the first one, from its first event',
+    matters: PAID_TWICE,
+    run: async (tester, proved) => {
+      const retried = await askTwice(tester, proved, { stream: true })
+      const same = sameAnswer(retried, 'plain')
+      if (same.outcome !== 'pass') return same
+      return faultless(
+        proved.violations(retried.again.stream.events).map(({ what }) => what),
+        same.seen,
+      )
+    },
+  },
+  {
+    name: 'running',
+    asserts: 'a request that is sent again while the first one runs does not run a second time',
+    matters: PAID_TWICE,
+    async run(tester, proved) {
+      const id = newId()
+      const options = keyed(newId(), { script: 'late' })
+      const [first, again] = await Promise.all([
+        tester.ask(proved, options, id),
+        tester.ask(proved, options, id),
+      ])
+      // Either may be the one that came later.
+      const isRefused = first.reply.status === 409
+      const retried = isRefused ? { first: again, again: first } : { first, again }
+      return whileRunning({ ...retried, runs: runsOf(tester, id) }, 'late')
+    },
+  },
+  {
+    name: 'running-stream',
+    asserts: 'a client that loses its stream and asks again gets it from the first event, of the same run',
+    matters: PAID_TWICE,
+    run: async (tester, proved) =>
+      whileRunning(
+        await askTwice(tester, proved, { stream: true, script: 'slow' }, text => text.includes('\n\n')),
+        'slow',
+      ),
+  },
+  {
+    name: 'other-body',
+    asserts: 'another request under the same key is refused, and does not get the first answer',
+    matters: 'a program with a wrong key takes the answer to one question for that to another',
+    sends: 1,
+    async run(tester, proved, { first, key }) {
+      const id = newId()
+      const answer = await tester.ask(proved, keyed(key), id)
+      const { status } = answer.reply
+      if (answer.understood.text !== '' && answer.understood.text === first.understood.text)
+        return fail('it gets the answer to the first request')
+      if (status >= 400 && status < 500) return pass(statusOf(answer))
+      return runsOf(tester, id) > 0
+        ? warn(`status ${status}: it runs as if its key were new`)
+        : fail(statusOf(answer))
+    },
+  },
+  {
+    name: 'wrong-key',
+    asserts: 'without a valid API key, an Idempotency-Key does not lead to the kept answer',
+    matters: NOT_YOURS,
+    sends: 1,
+    run: (tester, proved, survey) => withoutAnswer(tester, proved, survey, UNKNOWN_KEY),
+  },
+  {
+    name: 'second-key',
+    asserts: 'another API key with the same Idempotency-Key gets an answer of its own',
+    matters: NOT_YOURS,
+    needs: 'second-key',
+    sends: 1,
+    run: (tester, proved, survey) => withoutAnswer(tester, proved, survey, tester.deps.secondKey),
+  },
+  {
+    name: 'failure',
+    weight: 'should',
+    asserts: 'a failure of the provider is not kept: the next request with that key runs',
+    matters: 'SDKs retry failures with the same key, and get the failure again',
+    sends: 3,
+    async run(tester, proved) {
+      const id = newId()
+      const options = keyed(newId(), { script: 'broken' })
+      const first = await tester.ask(proved, options, id)
+      if (first.reply.status < 500) return skip(`the failure does not arrive: ${statusOf(first)}`)
+      tester.deps.provider?.mend(id)
+      await settled(tester, proved)
+      const again = await tester.ask(proved, options, id)
+      return again.reply.status === 200 ? pass('200 after the failure') : fail(statusOf(again))
+    },
+  },
+]
+
+export const RETRY_CHECKS: readonly Check[] = checksOf(
+  'retries',
+  {
+    group: 'upstream',
+    dialects: BOTH,
+    basis: 'IETF draft, The Idempotency-Key HTTP Header Field',
+    sends: 2,
+  },
+  ROWS.map(row => ({
+    needs: 'provider',
+    ...row,
+    async run(tester, proved) {
+      const survey = await surveyOf(tester, proved)
+      if (survey.why === null) return await row.run(tester, proved, survey)
+      tester.repeat = ''
+      return skip(survey.why)
+    },
+  })),
+)
+
+/** Sends one request twice with one key, and once with another key: two runs show that the key decides. */
+async function surveyOf(tester: Tester, proved: Proved): Promise<Survey> {
+  return await tester.once(`${proved.name} Idempotency-Key`, async () => {
+    const id = newId()
+    const key = newId()
+    const first = await tester.ask(proved, keyed(key), id)
+    const again = await tester.ask(proved, keyed(key), id)
+    const runs = runsOf(tester, id)
+    const survey = { key, first, again, runs }
+    if (first.reply.status !== 200) return { ...survey, why: `not offered here: ${statusOf(first)}` }
+    if (runs > 1)
+      return { ...survey, why: 'not offered here: requests with the same Idempotency-Key ran twice' }
+    const { repeat } = tester
+    await tester.ask(proved, keyed(newId()), id)
+    tester.repeat = repeat
+    const isCache = runsOf(tester, id) === runs
+    return { ...survey, why: isCache ? 'not run: the gateway keeps answers, whatever the key' : null }
+  })
+}
+
+/** The options of a request with this key. */
+function keyed(key: string, options: AskOptions = {}): AskOptions {
+  return { ...options, headers: [['Idempotency-Key', key]] }
+}
+
+/** @param leaves the first client disconnects once it has read this */
+async function askTwice(
+  tester: Tester,
+  proved: Proved,
+  options: AskOptions,
+  leaves?: (text: string) => boolean,
+): Promise<Retried> {
+  const id = newId()
+  const both = keyed(newId(), options)
+  const first = await tester.ask(proved, leaves === undefined ? both : { ...both, onText: leaves }, id)
+  const again = await tester.ask(proved, both, id)
+  return { first, again, runs: runsOf(tester, id) }
+}
+
+function runsOf(tester: Tester, id: string): number {
+  return tester.deps.provider?.runs(id) ?? 0
+}
+
+function sameAnswer({ first, again, runs }: Retried, script: Script): CheckVerdict {
+  if (again.reply.status !== first.reply.status) return fail(statusOf(again))
+  if (runs !== 1) return fail(`the request ran ${runs} times`)
+  const expectedText = piecesFor(script, again.id).join('')
+  if (again.understood.text !== expectedText)
+    return fail(`${again.understood.text.length} characters, not ${expectedText.length}`)
+  if (again.understood.end !== 'ended') return fail('the answer has no proper end')
+  return idOf(again) === idOf(first) ? pass('one run, one answer') : fail('the answers have different ids')
+}
+
+function whileRunning(retried: Retried, script: Script): CheckVerdict {
+  const { again, runs } = retried
+  if (again.reply.status === 409 && runs === 1) return pass(statusOf(again))
+  return sameAnswer(retried, script)
+}
+
+/** Sends the first request with another API key: its answer must be another one, or a refusal. */
+async function withoutAnswer(
+  tester: Tester,
+  proved: Proved,
+  { key, first }: Survey,
+  apiKey: string | null,
+): Promise<CheckVerdict> {
+  const answer = await tester.ask(proved, { ...keyed(key), key: apiKey }, first.id)
+  if (answer.reply.status !== 200) return pass(statusOf(answer))
+  return idOf(answer) === idOf(first) ? fail('it gets the first answer') : pass('an answer of its own')
+}
+
+/** The id of an answer or of the first event of a stream; both interfaces have one. */
+function idOf({ document, stream }: ProbeAnswer): unknown {
+  const json = document ?? stream.events[0]?.json
+  return json?.['id'] ?? fields(json?.['response'])['id']
+}
