@@ -251,6 +251,13 @@ export const SYSTEM_ROWS: readonly Row[] = [
         queries: [{ expr: of('gateway_event_loop_lag_seconds'), legend: '{{instance}} {{thread}}' }],
       },
       {
+        title: 'Turns of the event loop',
+        description:
+          'The longest one in a hundred turns, by what most of it went into. During a turn all streams of the thread wait.',
+        unit: 's',
+        queries: [{ expr: quantile(0.99, 'gateway_loop_turn_seconds', 'cause'), legend: '{{cause}}' }],
+      },
+      {
         title: 'Requests in flight',
         description: 'Requests that each serve thread is working on now, open streams included.',
         unit: 'short',

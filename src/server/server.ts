@@ -89,6 +89,8 @@ export interface HttpServer {
   readonly openStreams: number
   /** The load of this thread. Watches the event loop once it is started. */
   readonly load: Load
+  /** Work that may wait for running streams. */
+  readonly loopShare: LoopShare
 }
 
 /** Maximum time for an answer that was not sent at once. Fronts cut off readers that are idle for longer. */
@@ -114,6 +116,7 @@ class Server implements HttpServer {
   /** Monotonic; complete answers may still be on their way until then. */
   #leavingUntilMs = 0
   #closed = false
+  readonly loopShare: LoopShare
 
   constructor(options: ServerOptions) {
     this.#options = options
@@ -121,6 +124,7 @@ class Server implements HttpServer {
     this.#admissions = new AdmissionControl(options, options)
     this.#drain = new Drain(this.#drainable(), options.clock)
     const loopShare = new LoopShare(options.clock)
+    this.loopShare = loopShare
     this.#deps = {
       router: createRouter(options.operations),
       keys: options.keys,

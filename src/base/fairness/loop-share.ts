@@ -18,6 +18,8 @@ const PART_OF_OTHERS = 0.5
 
 export class LoopShare {
   readonly #clock: Pick<Clock, 'monotonicMs'>
+  /** Milliseconds that such work has taken so far, in turns with more than one piece of it. Written only here. */
+  spentMs = 0
   #waiting: LoopWork[] = []
   #isAwaited = false
   /** Monotonic time at which the part of the last turn was used up; null: no work had to wait. */
@@ -46,7 +48,8 @@ export class LoopShare {
   /** Runs as much of the work as the turn has time for. */
   #share(waiting: readonly LoopWork[]): void {
     const clock = this.#clock
-    let nowMs = clock.monotonicMs()
+    const beganMs = clock.monotonicMs()
+    let nowMs = beganMs
     const othersMs = nowMs - (this.#usedUpMs ?? nowMs)
     const untilMs = nowMs + Math.max(LEAST_MS, othersMs * PART_OF_OTHERS)
     let at = 0
@@ -54,6 +57,7 @@ export class LoopShare {
       waiting[at++]?.proceed()
       nowMs = clock.monotonicMs()
     }
+    this.spentMs += nowMs - beganMs
     this.#usedUpMs = null
     if (at === waiting.length) return
     this.#usedUpMs = nowMs

@@ -23,6 +23,13 @@ const TASK_BUCKETS = [
   30, 60,
 ]
 
+/** Seconds. A turn takes less than a millisecond; readers notice one of tens of milliseconds. */
+const TURN_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+
+/** What most of a turn of the event loop went into. */
+export const TURN_CAUSES = ['collector', 'starts_and_ends', 'other'] as const
+export type TurnCause = (typeof TURN_CAUSES)[number]
+
 /** Routes of model calls. Series of other routes start with their first request. */
 const MODEL_ROUTES = ['/responses', '/chat/completions', '/messages', '/embeddings']
 const STATUS_CLASSES = ['2xx', '4xx', '5xx']
@@ -516,6 +523,14 @@ export const METRICS = {
     name: 'gateway_event_loop_lag_seconds',
     help: "How far behind a thread's event loop has recently been",
     labels: ['thread'],
+  },
+  loopTurns: {
+    kind: 'histogram',
+    name: 'gateway_loop_turn_seconds',
+    help: 'Turns of the event loop of serve threads, without waiting, by what most of the turn went into',
+    labels: ['cause'],
+    fromZero: { cause: TURN_CAUSES },
+    buckets: TURN_BUCKETS,
   },
   inFlight: {
     kind: 'gauge',

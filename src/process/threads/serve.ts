@@ -1,6 +1,7 @@
 /** Entry point of a serve thread: builds its gateway and server, listens, warms up, and follows the supervisor. */
 import { flushCompileCache } from 'node:module'
 import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../../base/clock.ts'
 import { snapshotOf } from '../../base/metrics/exposition.ts'
@@ -11,6 +12,7 @@ import { CertificateError, ListenError } from '../../server/front.ts'
 import { settingsOf } from '../start/early-workers.ts'
 import { buildServing } from '../wiring/wiring.ts'
 import { IdleWatch } from './idle-watch.ts'
+import { LoopTurns } from './loop-turns.ts'
 import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './thread-loop.ts'
 
@@ -53,6 +55,12 @@ const idleWatch = new IdleWatch({
     void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate)
   },
 })
+const loopTurns = new LoopTurns({
+  clock: systemClock,
+  idleMs: () => performance.nodeTiming.idleTime,
+  deferredMs: () => server.loopShare.spentMs,
+  onTurn: (cause, seconds) => metrics.loopTurns.of(cause).observe(seconds),
+})
 loop.follow({
   metrics() {
     const { thread } = settings
@@ -77,6 +85,7 @@ loop.follow({
     // A thread may only end with its sockets closed, those of the warm-up too.
     await warming
     idleWatch.close()
+    loopTurns.stop()
     explanations.flush()
     await serving.close()
   },
@@ -86,6 +95,7 @@ loop.follow({
 try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
+  loopTurns.start()
   serving.lostRights.start()
   loop.started()
   const isBusy = () => server.openRequests > 0
