@@ -58,10 +58,21 @@ export interface RawBody {
   /** Announced length in bytes; null if the body is chunked. */
   readonly contentLength: number | null
   /**
+   * The pieces of a received body without its Content-Encoding; null: it has none.
+   * @throws GatewayError `payload_too_large` or `invalid_request`, while they are read
+   */
+  readonly decode: ((sent: SentBody) => AsyncIterable<Uint8Array>) | null
+  /**
    * Reads the body to its end, once. Resolves after the last chunk was processed.
    * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or an error of the reader
    */
   read(reader: BodyReader): Promise<void>
+}
+
+/** A received body, which can be read in pieces. */
+export interface SentBody {
+  readonly bytes: number
+  pieces(): AsyncIterable<Uint8Array>
 }
 
 /** Receives the chunks of a body. `at`: position of the chunk in the body, in bytes. */

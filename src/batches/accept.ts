@@ -23,7 +23,7 @@ import { StoreError } from '../storage/store-error.ts'
 import { AcceptancePlaces, keyTaken } from './acceptance-places.ts'
 import type { ProbeService } from './services/service-probe.ts'
 import type { BatchSettings } from './settings.ts'
-import type { ReadBody, Upload, Uploads } from './uploads.ts'
+import type { DecodeBody, ReadBody, Upload, Uploads } from './uploads.ts'
 
 /** A request to create a batch, before its body is read. */
 export interface IncomingBatch
@@ -36,8 +36,10 @@ export interface IncomingBatch
   readonly form?: 'requests' | 'params'
   /** Opens a file of the workspace that contains the requests. @throws GatewayError if it cannot be used */
   readonly openFile: (id: string) => Promise<RequestFile>
-  /** Length of the body; null: unknown. */
+  /** Length of the body as it is sent; null: unknown. */
   readonly announcedBytes: number | null
+  /** Absent or null: the body is not compressed. */
+  readonly decode?: DecodeBody | null
 }
 
 /** A file that contains the requests of a batch. */
@@ -101,8 +103,8 @@ export class BatchAcceptances {
   async accept(incoming: IncomingBatch): Promise<MadeBatch> {
     const leave = this.#places.enter(incoming.caller.keyHash, incoming.idempotencyKey)
     try {
-      const { caller, announcedBytes, read } = incoming
-      const owner = { key: holderOf(caller), announcedBytes }
+      const { caller, announcedBytes, decode = null, read } = incoming
+      const owner = { key: holderOf(caller), announcedBytes, decode }
       const upload = await this.#deps.uploads.receive(owner, read)
       try {
         return await new Acceptance(this.#deps, incoming, upload).run()

@@ -19,6 +19,12 @@ export interface UploadReader {
 }
 export type ReadBody = (reader: UploadReader) => Promise<void>
 
+/** The pieces of a received body without its compression. */
+export type DecodeBody = (sent: {
+  readonly bytes: number
+  pieces(): AsyncIterable<Uint8Array>
+}) => AsyncIterable<Uint8Array>
+
 /** A complete body. */
 export interface Upload {
   readonly file: FileBytes
@@ -40,6 +46,8 @@ interface UploadOwner {
   readonly key: Holder
   /** Null: unknown. */
   readonly announcedBytes: number | null
+  /** Absent or null: the body is not compressed. */
+  readonly decode?: DecodeBody | null
 }
 
 /** The part of the space that one key may use. */
@@ -48,6 +56,7 @@ const KEY_SHARE = 0.25
 const LARGE_PER_KEY = 2
 /** Shorter bodies do not count, because clients send many of them at once. */
 const LARGE_BYTES = 8 * 1024 * 1024
+const PIECE_BYTES = 64 * 1024
 /** A file has this name only during two system calls. */
 const PREFIX = 'upload-'
 
@@ -76,43 +85,32 @@ export class Uploads {
   }
 
   /**
-   * Writes a body to a file.
+   * Writes a body to a file; a compressed body is decoded once all of it has arrived.
    * @throws GatewayError `rate_limit_exceeded` if the key or its organization has used its share of the space,
-   * `service_unavailable` if there is none or the disk fails; or an error of `read`
+   * `service_unavailable` if there is none or the disk fails; or an error of `read` or `decode`
    */
-  async receive({ key, announcedBytes }: UploadOwner, read: ReadBody): Promise<Upload> {
-    let places = announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
+  async receive({ key, announcedBytes, decode = null }: UploadOwner, read: ReadBody): Promise<Upload> {
+    let places = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
     if (places > 0 && this.#places.reserve(key, places) !== 'taken') throw keyFull()
-    let bytes = 0
-    let handle: FileHandle | null = null
+    const received = new ReceivedFile(this.#room, key)
+    const unpacked = new ReceivedFile(this.#room, key)
     const close = async (): Promise<void> => {
-      const open = handle
-      handle = null
       this.#places.release(key, places)
-      this.#room.release(key, bytes)
       places = 0
-      bytes = 0
-      await open?.close()
+      await Promise.all([received.close(), unpacked.close()])
     }
     try {
-      const file = await this.#open()
-      handle = file
-      const count = (chunk: Uint8Array): void => {
-        const share = this.#room.reserve(key, chunk.byteLength)
-        if (share !== 'taken') throw FULL[share]()
-        bytes += chunk.byteLength
-      }
-      await read({
-        async write(chunk, at) {
-          count(chunk)
-          await writeFully(file, chunk, at)
-        },
-        writeNow(chunk, at) {
-          count(chunk)
-          writeAtOnce(file.fd, chunk, at)
-        },
+      await received.write(await this.#open(), read)
+      if (decode === null) return { file: received.file, close }
+      await unpacked.write(await this.#open(), async ({ write }) => {
+        let at = 0
+        for await (const chunk of decode({ bytes: received.bytes, pieces: () => received.pieces() })) {
+          await write(chunk, at)
+          at += chunk.byteLength
+        }
       })
-      return { file: { descriptor: file.fd, bytes }, close }
+      await received.close()
+      return { file: unpacked.file, close }
     } catch (thrown) {
       await close()
       throw isOfSystem(thrown) ? storeUnavailable(thrown) : thrown
@@ -132,6 +130,62 @@ export class Uploads {
     } catch (error) {
       throw storeUnavailable(error)
     }
+  }
+}
+
+/** A file that is written once, and its part of the room. */
+class ReceivedFile {
+  readonly #room: HeldShare
+  readonly #key: Holder
+  #handle: FileHandle | null = null
+  /** Length of the file. Written only here. */
+  bytes = 0
+
+  constructor(room: HeldShare, key: Holder) {
+    this.#room = room
+    this.#key = key
+  }
+
+  get file(): FileBytes {
+    return { descriptor: this.#handle?.fd ?? -1, bytes: this.bytes }
+  }
+
+  async write(handle: FileHandle, read: ReadBody): Promise<void> {
+    this.#handle = handle
+    const count = (chunk: Uint8Array): void => {
+      const share = this.#room.reserve(this.#key, chunk.byteLength)
+      if (share !== 'taken') throw FULL[share]()
+      this.bytes += chunk.byteLength
+    }
+    await read({
+      async write(chunk, at) {
+        count(chunk)
+        await writeFully(handle, chunk, at)
+      },
+      writeNow(chunk, at) {
+        count(chunk)
+        writeAtOnce(handle.fd, chunk, at)
+      },
+    })
+  }
+
+  async *pieces(): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < this.bytes; ) {
+      const piece = Buffer.allocUnsafe(Math.min(PIECE_BYTES, this.bytes - at))
+      const { bytesRead = 0 } = (await this.#handle?.read(piece, 0, piece.byteLength, at)) ?? {}
+      if (bytesRead === 0) throw new Error('the file of a body is shorter than the body')
+      at += bytesRead
+      yield piece.subarray(0, bytesRead)
+    }
+  }
+
+  /** Frees its room. */
+  async close(): Promise<void> {
+    const open = this.#handle
+    this.#handle = null
+    this.#room.release(this.#key, this.bytes)
+    this.bytes = 0
+    await open?.close()
   }
 }
 

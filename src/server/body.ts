@@ -3,10 +3,11 @@
  * after each chunk, so chunks are copied. Memory grows with the bytes received: never with the announced length, nor
  * with the number of chunks.
  */
-import type { BodyReader, RawBody } from '../api/operation.ts'
+import type { BodyReader, RawBody, SentBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../base/clock.ts'
 import { GatewayError, overloaded } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
+import { decodedPieces } from './content-coding.ts'
 import { tooLarge } from './head-checks.ts'
 
 /** Counts bytes in memory. */
@@ -288,6 +289,7 @@ const STAY_MS = 4_000
  */
 export class BodyStream implements IncomingBody, RawBody {
   readonly contentLength: number | null
+  readonly decode: RawBody['decode']
   readonly #limitBytes: number
   readonly #count: ByteCount
   readonly #socket: PausableSocket
@@ -314,10 +316,20 @@ export class BodyStream implements IncomingBody, RawBody {
   #isTimed = false
   #stay: Timer | null = null
 
-  /** @param contentLength null: chunked. 0: there is no body, and no bytes arrive. */
-  constructor(socket: PausableSocket, contentLength: number | null, limitBytes: number, count: ByteCount) {
+  /**
+   * @param contentLength null: chunked. 0: there is no body, and no bytes arrive.
+   * @param coding how it is compressed; null: it is not
+   */
+  constructor(
+    socket: PausableSocket,
+    contentLength: number | null,
+    limitBytes: number,
+    count: ByteCount,
+    coding: string | null = null,
+  ) {
     this.#socket = socket
     this.contentLength = contentLength
+    this.decode = coding === null ? null : (sent: SentBody) => decodedPieces(sent, coding, limitBytes)
     this.#limitBytes = limitBytes
     this.#count = count
     this.#waiting = new Segments(limitBytes)

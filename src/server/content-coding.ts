@@ -2,7 +2,7 @@
  * Compressed request bodies: `Content-Encoding: gzip`, `deflate`, `br` or `zstd`. A short body may become a long one, so
  * the result is bounded by the operation's limit and by the length of what was sent, and it is counted while it grows.
  */
-import type { Transform } from 'node:stream'
+import { Readable, type Transform } from 'node:stream'
 import {
   constants,
   createBrotliDecompress,
@@ -11,6 +11,7 @@ import {
   createInflateRaw,
   createZstdDecompress,
 } from 'node:zlib'
+import type { SentBody } from '../api/operation.ts'
 import { GatewayError, overloaded } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 
@@ -62,6 +63,21 @@ function tooLong(mostBytes: number): GatewayError {
   )
 }
 
+function invalid(coding: string): GatewayError {
+  return new GatewayError('invalid_request', `The request body is no valid ${coding} data`)
+}
+
+/** Maximum length of what `sentBytes` may become. */
+function mostBytesOf(limitBytes: number, sentBytes: number): number {
+  return Math.min(limitBytes, Math.max(LEAST_BYTES, RATIO_MAX * sentBytes))
+}
+
+function decoderOf(coding: string, firstBytes: Uint8Array): Transform {
+  const decoder = CODINGS.get(coding)?.(firstBytes)
+  if (decoder === undefined) throw new Error(`no coding ${coding}`)
+  return decoder
+}
+
 /**
  * The body without its coding. Its bytes are counted in `memory`, and stay counted.
  * @throws (rejects with) GatewayError `payload_too_large`, `invalid_request`, or `overloaded`
@@ -72,9 +88,8 @@ export function decoded(
   limitBytes: number,
   memory: Pick<Held, 'count'>,
 ): Promise<Uint8Array> {
-  const decoder = CODINGS.get(coding)?.(bytes)
-  if (decoder === undefined) throw new Error(`no coding ${coding}`)
-  const mostBytes = Math.min(limitBytes, Math.max(LEAST_BYTES, RATIO_MAX * bytes.length))
+  const decoder = decoderOf(coding, bytes)
+  const mostBytes = mostBytesOf(limitBytes, bytes.length)
   return new Promise((resolve, reject) => {
     const chunks: Uint8Array[] = []
     let length = 0
@@ -90,10 +105,51 @@ export function decoded(
       chunks.push(chunk)
       if (!memory.count(chunk.length)) fail(overloaded())
     })
-    decoder.on('error', () =>
-      fail(new GatewayError('invalid_request', `The request body is no valid ${coding} data`)),
-    )
+    decoder.on('error', () => fail(invalid(coding)))
     decoder.on('end', () => resolve(Buffer.concat(chunks, length)))
     decoder.end(bytes)
   })
+}
+
+/**
+ * The pieces of a received body without its coding, as they are decoded.
+ * @throws GatewayError `payload_too_large`, or `invalid_request`; or an error of the disk
+ */
+export async function* decodedPieces(
+  { bytes, pieces }: SentBody,
+  coding: string,
+  limitBytes: number,
+): AsyncGenerator<Uint8Array> {
+  const sent = pieces()[Symbol.asyncIterator]()
+  const first = await sent.next()
+  let fault: { readonly thrown: unknown } | null = null
+  const source = Readable.from(
+    (async function* () {
+      try {
+        for (let next = first; next.done !== true; next = await sent.next()) yield next.value
+      } catch (thrown) {
+        fault = { thrown }
+        throw thrown
+      }
+    })(),
+  )
+  const decoder = decoderOf(coding, first.done === true ? new Uint8Array() : first.value)
+  source.on('error', error => decoder.destroy(error))
+  source.pipe(decoder)
+  const mostBytes = mostBytesOf(limitBytes, bytes)
+  let length = 0
+  try {
+    for await (const chunk of decoder as AsyncIterable<Uint8Array>) {
+      length += chunk.length
+      if (length > mostBytes) throw tooLong(mostBytes)
+      yield chunk
+    }
+  } catch (thrown) {
+    const failed = fault as { readonly thrown: unknown } | null
+    if (failed !== null) throw failed.thrown
+    throw thrown instanceof GatewayError ? thrown : invalid(coding)
+  } finally {
+    source.destroy()
+    decoder.destroy()
+  }
 }

@@ -76,13 +76,6 @@ export interface HttpRequestDeps extends GateRules {
   readonly closeAfterReply: boolean
 }
 
-function compressed(): GatewayError {
-  return new GatewayError(
-    'unsupported_media_type',
-    'This request body must not be compressed: leave out Content-Encoding',
-  )
-}
-
 /** Creates the body of the operation from that of the transport. */
 export interface BodyAdapter {
   /** Maximum number of bytes that it adds to the body: together they may be a large body. */
@@ -193,8 +186,6 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       (accepted?.contentLength ?? 0) <= operation.bodyLimitBytes
     if (verdict instanceof GatewayError) this.#refusal = verdict
     else this.#refusal = isUsual ? null : mismatch(head, verdict, match, deps.router)
-    if (accepted != null && accepted.coding !== null && operation?.accept === 'raw')
-      this.#refusal ??= compressed()
     const headers = accepted?.headers ?? NO_HEADERS
     const requestId = headers.get('x-request-id')
     const parent = headers.get('traceparent')
@@ -212,7 +203,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (this.#isDiscarding || operation === undefined) this.#body = null
     else if (operation.accept === 'raw') {
       const bytes = this.hasBody ? this.#contentLength : 0
-      this.#body = new BodyStream(socket, bytes, operation.bodyLimitBytes, this.held)
+      this.#body = new BodyStream(socket, bytes, operation.bodyLimitBytes, this.held, this.#coding)
     } else if (this.hasBody) {
       this.#body = new BodyBuffer(this.#contentLength ?? operation.bodyLimitBytes, this.held)
     } else this.#body = null

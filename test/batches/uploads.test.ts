@@ -5,7 +5,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
-import { type Upload, type UploadReader, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
+import {
+  type DecodeBody,
+  type Upload,
+  type UploadReader,
+  Uploads,
+  uploadsFolder,
+} from '../../src/batches/uploads.ts'
 import { someKey } from '../storage/records.ts'
 
 const OWNER = { key: someKey(), announcedBytes: 1 }
@@ -49,6 +55,28 @@ t.test('a body is a file without a name, for its owner alone', async t => {
   await upload.close()
   t.equal(uploads.bytes, 0)
   t.throws(() => fstatSync(upload.file.descriptor), { code: 'EBADF' })
+})
+
+t.test('a compressed body is a file of what it says, and takes no more room than that', async t => {
+  const { folder, uploads } = start(t)
+  const decode: DecodeBody = async function* ({ bytes, pieces }) {
+    t.equal(bytes, 6)
+    for await (const piece of pieces()) yield Buffer.from(Buffer.from(piece).toString().repeat(2))
+  }
+  const upload = await uploads.receive({ ...OWNER, decode }, send('abc', 'def'))
+  t.equal(contentOf(upload), 'abcdefabcdef')
+  t.equal(uploads.bytes, 12)
+  t.same(readdirSync(folder), [])
+  await upload.close()
+  t.equal(uploads.bytes, 0)
+
+  const reason = new GatewayError('payload_too_large', 'too long')
+  // biome-ignore lint/correctness/useYield: it fails before its first piece
+  const failing: DecodeBody = async function* () {
+    throw reason
+  }
+  await t.rejects(uploads.receive({ ...OWNER, decode: failing }, send('abc')), reason)
+  t.equal(uploads.bytes, 0)
 })
 
 t.test('a body without bytes is one too', async t => {

@@ -91,3 +91,72 @@ t.test('a client that compresses gets its answer, and others are told which codi
   t.match(await refused.text(), /gzip, deflate, br, zstd/)
   t.equal((await post('/responses', 'gzip', body)).status, 400, 'what is no gzip')
 })
+
+/** A batch in the form of each of the two operations. */
+const BATCHES: readonly (readonly [path: string, status: number, body: object])[] = [
+  [
+    '/batches',
+    202,
+    {
+      endpoint: '/v1/responses',
+      model: 'sim/echo',
+      completion_window: '24h',
+      requests: Array.from({ length: 300 }, (_, at) => ({
+        custom_id: `c${at}`,
+        body: { input: `Hello ${at}` },
+      })),
+    },
+  ],
+  [
+    '/messages/batches',
+    200,
+    {
+      requests: Array.from({ length: 300 }, (_, at) => ({
+        custom_id: `c${at}`,
+        params: { model: 'sim/echo', max_tokens: 9, messages: [{ role: 'user', content: `Hello ${at}` }] },
+      })),
+    },
+  ],
+]
+
+t.test('a batch may be compressed, within the same bounds; a file may not', async t => {
+  const gateway = await startGateway({ batches: { maxBytes: 4_000_000 } })
+  t.teardown(gateway.close)
+  const post = async (path: string, coding: string, bytes: Buffer, type = 'application/json') => {
+    const reply = await fetch(`${gateway.url}${path}`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${gateway.apiKey}`,
+        'content-type': type,
+        'content-encoding': coding,
+      },
+      body: bytes,
+    })
+    return { status: reply.status, text: await reply.text() }
+  }
+  for (const [path, status, body] of BATCHES) {
+    const text = Buffer.from(JSON.stringify(body))
+    for (const [coding, encode] of CODED) {
+      const made = await post(path, coding, encode(text))
+      t.equal(made.status, status, `${path}, ${coding}: ${made.text}`)
+      t.match(made.text, /"id":"(msg)?batch_/, coding)
+    }
+    for (const [coding, encode] of CODED) {
+      const bomb = await post(path, coding, encode(Buffer.alloc(50_000_000, ' ')))
+      t.equal(bomb.status, 413, `${path}, ${coding}, too long: ${bomb.text}`)
+      // A limit of the ratio, and one of the operation.
+      const blanks = await post(path, coding, encode(Buffer.alloc(3_000_000, ' ')))
+      t.equal(blanks.status, 413, `${path}, ${coding}, too well compressed: ${blanks.text}`)
+      if (coding === 'zstd') continue
+      const cut = await post(path, coding, encode(text).subarray(0, 200))
+      t.equal(cut.status, 400, `${path}, ${coding}, cut: ${cut.text}`)
+    }
+    t.equal((await post(path, 'gzip', Buffer.from('no gzip'))).status, 400)
+    t.equal((await post(path, 'compress', text)).status, 415)
+  }
+  const form = Buffer.from(
+    '--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nx\r\n--b--',
+  )
+  const file = await post('/files', 'gzip', gzipSync(form), 'multipart/form-data; boundary=b')
+  t.equal(file.status, 415, file.text)
+})

@@ -78,6 +78,7 @@ export async function acceptBatch(
     form,
     openFile: fileId => openInput(files, batchMaxBytes, key, fileId),
     announcedBytes: body.contentLength,
+    decode: body.decode,
   })
   if (isReplayed) reply.header('Idempotent-Replayed', 'true')
   else changes.publish({ kind: 'batches' })
