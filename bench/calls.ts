@@ -32,6 +32,8 @@ const WARM_REQUESTS = 30
 const COUNTED_REQUESTS = 9
 /** The sample of the thread's load, which a timer takes; what it calls is no part of a request. */
 const SAMPLE = { file: 'server/admission/load.ts', name: '#sample' }
+/** What watches the turns of the loop, a call for each; turns belong to the thread, not to a request. */
+const TURN_WATCH = 'process/threads/loop-turns.ts'
 const IDLE_MS = 600
 /** For the usage record and the log line, which a reply does not wait for. */
 const SETTLE_MS = 40
@@ -248,6 +250,7 @@ function withoutSamples(
   const samples = samplesIn(counted) / Math.max(1, samplesIn(idle))
   const own = new Map(idle.map(one => [`${one.file} ${one.name}`, Math.round(one.calls * samples)]))
   return counted.flatMap(one => {
+    if (one.file === TURN_WATCH) return []
     const calls = one.calls - (own.get(`${one.file} ${one.name}`) ?? 0)
     return calls > 0 ? [{ ...one, calls }] : []
   })

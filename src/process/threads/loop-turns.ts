@@ -1,54 +1,50 @@
 /**
  * Measures each turn of a thread's event loop, and what most of it went into. While a turn runs, all streams of the
- * thread wait. Serve threads. Hot path.
+ * thread wait. Serve threads. Hot path: `#turnEnded` is one call per turn; many turns are reported together.
  */
-import { PerformanceObserver } from 'node:perf_hooks'
-import type { Clock } from '../../base/clock.ts'
-import type { TurnCause } from '../../base/metrics/table.ts'
+import { PerformanceObserver, performance } from 'node:perf_hooks'
+import { TURN_CAUSES, type TurnCause } from '../../base/metrics/table.ts'
 
 interface LoopTurnsDeps {
-  readonly clock: Pick<Clock, 'monotonicMs'>
-  /** Milliseconds that the loop has waited for events so far. */
-  readonly idleMs: () => number
-  /** Milliseconds that starts of requests and last frames of long streams have taken so far. */
-  readonly deferredMs: () => number
-  /** Called once for each turn, one turn later. */
+  /** Work that may wait; see LoopShare. */
+  readonly deferred: { readonly spentMs: number }
   readonly onTurn: (cause: TurnCause, seconds: number) => void
+  /** Absent: those of this thread's event loop. `now`: monotonic milliseconds. */
+  readonly loop?: Readonly<{ now(): number; nodeTiming: { readonly idleTime: number } }>
 }
 
-/** From the end of one poll to the end of the next, without the time in which the loop waited. */
-interface Turn {
-  readonly endMs: number
-  readonly activeMs: number
-  readonly deferredMs: number
-}
+/** Turns that are reported together. */
+const REPORTED = 256
 
 export class LoopTurns {
   readonly #deps: LoopTurnsDeps
+  readonly #loop: NonNullable<LoopTurnsDeps['loop']>
   readonly #pauses = new PerformanceObserver(list => {
     for (const { startTime, duration } of list.getEntries()) this.paused(startTime, duration)
   })
   #isWatching = false
+  /** The turns that are not reported yet: milliseconds in all, of deferred work, and of the collector. */
+  readonly #activeMs = new Float64Array(REPORTED)
+  readonly #deferredMs = new Float64Array(REPORTED)
+  readonly #pausedMs = new Float64Array(REPORTED)
+  #count = 0
+  /** The end of the last turn, and the totals of the loop at that time. */
   #endMs = 0
-  #idleMs = 0
-  #deferredMs = 0
-  /** The turn before this one: the collector reports its pauses only after the turn. */
-  #last: Turn | null = null
-  /** Milliseconds of the collector, in that turn and in this one. */
-  #lastPausedMs = 0
-  #pausedMs = 0
+  #idleTotalMs = 0
+  #deferredTotalMs = 0
 
   constructor(deps: LoopTurnsDeps) {
     this.#deps = deps
+    this.#loop = deps.loop ?? performance
   }
 
   start(): void {
     this.#isWatching = true
     this.#pauses.observe({ entryTypes: ['gc'] })
-    this.#endMs = this.#deps.clock.monotonicMs()
-    this.#idleMs = this.#deps.idleMs()
-    this.#deferredMs = this.#deps.deferredMs()
-    this.#awaitTurn()
+    this.#endMs = this.#loop.now()
+    this.#idleTotalMs = this.#loop.nodeTiming.idleTime
+    this.#deferredTotalMs = this.#deps.deferred.spentMs
+    setImmediate(LoopTurns.#turnEnded, this).unref()
   }
 
   stop(): void {
@@ -56,49 +52,51 @@ export class LoopTurns {
     this.#pauses.disconnect()
   }
 
-  /** An immediate without a reference runs after each poll, and does not keep the loop from waiting. */
-  #awaitTurn(): void {
-    setImmediate(LoopTurns.#next, this).unref()
-  }
-
-  static #next(turns: LoopTurns): void {
+  /**
+   * From the end of one poll to the end of the next, without the time in which the loop waited. An immediate without a
+   * reference runs after each poll, and does not keep the loop from waiting.
+   */
+  static #turnEnded(turns: LoopTurns): void {
     if (!turns.#isWatching) return
-    turns.turnEnded()
-    turns.#awaitTurn()
+    if (turns.#count === REPORTED) turns.report()
+    const loop = turns.#loop
+    const endMs = loop.now()
+    const idleMs = loop.nodeTiming.idleTime
+    const deferredMs = turns.#deps.deferred.spentMs
+    const at = turns.#count++
+    turns.#activeMs[at] = Math.max(0, endMs - turns.#endMs - (idleMs - turns.#idleTotalMs))
+    turns.#deferredMs[at] = deferredMs - turns.#deferredTotalMs
+    turns.#endMs = endMs
+    turns.#idleTotalMs = idleMs
+    turns.#deferredTotalMs = deferredMs
+    setImmediate(LoopTurns.#turnEnded, turns).unref()
   }
 
-  /** Only for `start`, and tests. */
-  turnEnded(): void {
-    const { clock, idleMs, deferredMs } = this.#deps
-    this.#report()
-    const endMs = clock.monotonicMs()
-    const idle = idleMs()
-    const deferred = deferredMs()
-    this.#last = {
-      endMs,
-      activeMs: Math.max(0, endMs - this.#endMs - (idle - this.#idleMs)),
-      deferredMs: deferred - this.#deferredMs,
-    }
-    this.#lastPausedMs = this.#pausedMs
-    this.#pausedMs = 0
-    this.#endMs = endMs
-    this.#idleMs = idle
-    this.#deferredMs = deferred
-  }
-
-  /** Counts a pause of the collector. Only for `start`, and tests. */
+  /** Counts a pause of the collector, which reports it after the turn. Only for `start`, and tests. */
   paused(startMs: number, ms: number): void {
-    if (this.#last !== null && startMs < this.#last.endMs) this.#lastPausedMs += ms
-    else this.#pausedMs += ms
+    // A pause of the turn that still runs counts for it, one that has been reported does not count.
+    const at = startMs < this.#endMs ? this.#count - 1 : this.#count
+    if (at >= 0 && at < REPORTED) this.#pausedMs[at] = (this.#pausedMs[at] ?? 0) + ms
   }
 
-  #report(): void {
-    if (this.#last === null) return
-    const { activeMs, deferredMs } = this.#last
-    const pausedMs = this.#lastPausedMs
-    const otherMs = activeMs - deferredMs - pausedMs
-    const most = Math.max(deferredMs, pausedMs, otherMs)
-    const cause = most === otherMs ? 'other' : most === pausedMs ? 'collector' : 'starts_and_ends'
-    this.#deps.onTurn(cause, activeMs / 1000)
+  /** Reports the turns so far. */
+  report(): void {
+    for (let at = 0; at < this.#count; at++) {
+      const activeMs = this.#activeMs[at] ?? 0
+      const deferredMs = this.#deferredMs[at] ?? 0
+      const pausedMs = this.#pausedMs[at] ?? 0
+      this.#deps.onTurn(causeOf(activeMs, deferredMs, pausedMs), activeMs / 1000)
+    }
+    // Pauses of the turn that still runs are already there.
+    const pausedMs = this.#count < REPORTED ? (this.#pausedMs[this.#count] ?? 0) : 0
+    this.#pausedMs.fill(0)
+    this.#pausedMs[0] = pausedMs
+    this.#count = 0
   }
+}
+
+function causeOf(activeMs: number, deferredMs: number, pausedMs: number): TurnCause {
+  const otherMs = activeMs - deferredMs - pausedMs
+  const most = Math.max(pausedMs, deferredMs, otherMs)
+  return TURN_CAUSES[[pausedMs, deferredMs, otherMs].indexOf(most)] ?? 'other'
 }

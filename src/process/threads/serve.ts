@@ -1,7 +1,6 @@
 /** Entry point of a serve thread: builds its gateway and server, listens, warms up, and follows the supervisor. */
 import { flushCompileCache } from 'node:module'
 import { join } from 'node:path'
-import { performance } from 'node:perf_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../../base/clock.ts'
 import { snapshotOf } from '../../base/metrics/exposition.ts'
@@ -56,9 +55,7 @@ const idleWatch = new IdleWatch({
   },
 })
 const loopTurns = new LoopTurns({
-  clock: systemClock,
-  idleMs: () => performance.nodeTiming.idleTime,
-  deferredMs: () => server.loopShare.spentMs,
+  deferred: server.loopShare,
   onTurn: (cause, seconds) => metrics.loopTurns.of(cause).observe(seconds),
 })
 loop.follow({
@@ -66,6 +63,7 @@ loop.follow({
     const { thread } = settings
     metrics.eventLoopLag.set({ thread }, server.load.lagMs / 1000)
     metrics.inFlight.set({ thread }, server.openRequests)
+    loopTurns.report()
     return snapshotOf(metrics.registry)
   },
   changed: change => serving.changed(change),
