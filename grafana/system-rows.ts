@@ -377,6 +377,12 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Paused providers',
+        description: '1 while an operator has taken the provider out of service; empty otherwise.',
+        unit: 'short',
+        queries: [{ expr: `max by (provider) (${of('gateway_provider_paused')})`, legend: '{{provider}}' }],
+      },
+      {
         title: 'Usage spool size',
         description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',

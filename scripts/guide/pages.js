@@ -43,6 +43,7 @@ export const PARTS = [
       'docs/routes.md',
       'docs/plan.md',
       'docs/rollouts.md',
+      'docs/pauses.md',
       'docs/routers.md',
       'docs/loops.md',
       'docs/end-users.md',

@@ -27,6 +27,7 @@ export type AuditAction =
   | `capture.${'create' | 'delete'}`
   | 'vault.rotate'
   | `${'provider' | 'credential'}.check`
+  | `provider.${'pause' | 'resume'}`
   | 'batch.cancel'
   | `rollout.${'advance' | 'hold' | 'rollback'}`
   | 'models.import'

@@ -18,6 +18,7 @@ import { createGuardrailAssignments, createGuardrailRecords } from './kysely-sto
 import { createKeyStore } from './kysely-store/keys.ts'
 import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
 import { createMemoryStore } from './kysely-store/memory.ts'
+import { createPauseStore } from './kysely-store/pauses.ts'
 import { createRolloutStore } from './kysely-store/rollouts.ts'
 import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openSqlite } from './sqlite.ts'
@@ -143,6 +144,7 @@ function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
     configurations: createConfigurationStore(db),
     files: createFileStore(db, engine),
     memory: createMemoryStore(db, engine),
+    pauses: createPauseStore(db),
     rollouts: createRolloutStore(db, engine),
   }
 }

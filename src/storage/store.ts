@@ -19,6 +19,7 @@ import type { CatalogueStore } from './catalogue.ts'
 import type { FileStore, MemoryStore } from './files.ts'
 import type { AppliedGuardrail, AssigneeKind, BudgetOwner, GuardrailAssignment } from './guardrails.ts'
 import type { ExplanationStore, LedgerStore } from './ledger.ts'
+import type { PauseStore } from './pauses.ts'
 import type { RolloutStore } from './rollouts.ts'
 import type { BatchStore } from './service-jobs.ts'
 
@@ -336,6 +337,7 @@ export interface StoreVerbs {
   readonly configurations: ConfigurationStore
   readonly files: FileStore
   readonly memory: MemoryStore
+  readonly pauses: PauseStore
   readonly rollouts: RolloutStore
 }
 

@@ -12,6 +12,7 @@ import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
 import type { FileText } from './files.ts'
 import type { NewExplanation } from './ledger.ts'
+import type { PauseRecord } from './pauses.ts'
 import type { RolloutRecord } from './rollouts.ts'
 import type { UsageOutcome } from './usage.ts'
 
@@ -320,6 +321,11 @@ interface AlertDeliveriesTable {
   dueMs: BigInteger | null
 }
 
+interface PausesTable extends Omit<PauseRecord, 'sinceMs' | 'untilMs'> {
+  sinceMs: BigInteger
+  untilMs: BigInteger
+}
+
 export interface RolloutsTable extends Omit<RolloutRecord, 'sinceMs'> {
   sinceMs: BigInteger
 }
@@ -348,6 +354,7 @@ type ExplanationsTable = Omit<NewExplanation, 'isPlain'> & { readonly isPlain: n
 
 export interface Tables {
   alertDeliveries: AlertDeliveriesTable
+  pauses: PausesTable
   rollouts: RolloutsTable
   rolloutSums: RolloutSumsTable
   captures: CapturesTable

@@ -141,6 +141,22 @@ t.test('every management change leaves one record, in the order of the changes',
       `rollout.${move}`,
       { kind: 'rollout', id: route, name: candidate },
     )
+  const ofProvider = { kind: 'provider', id: 'sim', name: 'Sim' }
+  const minutes = { minutes: 1 }
+  await change(
+    'POST /providers/{provider}/pause',
+    '/providers/sim/pause',
+    minutes,
+    'provider.pause',
+    ofProvider,
+  )
+  await change(
+    'POST /providers/{provider}/resume',
+    '/providers/sim/resume',
+    undefined,
+    'provider.resume',
+    ofProvider,
+  )
   const { text: accepted } = await caller(gateway.url, gateway.apiKey)('POST', '/batches', {
     endpoint: '/v1/responses',
     model: 'sim/echo',

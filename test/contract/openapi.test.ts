@@ -430,6 +430,16 @@ t.test('rollouts', async t => {
   await ask('rollbackRollout', { params: { route }, status: 409 })
 })
 
+t.test('pauses', async t => {
+  const params = { provider: 'mistral' }
+  await ask('pauseProvider', { params, body: { minutes: 0 }, status: 400 })
+  await ask('pauseProvider', { params: { provider: 'none' }, body: { minutes: 1 }, status: 404 })
+  await ask('pauseProvider', { params, body: { minutes: 30, reason: 'incident 4711' } })
+  t.match(await ask('listPauses'), { data: [{ provider: 'mistral' }] })
+  await ask('resumeProvider', { params })
+  await ask('resumeProvider', { params, status: 404 })
+})
+
 t.test('captures', async () => {
   const body = { key_hash: keyHash, minutes: 1, max_bytes: 65_536 }
   const id = idIn(await ask('createCapture', { body, status: 201 }))

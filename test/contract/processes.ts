@@ -8,6 +8,7 @@ export const PROCESS_FILES: readonly string[] = [
   'guarded-accounting.test.ts',
   'guardrail-budgets.test.ts',
   'limits.test.ts',
+  'pauses-processes.test.ts',
   'rollouts.test.ts',
   'sandbox-threads.test.ts',
   'tls.test.ts',

@@ -131,6 +131,10 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'POST /rollouts/{route}/advance': TAKES_NO_IDS,
   'POST /rollouts/{route}/hold': TAKES_NO_IDS,
   'POST /rollouts/{route}/rollback': TAKES_NO_IDS,
+  // So do providers.
+  'GET /pauses': TAKES_NO_IDS,
+  'POST /providers/{provider}/pause': TAKES_NO_IDS,
+  'POST /providers/{provider}/resume': TAKES_NO_IDS,
   'GET /openapi.json': TAKES_NO_IDS,
   'GET /generation': [ids => ({ path: `/generation?id=${ids.generationId}` })],
   'GET /key': TAKES_NO_IDS,
@@ -386,7 +390,8 @@ t.test('every operation says here what ids it takes', async t => {
   const operations = (await allOperations(t)).map(({ method, path }) => `${method} ${path}`)
   t.same(operations.toSorted(), Object.keys(OPERATIONS).toSorted())
   for (const operation of operations) {
-    if (/\{(?!author|slug|model|route)/.test(operation)) t.not(OPERATIONS[operation], TAKES_NO_IDS, operation)
+    if (/\{(?!author|slug|model|route|provider)/.test(operation))
+      t.not(OPERATIONS[operation], TAKES_NO_IDS, operation)
   }
 })
 

@@ -115,11 +115,13 @@ async function warm(t: Test, node: GatewayProcess, apiKey: string): Promise<void
 }
 
 async function changesAreHeard(t: Test, { manage, two, provider }: Nodes): Promise<void> {
-  const figures: Record<'disabled' | 'added' | 'rotated' | 'deleted', number[]> = {
+  const figures: Record<'disabled' | 'added' | 'rotated' | 'deleted' | 'paused' | 'resumed', number[]> = {
     disabled: [],
     added: [],
     rotated: [],
     deleted: [],
+    paused: [],
+    resumed: [],
   }
   for (let round = 0; round < ROUNDS; round++) {
     const apiKey = await newKey(t, manage)
@@ -143,6 +145,12 @@ async function changesAreHeard(t: Test, { manage, two, provider }: Nodes): Promi
     figures.rotated.push(await lastWrongMs(async () => (await used()) === second))
     t.equal((await manage('DELETE', `/byok/${data['id']}`)).status, 200)
     figures.deleted.push(await lastWrongMs(async () => (await used()) === 'shared-key-of-acme'))
+  }
+  for (let round = 0; round < ROUNDS; round++) {
+    t.equal((await manage('POST', '/providers/acme/pause', { minutes: 60 })).status, 200)
+    figures.paused.push(await lastWrongMs(async () => (await ask(two, apiKey)) === 503))
+    t.equal((await manage('POST', '/providers/acme/resume')).status, 200)
+    figures.resumed.push(await lastWrongMs(async () => (await ask(two, apiKey)) === 200))
   }
   for (const [what, times] of Object.entries(figures)) {
     const [median, worst] = [percentile(times, 0.5), Math.max(...times)]

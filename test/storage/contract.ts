@@ -20,6 +20,7 @@ import { guardrailAssignmentContract } from './contract/guardrail-assignments.ts
 import { guardrailContract } from './contract/guardrails.ts'
 import { keyContract } from './contract/keys.ts'
 import { ledgerContract } from './contract/ledger.ts'
+import { pauseContract } from './contract/pauses.ts'
 import { rolloutContract } from './contract/rollouts.ts'
 import { serviceJobsContract } from './contract/service-jobs.ts'
 import { workspaceContract } from './contract/workspaces.ts'
@@ -58,6 +59,7 @@ export async function storeContract(t: Test, open: Opened): Promise<void> {
   await memoryContract(t, opened)
   await explanationContract(t, opened)
   await rolloutContract(t, opened)
+  await pauseContract(t, opened)
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {
     const store = await open(t)

@@ -58,6 +58,7 @@ import { checkCredential, checkProviderKey, KEY_CHECK_BODY_MAX_BYTES } from './k
 import { rotateKey } from './key-rotation.ts'
 import { changeKey, createApiKey, deleteKey, findKey, listKeys } from './keys.ts'
 import type { ManagementParts } from './parts.ts'
+import { listPauses, pauseProvider, resumeProvider } from './pauses.ts'
 import { findRollout, listRollouts, moveRollout, type RolloutMove } from './rollouts.ts'
 import {
   changeWorkspace,
@@ -156,6 +157,25 @@ function accountRows(deps: ManagementParts): Operation[] {
     viewer('GET /rollouts', 'listRollouts', 'List the rollouts of routes', listRollouts(deps)),
     rollout(viewer('GET /rollouts/{route}', 'getRollout', 'Get a rollout', findRollout(deps))),
     ...rolloutMoves(deps),
+
+    viewer('GET /pauses', 'listPauses', 'List the providers that are out of service', listPauses(deps)),
+    provider(
+      operator(
+        'POST /providers/{provider}/pause',
+        'pauseProvider',
+        'Take a provider out of service for a time',
+        pauseProvider(deps),
+        bytes,
+      ),
+    ),
+    provider(
+      operator(
+        'POST /providers/{provider}/resume',
+        'resumeProvider',
+        'Put a provider into service again',
+        resumeProvider(deps),
+      ),
+    ),
 
     operator('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
     viewer('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),
@@ -299,6 +319,11 @@ function rolloutMoves(deps: ManagementParts): Operation[] {
 /** A route may have a slash, which is encoded. */
 function rollout(operation: Operation): Operation {
   return { ...operation, freeParam: 'route' }
+}
+
+/** The slug of a region has a slash, which is encoded. */
+function provider(operation: Operation): Operation {
+  return { ...operation, freeParam: 'provider' }
 }
 
 /** An end user may be any text. */

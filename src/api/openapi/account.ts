@@ -3,6 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { count, instant, oneOf, orNoText, usd } from '../../protocol/json/schema.ts'
 import { CAPTURE } from '../../protocol/management/captures.ts'
 import { CreditCreation, WORKSPACE } from '../../protocol/management/management.ts'
+import { PauseAnswer, PauseCreation } from '../../protocol/management/pauses.ts'
 import { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import {
   alike,
@@ -266,4 +267,24 @@ const rollouts = tagged('Rollouts', {
   },
 })
 
-export const ACCOUNT: Descriptions = { ...workspaces, ...account, ...captures, ...rollouts }
+const PAUSE_EXAMPLE = {
+  provider: 'openai',
+  since: '2026-07-16T12:00:00.000Z',
+  until: '2026-07-16T12:30:00.000Z',
+  reason: 'incident 4711',
+  actor_label: 'sk-gw-mgmt-12a...9f0',
+}
+
+const pauses = tagged('Pauses', {
+  listPauses: { text: 'By slug.', answers: { 200: listOf(PauseAnswer, PAUSE_EXAMPLE) } },
+  pauseProvider: {
+    text: 'No new request goes to it, at any instance, until the time is over; running requests end as they are. A second pause replaces the first one.',
+    body: { schema: PauseCreation, examples: { incident: { minutes: 30, reason: 'incident 4711' } } },
+    answers: { 200: oneRecord(PauseAnswer, 'The pause.', PAUSE_EXAMPLE) },
+  },
+  resumeProvider: {
+    answers: { 200: oneRecord(PauseAnswer, 'The pause, which has ended now.', PAUSE_EXAMPLE) },
+  },
+})
+
+export const ACCOUNT: Descriptions = { ...workspaces, ...account, ...captures, ...rollouts, ...pauses }

@@ -20,6 +20,7 @@ import { CAPTURE } from '../../protocol/management/captures.ts'
 import { GUARDRAIL, GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
+import { PauseAnswer, PauseCreation } from '../../protocol/management/pauses.ts'
 import { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import {
   AgentPart,
@@ -184,6 +185,8 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   EndUser: END_USER.answer,
   Capture: CAPTURE.answer,
   Rollout: RolloutAnswer,
+  Pause: PauseAnswer,
+  PauseCreation,
   ProviderCredential: CREDENTIAL.answer,
   Guardrail: GUARDRAIL.answer,
   GuardrailBudget,

@@ -36,6 +36,7 @@ export const TAGS = {
   Guardrails: 'Rules for requests and replies, and whom they apply to.',
   Captures: 'Requests of one key or workspace, kept for a day to find a fault.',
   Rollouts: 'Candidates that get a growing share of a route.',
+  Pauses: 'Providers out of service for a time.',
   Files: 'Files that requests and tools use.',
   Interface: 'This description.',
 } as const
@@ -104,6 +105,10 @@ export const PATH_PARAMETERS: Readonly<Record<string, { readonly schema: TSchema
     user: {
       schema: Type.String({ minLength: 1, maxLength: IDENTIFIER_MAX_CHARS }),
       text: 'The tracking string, percent-encoded.',
+    },
+    provider: {
+      schema: Type.String({ minLength: 1 }),
+      text: 'The slug of the provider, percent-encoded: google-vertex%2Fus.',
     },
     route: {
       schema: Type.String({ minLength: 1 }),

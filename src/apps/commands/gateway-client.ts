@@ -74,7 +74,7 @@ export function gatewayOf(options: OptionValues): PortAddress {
 /** Only the address, including `/v1`. @throws UsageError, ConfigError */
 export const addressOf = (options: OptionValues): string => versioned(askedAddress(options, GATEWAY_PORT))
 
-const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
+export const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
 
 export class GatewayClient {
   readonly url: string
@@ -85,16 +85,17 @@ export class GatewayClient {
     this.#key = key
   }
 
-  /** Reads a JSON reply. @throws GatewayFault */
-  async json(method: 'GET' | 'POST', path: string): Promise<unknown> {
-    return this.read(method, path, undefined, async body => {
-      const text = await textOf(body, JSON_MAX_BYTES)
+  /** Reads a JSON reply. @param body sent as JSON; absent: none @throws GatewayFault */
+  async json(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
+    const use = async (reply: Readable): Promise<unknown> => {
+      const text = await textOf(reply, JSON_MAX_BYTES)
       try {
         return JSON.parse(text ?? '') as unknown
       } catch {
         throw this.stranger()
       }
-    })
+    }
+    return this.read(method, path, undefined, use, body)
   }
 
   /**
@@ -106,6 +107,7 @@ export class GatewayClient {
     path: string,
     signal: AbortSignal | undefined,
     use: (body: Readable) => Promise<T>,
+    sent?: object,
   ): Promise<T> {
     // Loaded here, so that commands without HTTP start faster.
     const { Agent, errors } = await import('undici')
@@ -123,7 +125,12 @@ export class GatewayClient {
         origin,
         path: `${pathname}${path}`,
         method,
-        headers: { authorization: `Bearer ${this.#key}`, accept: 'application/json' },
+        headers: {
+          authorization: `Bearer ${this.#key}`,
+          accept: 'application/json',
+          ...(sent === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(sent === undefined ? {} : { body: JSON.stringify(sent) }),
         ...(signal === undefined ? {} : { signal }),
       })
       // Ignores errors after an abort or after `use`.

@@ -10,6 +10,7 @@ import { keysCreate, keysList, keysRotate } from './keys.ts'
 import { modelsImport, modelsSources } from './models.ts'
 import { plan } from './plan.ts'
 import { prove } from './prove.ts'
+import { providersPause, providersPaused, providersResume } from './providers.ts'
 import { reconcile } from './reconcile.ts'
 import { start } from './start.ts'
 import { why } from './terminal/why.ts'
@@ -33,6 +34,9 @@ export const COMMANDS: readonly Command[] = [
   batchesList,
   batchesWatch,
   batchesCancel,
+  providersPause,
+  providersResume,
+  providersPaused,
   top,
   capturesList,
   capturesShow,

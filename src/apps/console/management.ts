@@ -27,11 +27,16 @@ const NOUNS: ReadonlySet<string> = new Set([
   'guardrails',
   'keys',
   'models',
+  'pauses',
   'providers',
+  'rollouts',
   'workspaces',
 ])
-/** Ids and words of paths. Leading dots and escapes could lead to other paths. */
-const PATH = /^([a-z-]+)(?:\/[A-Za-z0-9_][A-Za-z0-9._~:-]*){0,4}$/
+/**
+ * Ids and words of paths. Leading dots and escapes could lead to other paths, so the only escape is a slash inside the
+ * name of a route or a provider, and what follows it has the form of a word.
+ */
+const PATH = /^([a-z-]+)(?:\/[A-Za-z0-9_][A-Za-z0-9._~:-]*(?:%2F[A-Za-z0-9_][A-Za-z0-9._~:-]*)*){0,4}$/
 
 export class ManagementCalls {
   readonly #clock: Clock

@@ -49,6 +49,7 @@ const OWN: ReadonlySet<string> = new Set([
   'names.js',
   'outcome.js',
   'parts.js',
+  'pauses.js',
   'sign-in.js',
   'wordmark.js',
   'access/accounts.js',

@@ -39,6 +39,7 @@ const FAILED_MIN = 5
 /** Consecutive failures of a provider that count as a problem. */
 const PROVIDER_FAILED_MIN = 3
 const UNWELL: ReadonlyMap<string, string> = new Map([
+  ['paused', 'is out of service: an operator has paused its provider'],
   ['blocked', 'is left out: its last attempts failed'],
   ['failing', 'fails more than 20 % of its attempts'],
 ])

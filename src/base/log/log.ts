@@ -86,6 +86,7 @@ type Component =
   | 'captures'
   | 'catalog'
   | 'rollouts'
+  | 'providers'
   | 'config'
   | 'console'
   | 'disk'

@@ -226,6 +226,7 @@ const FILTERS: Readonly<Record<string, string>> = {
   max_output_tokens: 'it cannot write as much as max_output_tokens',
   input_modalities: 'it does not accept all kinds of input in the request',
   service_tier: 'it belongs to a service tier that was not requested',
+  provider_paused: 'an operator has taken its provider out of service for a time',
   byok_required: 'the workspace allows only its own credentials here',
   no_shared_key: 'no provider key is configured',
   unknown_price: 'its price is not known, but spending limits apply',

@@ -206,9 +206,12 @@ const PREFERRED: readonly Row[] = [
 export function filtersFor(wish: Wish): readonly Filter[] {
   const { input, isFree, needs } = wish
   const { special } = needs
+  const paused = input.routing.pauses?.filter ?? null
   const hasPreferences = input.preferences !== NO_PREFERENCES || input.dataRegion !== null || isFree
   const filters = activeFilters(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
-  return special.length === 0 ? filters : [...filters, ...special]
+  if (special.length === 0 && paused === null) return filters
+  // A pause comes last, so that it is named only if the candidate would have served otherwise.
+  return [...filters, ...special, ...(paused === null ? NONE : [paused])]
 }
 
 /** Filters that leave out candidates only if others remain. */

@@ -12,6 +12,7 @@ import type { CredentialCatalog, WorkspaceCredentials } from '../../providers/cr
 import type { HealthCaller } from '../../providers/health/caller-states.ts'
 import type { EndpointHealth } from '../../providers/health/health.ts'
 import { Exclusions, SharedCandidates } from './candidate.ts'
+import type { Pauses } from './pauses.ts'
 import type { Restrictions } from './restrictions.ts'
 import type { Rollouts } from './rollouts.ts'
 import type { RoutedRequest } from './routes.ts'
@@ -22,6 +23,8 @@ export interface RankFacts {
   readonly shared: SharedCandidates
   /** The rollouts of routes. Absent: there are none. */
   readonly rollouts?: Pick<Rollouts, 'of'>
+  /** Providers out of service. Absent: none is. */
+  readonly pauses?: Pick<Pauses, 'filter' | 'endOf'>
   /** Null if nothing is known about any endpoint. */
   readonly health: EndpointHealth | null
   /** From 0 (inclusive) to 1 (exclusive). */
@@ -47,12 +50,14 @@ interface RoutingOptions extends Omit<RankFacts, 'shared'> {
 }
 
 const NO_ROLLOUTS: Pick<Rollouts, 'of'> = { of: () => null }
+const NO_PAUSES: Pick<Pauses, 'filter' | 'endOf'> = { filter: null, endOf: () => null }
 
 /** The facts of one thread. */
 export class Routing implements RankFacts {
   readonly clock: Pick<Clock, 'monotonicMs' | 'nowMs'>
   readonly shared = new SharedCandidates()
   readonly rollouts: Pick<Rollouts, 'of'>
+  readonly pauses: Pick<Pauses, 'filter' | 'endOf'>
   readonly health: EndpointHealth
   readonly random: () => number
   readonly balances: boolean
@@ -64,6 +69,7 @@ export class Routing implements RankFacts {
   constructor(options: RoutingOptions) {
     this.clock = options.clock
     this.rollouts = options.rollouts ?? NO_ROLLOUTS
+    this.pauses = options.pauses ?? NO_PAUSES
     this.health = options.health
     this.random = options.random
     this.balances = options.balances

@@ -27,6 +27,7 @@ import { type Filter, makerOf, type RouteCandidate, SharedCandidates } from './c
 import { filtersFor, NO_SHARED_KEY, preferredFor } from './filters.ts'
 import { isAcrossModels, type NamedModel, namedModel, namedModels } from './names.ts'
 import { Needs } from './needs.ts'
+import { PROVIDER_PAUSED } from './pauses.ts'
 import {
   type FittingPlugins,
   NO_PREFERENCES,
@@ -39,7 +40,7 @@ import {
   routedOf,
 } from './rank-input.ts'
 import { type Group, rankGroups, wantsPrice } from './rankers.ts'
-import { nothingLeft, wrongEndpoint } from './refusal.ts'
+import { allPaused, nothingLeft, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
 import { drawnTargets } from './routes.ts'
 import { tierWish } from './service-tiers.ts'
@@ -228,7 +229,8 @@ function reasonOf(
  * @throws GatewayError `model_not_found`, or the dialect's own error, for a model that the catalogue does not have;
  * `wrong_endpoint` for a model with another kind of output; `permission_denied` if guardrails leave nothing;
  * `constraint_filtered` if preferences or the data region do, or if no endpoint accepts the input or so long an answer;
- * `context_length_exceeded` if no endpoint has room for the prompt; `no_endpoints` if no usable key is left.
+ * `service_unavailable` if the providers that could serve the request are paused; `context_length_exceeded` if no
+ * endpoint has room for the prompt; `no_endpoints` if no usable key is left.
  */
 export function listCandidates(input: RankInput): Listing {
   const { catalog, dialect, exclusions, preferences, request } = input
@@ -243,6 +245,7 @@ export function listCandidates(input: RankInput): Listing {
   }
   if (listed.groups.length === 0) {
     const named = models.map(({ model }) => model)
+    if (exclusions?.reasons.has(PROVIDER_PAUSED)) throw allPaused(named, exclusions, input.routing)
     if (exclusions?.reasons.size === 0 && models[0].route !== undefined) throw noTarget(models[0].route)
     throw nothingLeft(named, preferences, needs, exclusions?.reasons ?? new Set())
   }

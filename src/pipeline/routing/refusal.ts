@@ -8,7 +8,7 @@ import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import { takenInput } from './candidate.ts'
+import { type Exclusions, takenInput } from './candidate.ts'
 import {
   BYOK_REQUIRED,
   CONTEXT_LENGTH,
@@ -18,7 +18,8 @@ import {
   UNKNOWN_PRICE,
 } from './filters.ts'
 import type { Needs } from './needs.ts'
-import type { Preferences } from './rank-input.ts'
+import { PROVIDER_PAUSED } from './pauses.ts'
+import type { Preferences, RankFacts } from './rank-input.ts'
 import { RESTRICTIONS } from './restrictions.ts'
 
 export function wrongEndpoint(model: Model): GatewayError {
@@ -85,6 +86,33 @@ export function nothingLeft(
   if (unmet !== null) return unmet
   const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
   return unavailable('constraint_filtered', message, ids, reasons)
+}
+
+/** The error for a request that could be served if operators had not paused providers. */
+export function allPaused(
+  models: readonly Model[],
+  { list, reasons }: Pick<Exclusions, 'list' | 'reasons'>,
+  { clock, pauses }: Pick<RankFacts, 'clock' | 'pauses'>,
+): GatewayError {
+  const ids = models.map(model => model.id)
+  const slugs = list.flatMap(({ endpoint, by }) => (by === PROVIDER_PAUSED ? [endpoint.provider.slug] : []))
+  const providers = [...new Set(slugs)]
+  const endMs = Math.min(...providers.map(slug => pauses?.endOf(slug) ?? 0))
+  const retryAfterSeconds = Math.max(1, Math.ceil((endMs - clock.nowMs()) / 1_000))
+  const message = `An operator has taken ${providers.join(', ')} out of service for a time, and no other provider of ${ids.join(', ')} may serve this request. Try again in ${retryAfterSeconds} s, or name another model.`
+  return new GatewayError('service_unavailable', message, {
+    retryAfterSeconds,
+    metadata: {
+      availability: {
+        code: 'temporarily_unavailable',
+        retryable: true,
+        retry_after: retryAfterSeconds,
+        requested_models: ids,
+        affected_providers: providers,
+        excluded_by: [...reasons],
+      },
+    },
+  })
 }
 
 /** Reasons for leaving out endpoints, in words for the caller. */

@@ -6,11 +6,9 @@ import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { ALL_PERCENT, type RolloutPart } from '../../protocol/rollout.ts'
 import type { Route, RouteTarget } from '../../protocol/route.ts'
+import { StoreList } from '../../storage/invalidation/store-list.ts'
 import type { RolloutRecord, RolloutStore } from '../../storage/rollouts.ts'
 import { type RoutedRequest, rolloutPlace } from './routes.ts'
-
-/** How long to wait before the Store is asked again. */
-const AGAIN_MS = 1_000
 
 interface RolloutsDeps {
   readonly store: { readonly rollouts: Pick<RolloutStore, 'list'> }
@@ -49,16 +47,21 @@ class Trial {
 }
 
 export class Rollouts {
-  readonly #deps: RolloutsDeps
   #records: ReadonlyMap<string, RolloutRecord> = new Map()
   readonly #trials = new Map<string, Trial>()
-  #reading: Promise<void> | null = null
-  #isStale = false
-  #isFailing = false
-  #isClosed = false
+  readonly #list: StoreList<RolloutRecord>
 
-  constructor(deps: RolloutsDeps) {
-    this.#deps = deps
+  constructor({ store, clock, log }: RolloutsDeps) {
+    this.#list = new StoreList({
+      read: () => store.rollouts.list(),
+      onRead: records => {
+        this.#records = new Map(records.map(record => [record.route, record]))
+      },
+      component: 'rollouts',
+      failure: 'cannot read the rollouts; shares stay as they are',
+      clock,
+      log,
+    })
   }
 
   /** Null if no request of the route goes to a candidate. A candidate that the Store does not know yet has no share. */
@@ -77,31 +80,10 @@ export class Rollouts {
 
   /** Reads the shares from the Store. Never rejects: until the Store answers, the known ones stay. */
   refresh(): Promise<void> {
-    this.#isStale = this.#reading !== null
-    this.#reading ??= this.#read().finally(() => {
-      this.#reading = null
-      if (this.#isStale) void this.refresh()
-    })
-    return this.#reading
+    return this.#list.refresh()
   }
 
   close(): void {
-    this.#isClosed = true
-  }
-
-  async #read(): Promise<void> {
-    const { store, clock, log } = this.#deps
-    try {
-      const records = await store.rollouts.list()
-      this.#records = new Map(records.map(record => [record.route, record]))
-      this.#isFailing = false
-    } catch (error) {
-      if (this.#isClosed) return
-      if (!this.#isFailing) log.fault('rollouts', 'cannot read the rollouts; shares stay as they are', error)
-      this.#isFailing = true
-      clock.after(AGAIN_MS, () => {
-        if (!this.#isClosed) void this.refresh()
-      })
-    }
+    this.#list.close()
   }
 }

@@ -32,6 +32,7 @@ import { CertificateKeeper } from '../services/certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from '../services/disk-watch.ts'
 import { ExplanationKeeper } from '../services/explanation-keeper.ts'
 import { type LedgerShipper, type ShippedRecords, startShipper } from '../services/ledger-shipper.ts'
+import { PauseKeeper } from '../services/pause-keeper.ts'
 import type { Reconciler } from '../services/reconciler.ts'
 import { type Retention, startRetention } from '../services/retention.ts'
 import type { RolloutKeeper } from '../services/rollout-keeper.ts'
@@ -57,6 +58,7 @@ export interface MainServices {
   counting: Counting
   retention: Retention
   captures: CaptureKeeper
+  pauses: PauseKeeper
   disk: DiskWatch
   explanations: ExplanationKeeper
   /** Null if there are no other instances. */
@@ -159,6 +161,8 @@ export async function startServices(
     log,
   })
   started.captures = captures
+  const pauses = new PauseKeeper({ store, clock, log })
+  started.pauses = pauses
   const explanations = new ExplanationKeeper({ store, clock, log })
   started.explanations = explanations
   const disk = watchDisk({ folder: shipper.folder, clock, log })
@@ -186,6 +190,7 @@ export async function startServices(
   // While the store was unavailable, it may have got lists that were not read yet.
   void watch.prepared.then(() => catalogue.refresh())
   void watch.prepared.then(() => captures.start())
+  void watch.prepared.then(() => pauses.refresh())
   const certificate =
     config.listen.tls === null
       ? null
@@ -209,6 +214,7 @@ export async function startServices(
     counting,
     retention,
     captures,
+    pauses,
     disk,
     explanations,
     feed,
@@ -274,6 +280,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   services.masks?.close()
   services.transcripts?.close()
   await services.captures?.close()
+  services.pauses?.close()
   watch?.close()
   disk?.close()
   await services.explanations?.close()

@@ -24,6 +24,8 @@ interface AdminSources {
   unreadyReason(): string | null
   /** Names of unavailable dependencies while traffic may still arrive. Default: none. */
   degraded?(): readonly string[]
+  /** Slugs of providers that operators have paused. Default: none is. */
+  paused?(): readonly string[]
   /** The reference page for a reader who uses this host; null or absent if there is none yet. */
   reference?(host: string | undefined): Promise<Buffer | null>
   /** Answers requests for `/console` and everything below it. Absent: there is no console. */
@@ -124,7 +126,12 @@ export async function startAdmin(
         const reason = sources.unreadyReason()
         if (reason !== null) return json(response, 503, { status: 'unready', reason })
         const degraded = sources.degraded?.() ?? []
-        return json(response, 200, { status: 'ready', ...(degraded.length === 0 ? {} : { degraded }) })
+        const paused = sources.paused?.() ?? []
+        return json(response, 200, {
+          status: 'ready',
+          ...(degraded.length === 0 ? {} : { degraded }),
+          ...(paused.length === 0 ? {} : { paused_providers: paused }),
+        })
       }
       default:
         return plain(response, 404, 'not found\n')

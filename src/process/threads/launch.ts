@@ -83,6 +83,7 @@ export async function launch(
     supervisor?.changed(change)
     started.batchWatch?.changed(change)
     started.captures?.changed(change)
+    started.pauses?.changed(change)
   }
   try {
     const services = await startServices(started, {
@@ -121,6 +122,7 @@ export async function launch(
         void alertOfLoop({ store, raise: event => alerts?.raise(event), clock: systemClock }, note)
       },
       rollouts: () => started.rollouts?.progress ?? [],
+      paused: () => services.pauses.paused,
       workspaces,
       configReload,
       logForm,
@@ -208,6 +210,7 @@ function supervisorOptions(
     shipper,
     counting: { counters },
     captures,
+    pauses,
     disk,
     feed,
     catalogue,
@@ -239,6 +242,7 @@ function supervisorOptions(
     onChange(change) {
       batchWatch()?.changed(change)
       captures.changed(change)
+      pauses.changed(change)
       feed?.publish(change)
     },
     ...(certificate === null ? {} : { certificate }),
@@ -274,6 +278,7 @@ function launchedOf(
       supervisor.changed(change)
       services.batchWatch?.changed(change)
       services.captures.changed(change)
+      services.pauses.changed(change)
     },
     counts: () => services.catalogue.counts,
     reconfigure(config) {

@@ -124,6 +124,12 @@ export function createProcessMetrics(
     labelNames: ['route', 'state'] as const,
     registers: registersFor('rollouts'),
   })
+  const paused = new Gauge({
+    name: 'gateway_provider_paused',
+    help: '1 while an operator has taken the provider out of service; absent otherwise',
+    labelNames: ['provider'] as const,
+    registers,
+  })
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
     help: 'Usage records on disk that are not in the database yet',
@@ -239,6 +245,7 @@ export function createProcessMetrics(
     reconcileDrift,
     rolloutShare,
     rolloutState,
+    paused,
     degraded,
     spoolBytes,
     resumableStreams,

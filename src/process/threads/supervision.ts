@@ -102,6 +102,8 @@ export interface SupervisorOptions {
   readonly drifts?: () => ReadonlyMap<string, number> | null
   /** The rollouts of routes. Default: there are none. */
   readonly rollouts?: () => readonly RolloutProgress[]
+  /** Slugs of providers that operators have paused. Default: none is. */
+  readonly paused?: () => readonly string[]
   /** Counts by workspace. Default: there are none. */
   readonly workspaces?: WorkspaceMetrics | null
   /** Bytes of usage records on disk that are not in the Store. Default: none. */

@@ -180,6 +180,7 @@ class ThreadSupervisor {
         },
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
+        paused: () => this.#options.paused?.() ?? [],
         reference: host => this.#pages.reference(host),
         guide: this.#pages.guide,
         ...(page === null ? {} : { console: page }),

@@ -11,6 +11,7 @@ import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import type { Store } from '../../storage/store.ts'
 import type { Config } from '../config/settings.ts'
 import { CatalogueHolder } from '../services/live-catalogue.ts'
+import type { PauseKeeper } from '../services/pause-keeper.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import type { Scraper } from '../threads/process-metrics.ts'
 
@@ -73,12 +74,13 @@ interface ConsoleServices {
   readonly watch: Pick<StoreWatch<unknown>, 'state'>
   readonly catalogue: { readonly packed: PackedCatalogue }
   readonly health: SharedHealth
+  readonly pauses: Pick<PauseKeeper, 'isPaused'>
 }
 
 export function buildConsole(
   { byok: { feePercent }, listen: { tls }, console: { publicUrl, oidc } }: Config,
   log: Log,
-  { store, watch, catalogue, health }: ConsoleServices,
+  { store, watch, catalogue, health, pauses }: ConsoleServices,
   source: ProcessSource,
 ): Console {
   // Unpacked only for viewers: the threads have catalogues of their own.
@@ -86,7 +88,12 @@ export function buildConsole(
   return new Console({
     store,
     log,
-    health,
+    health: {
+      condition: endpoint =>
+        pauses.isPaused(endpoint.provider.slug) ? 'paused' : health.condition(endpoint),
+      ownConditions: () => health.ownConditions(),
+      figures: endpoint => health.figures(endpoint),
+    },
     clock: systemClock,
     byokFeePercent: feePercent,
     publicUrl: source.publicUrl,

@@ -52,6 +52,8 @@ export interface GatewayOptions {
   readonly spoolWriter?: string
   /** Closed with the gateway. Default: opened as the configuration says. */
   readonly store?: Store
+  /** False: the Store is not ready yet, so nothing is read from it until `changed` is called. Default true. */
+  readonly prepared?: boolean
   /** Quota counters; default: counters of this instance only. */
   readonly counters?: Counters
   /** The health of endpoints. Default: as this gateway sees it itself. */

@@ -36,6 +36,7 @@ import { Plans } from '../../pipeline/plans.ts'
 import { createPluginChains } from '../../pipeline/plugin-chain.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../pipeline/respond.ts'
 import { createRunningRights, type RunningRights } from '../../pipeline/rights.ts'
+import { Pauses } from '../../pipeline/routing/pauses.ts'
 import { Prefixes } from '../../pipeline/routing/prompt-cache-prefix.ts'
 import { Routing } from '../../pipeline/routing/rank-input.ts'
 import { Rollouts } from '../../pipeline/routing/rollouts.ts'
@@ -134,7 +135,8 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const rollouts = new Rollouts(base)
   // Without a main thread, and after a restart of this one, the Store may be ready already.
   if (hasRollouts(base)) await rollouts.refresh()
-  const shared = { ...sharedDeps(base, ledger, abandoned, ownKeys, rollouts), reservationWait }
+  const pauses = new Pauses({ ...base, onChange: () => plans.clear() })
+  const shared = { ...sharedDeps(base, ledger, abandoned, ownKeys, { rollouts, pauses }), reservationWait }
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics, masking: maskingOf(base) })
   const containers = containersOf(base)
@@ -178,6 +180,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const captures = capturesOf(base)
   const plans = new Plans({ ...parts, guardrails })
   let isFirst = true
+  if (options.prepared !== false) await pauses.refresh()
   base.catalogue.follow(() => {
     plans.clear()
     if (!isFirst && hasRollouts(base)) void rollouts.refresh()
@@ -222,10 +225,12 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     changed(change) {
       invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)
       captures.changed(change)
+      if (change.kind === 'pauses' || change.kind === 'all') void pauses.refresh()
       if ((change.kind === 'rollouts' || change.kind === 'all') && hasRollouts(base)) void rollouts.refresh()
     },
     async close() {
       rollouts.close()
+      pauses.close()
       abandoned.endAll()
       base.tokens.close()
       await base.client.close()
@@ -289,7 +294,7 @@ function sharedDeps(
   ledger: Ledger,
   abandoned: AbandonedReplies,
   ownKeys: OpenedKeys,
-  rollouts: Rollouts,
+  known: KnownRoutes,
 ): SharedDeps {
   const {
     options: { endUserKey },
@@ -321,7 +326,7 @@ function sharedDeps(
     stickiness: new Stickiness(pins),
     callSeals: new CallSeals(pins, createTextSeal(base.options.vaultKeys, 'thoughts')),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
-    routing: routingOf(base, rollouts),
+    routing: routingOf(base, known),
     retries: new RetryBudget(),
     visibleStreams: new VisibleStreams(),
     requests: new ProviderRequests({
@@ -333,7 +338,13 @@ function sharedDeps(
   }
 }
 
-function routingOf({ options, config, clock, metrics }: Base, rollouts: Rollouts): Routing {
+/** What the Store knows about routing. */
+interface KnownRoutes {
+  readonly rollouts: Rollouts
+  readonly pauses: Pauses
+}
+
+function routingOf({ options, config, clock, metrics }: Base, { rollouts, pauses }: KnownRoutes): Routing {
   const { draw = Math.random } = options
   const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
@@ -341,6 +352,7 @@ function routingOf({ options, config, clock, metrics }: Base, rollouts: Rollouts
   return new Routing({
     clock,
     rollouts,
+    pauses,
     health,
     random: draw,
     balances: loadBalancing,

@@ -24,6 +24,7 @@ export function showFigures(
   showExports(metrics, options)
   showDrifts(metrics, options)
   showRollouts(metrics, options)
+  showPaused(metrics, options)
   metrics.spoolBytes.set(options.spoolBytes?.() ?? 0)
   metrics.resumableStreams.set(transcripts.count)
   metrics.resumableBytes.set(transcripts.bytes)
@@ -83,6 +84,11 @@ function showRollouts({ rolloutShare, rolloutState }: ProcessMetrics, { rollouts
     rolloutShare.set({ route }, share / ALL_PERCENT)
     rolloutState.set({ route, state }, 1)
   }
+}
+
+function showPaused({ paused }: ProcessMetrics, options: SupervisorOptions): void {
+  paused.reset()
+  for (const provider of options.paused?.() ?? []) paused.set({ provider }, 1)
 }
 
 function showBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {

@@ -157,6 +157,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
       prepared = true
       // Shares that could not be read before.
       built.changed({ kind: 'rollouts' })
+      built.changed({ kind: 'pauses' })
     },
   }
 }

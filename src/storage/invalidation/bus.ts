@@ -29,6 +29,8 @@ export type Invalidation =
   | { readonly kind: 'captures' }
   /** A rollout has moved. Threads read the shares of all again. */
   | { readonly kind: 'rollouts' }
+  /** A provider was paused, or its pause was ended. Threads read all pauses again. */
+  | { readonly kind: 'pauses' }
   /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
   | { readonly kind: 'batches' }
 

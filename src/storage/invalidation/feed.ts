@@ -144,7 +144,7 @@ function parseInvalidation(value: unknown): Invalidation | null {
   if (!isRecord(value)) return null
   const { kind, hash, organizationId, workspaceId, ids, user } = value
   if (kind === 'all') return EVERYTHING
-  if (kind === 'batches' || kind === 'captures' || kind === 'rollouts') return { kind }
+  if (kind === 'batches' || kind === 'captures' || kind === 'rollouts' || kind === 'pauses') return { kind }
   if (kind === 'key') return typeof hash === 'string' ? { kind, hash } : null
   if (typeof organizationId !== 'string') return null
   if (kind === 'guardrails' || kind === 'workspaces' || kind === 'rates') return { kind, organizationId }

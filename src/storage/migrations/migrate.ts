@@ -13,6 +13,7 @@ import { rateLimits } from './0002-rate-limits.ts'
 import { loops } from './0003-loops.ts'
 import { configurations } from './0004-configurations.ts'
 import { rollouts } from './0005-rollouts.ts'
+import { pauses } from './0006-pauses.ts'
 import { upgradeUnreleased } from './before-first-release.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -22,6 +23,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0003-loops': loops,
   '0004-configurations': configurations,
   '0005-rollouts': rollouts,
+  '0006-pauses': pauses,
 }
 
 /**

@@ -3,6 +3,7 @@ import { count, duration, percent, perMillion } from './format.js'
 import { html, useEffect, useState } from './html.js'
 import { KeyCheck } from './key-check.js'
 import { Chip, Empty, Filter, RowButton, Table, useView, Waiting } from './parts.js'
+import { PauseDialog, Paused } from './pauses.js'
 
 /** Conditions of an endpoint with one key, the shared one or a BYOK credential: the tone, and the meaning. */
 const CONDITIONS = {
@@ -12,6 +13,7 @@ const CONDITIONS = {
   probing: ['warn', 'Circuit breaker open: the next request tests it'],
   limited: ['warn', 'Not used now: rate limit of the provider'],
   blocked: ['bad', 'Not used now: circuit breaker open'],
+  paused: ['warn', 'Out of service: an operator has paused its provider'],
   untried: ['plain', 'Not called since the start'],
 }
 
@@ -46,6 +48,8 @@ export function Models({ calls, asked: begin = '' }) {
   }, [filter])
   const { document, error } = useView(calls, 'models', { filter: asked })
   const [tried, setTried] = useState(null)
+  const [paused, setPaused] = useState(null)
+  const [version, setVersion] = useState(0)
 
   return html`
     <section aria-label="Models">
@@ -56,11 +60,23 @@ export function Models({ calls, asked: begin = '' }) {
           html`<span class="dim" role="status">${document.data.length} of ${document.total_count} models</span>`
         }
       </div>
-      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} onTry=${setTried} />`}
+      <${Paused} calls=${calls} version=${version} onChanged=${() => setVersion(version + 1)} />
+      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} onTry=${setTried} onPause=${setPaused} />`}
       ${document !== null && document.wildcards.length > 0 && html`<${Wildcards} wildcards=${document.wildcards} onTry=${setTried} />`}
       ${
         tried !== null &&
         html`<${KeyCheck} calls=${calls} provider=${tried.provider} model=${tried.model} onClose=${() => setTried(null)} />`
+      }
+      ${
+        paused !== null &&
+        html`
+          <${PauseDialog}
+            calls=${calls}
+            provider=${paused}
+            onChanged=${() => setVersion(version + 1)}
+            onClose=${() => setPaused(null)}
+          />
+        `
       }
     </section>
   `
@@ -95,7 +111,7 @@ function TryButton({ provider, name, model, onTry }) {
   return html`<${RowButton} does="Try key" of=${of} onClick=${() => onTry({ provider, model })} />`
 }
 
-function Listed({ document: { data, wildcards }, asked, onTry }) {
+function Listed({ document: { data, wildcards }, asked, onTry, onPause }) {
   if (data.length === 0) {
     if (wildcards.length > 0) return null
     return html`<${Empty}>
@@ -111,14 +127,14 @@ function Listed({ document: { data, wildcards }, asked, onTry }) {
       ${data.flatMap(({ id, context_length: context, endpoints }) =>
         endpoints.map(
           (endpoint, at) =>
-            html`<${Row} key=${`${id} ${at}`} id=${id} context=${context} endpoint=${endpoint} first=${at === 0} onTry=${onTry} />`,
+            html`<${Row} key=${`${id} ${at}`} id=${id} context=${context} endpoint=${endpoint} first=${at === 0} onTry=${onTry} onPause=${onPause} />`,
         ),
       )}
     <//>
   `
 }
 
-function Row({ id, context, endpoint, first, onTry }) {
+function Row({ id, context, endpoint, first, onTry, onPause }) {
   const [tone, meaning] = CONDITIONS[endpoint.condition] ?? ['plain', '']
   const own = Object.entries(endpoint.own_conditions)
   const { first_token_ms: latency, tokens_per_second: speed, uptime_last_30m: uptime, prices } = endpoint
@@ -152,7 +168,13 @@ function Row({ id, context, endpoint, first, onTry }) {
       <td class="number">${prices === null ? 'not known' : perMillion(prices.completion)}</td>
       <td class="number">${prices?.cache_read == null ? '–' : perMillion(prices.cache_read)}</td>
       <td class="number">${count(context)}</td>
-      <td class="actions"><${TryButton} provider=${endpoint.provider} name=${id} model=${id} onTry=${onTry} /></td>
+      <td class="actions">
+        <${TryButton} provider=${endpoint.provider} name=${id} model=${id} onTry=${onTry} />
+        ${
+          endpoint.condition !== 'paused' &&
+          html`<${RowButton} does="Pause" of=${`provider ${endpoint.provider} of ${id}`} onClick=${() => onPause(endpoint.provider)} />`
+        }
+      </td>
     </tr>
   `
 }

@@ -1,0 +1,25 @@
+/** Providers that operators have taken out of service for a time, for all instances. Types only. */
+
+export interface PauseRecord {
+  /** The slug of the provider; those of its regions, which begin with it and a slash, are paused too. */
+  readonly provider: string
+  /** Unix milliseconds. */
+  readonly sinceMs: number
+  /** Unix milliseconds: when it ends by itself. */
+  readonly untilMs: number
+  /** In words; null: none was given. */
+  readonly reason: string | null
+  /** Label of the key that paused it, or the name of the person. */
+  readonly actor: string
+}
+
+export interface PauseStore {
+  /** In the order of the slugs; those that have ended may still be among them. */
+  list(): Promise<readonly PauseRecord[]>
+  /** Pauses a provider, instead of an earlier pause. */
+  put(record: PauseRecord): Promise<void>
+  /** Ends a pause. False: there is none. */
+  end(provider: string): Promise<boolean>
+  /** Removes the pauses that ended before this time. */
+  prune(nowMs: number): Promise<void>
+}
