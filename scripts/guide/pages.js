@@ -42,6 +42,7 @@ export const PARTS = [
       'docs/continuation.md',
       'docs/routes.md',
       'docs/plan.md',
+      'docs/replay.md',
       'docs/rollouts.md',
       'docs/pauses.md',
       'docs/routers.md',

@@ -9,6 +9,7 @@ export const PROCESS_FILES: readonly string[] = [
   'guardrail-budgets.test.ts',
   'limits.test.ts',
   'pauses-processes.test.ts',
+  'replay.test.ts',
   'rollouts.test.ts',
   'sandbox-threads.test.ts',
   'tls.test.ts',

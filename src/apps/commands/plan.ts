@@ -8,7 +8,7 @@ import { type Snapshot, snapshotOf } from '../../process/plan/snapshot.ts'
 import { CatalogueKeeper } from '../../process/services/catalogue-keeper.ts'
 import { checkStart } from '../../process/start/start-failure.ts'
 import { CATALOG_READING, needsSim } from '../../process/wiring/catalog.ts'
-import { type Catalog, catalogOf } from '../../providers/catalog.ts'
+import { type Catalog, type CatalogParts, catalogOf } from '../../providers/catalog.ts'
 import { unpackCatalogue } from '../../providers/shared-catalogue.ts'
 import { openStore } from '../../storage/open.ts'
 import type { Store } from '../../storage/store.ts'
@@ -69,7 +69,7 @@ export const plan: Command = {
 }
 
 /** @throws ConfigError with all faults */
-function checked(file: string | true | undefined) {
+export function checked(file: string | true | undefined) {
   return checkStart(findConfig(configWords(file), processEnvironment()), {
     readKeyFile: false,
     certificate: false,
@@ -85,12 +85,23 @@ function hoursOf({ hours }: OptionValues): number {
   return value
 }
 
-/** The catalogue with the lists of models in the database. Asks no provider. */
 async function catalogueOf(config: Config, store: Store): Promise<Catalog> {
+  return catalogOf(await catalogParts(config, store))
+}
+
+/**
+ * The catalogue with the lists of models in the database. Asks no provider.
+ * @param simUrl the simulated provider, if the configuration wants one
+ */
+export async function catalogParts(
+  config: Config,
+  store: Store,
+  simUrl = 'http://127.0.0.1:1',
+): Promise<CatalogParts> {
   const keeper = new CatalogueKeeper({
     reading: CATALOG_READING,
     config,
-    simUrl: needsSim(config) ? 'http://127.0.0.1:1' : null,
+    simUrl: needsSim(config) ? simUrl : null,
     store,
     createClient: () => {
       throw new Error('a plan asks no provider')
@@ -100,9 +111,9 @@ async function catalogueOf(config: Config, store: Store): Promise<Catalog> {
     onChange: () => undefined,
   })
   await keeper.refresh()
-  const catalog = catalogOf(unpackCatalogue(keeper.packed).parts)
+  const { parts } = unpackCatalogue(keeper.packed)
   await keeper.close()
-  return catalog
+  return parts
 }
 
 /** Null: there is none. */

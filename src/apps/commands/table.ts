@@ -12,6 +12,7 @@ import { plan } from './plan.ts'
 import { prove } from './prove.ts'
 import { providersPause, providersPaused, providersResume } from './providers.ts'
 import { reconcile } from './reconcile.ts'
+import { replay } from './replay/replay.ts'
 import { start } from './start.ts'
 import { why } from './terminal/why.ts'
 import { top } from './top/top.ts'
@@ -23,6 +24,7 @@ export const COMMANDS: readonly Command[] = [
   start,
   check,
   plan,
+  replay,
   connect,
   keysCreate,
   keysList,

@@ -256,7 +256,8 @@ function startMasks({ redis: { url, prefix, silenceMs } }: Config): RedisMaskTab
   return url === null ? null : new RedisMaskTables({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
 }
 
-async function startSim() {
+/** Starts the simulated provider on loopback. */
+export async function startSim() {
   const { createSim } = await import('../../apps/simulator/simulator.ts')
   const server = createSim({ keepRequests: 0 })
   const { url } = await server.listen()

@@ -9,7 +9,7 @@ import type { CaptureRecord } from '../../../protocol/management/captures.ts'
 import { loadVaultRing, type VaultKey } from '../../../providers/credentials/vault-keys.ts'
 import type { CapturePart } from '../../../storage/captures.ts'
 import type { Store } from '../../../storage/store.ts'
-import { CONFIG_OPTION, type Command, CommandError, type OptionValues } from '../command.ts'
+import { CONFIG_OPTION, type Command, CommandError } from '../command.ts'
 import { auditEntry, withStore } from '../keys.ts'
 import { complain, configWords, print } from '../outcome.ts'
 import { escaped, shownRecord } from './shown-record.ts'
@@ -61,8 +61,12 @@ export const capturesShow: Command = {
           `${record.id} of ${subjectOf(record)}: ${counted(record.requests)}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
         )
       }
-      const shown = new PartReader(folder, keys, record, options)
-      for (const part of parts) await shown.show(part)
+      const show = (line: string): void => {
+        if (options['json'] === true) print(escaped(line))
+        else for (const each of shownRecord(line)) print(each)
+      }
+      const reader = new PartReader(folder, keys, record, show)
+      for (const part of parts) await reader.read(part)
       if (parts.length === 0) complain(['nothing has been captured yet'])
     })
     return 0
@@ -99,24 +103,30 @@ export const capturesDelete: Command = {
   },
 }
 
-/** Prints the parts of a capture that are on this machine. */
-class PartReader {
+/** Reads the parts of a capture that are on this machine, and says which are not. */
+export class PartReader {
   readonly #folder: string
   readonly #keys: readonly VaultKey[]
   readonly #record: CaptureRecord
-  readonly #options: OptionValues
+  readonly #onLine: (line: string) => void
   readonly #node: string | null
 
-  constructor(folder: string, keys: readonly VaultKey[], record: CaptureRecord, options: OptionValues) {
+  /** @param onLine gets the record of each request, a line of JSON */
+  constructor(
+    folder: string,
+    keys: readonly VaultKey[],
+    record: CaptureRecord,
+    onLine: (line: string) => void,
+  ) {
     this.#folder = folder
     this.#keys = keys
     this.#record = record
-    this.#options = options
+    this.#onLine = onLine
     this.#node = readNode(folder)
   }
 
   /** @throws CommandError if the file cannot be decrypted */
-  async show({ name, node, host, requests }: CapturePart): Promise<void> {
+  async read({ name, node, host, requests }: CapturePart): Promise<void> {
     const path = partPath(this.#folder, this.#record.id, name)
     if (node !== this.#node) {
       complain([
@@ -149,18 +159,13 @@ class PartReader {
       line += decoder.decode(piece.bytes, { stream: true })
       const lines = line.split('\n')
       line = lines.pop() ?? ''
-      for (const each of lines) this.#print(each)
+      for (const each of lines) this.#onLine(each)
     }
-  }
-
-  #print(line: string): void {
-    if (this.#options['json'] === true) print(escaped(line))
-    else for (const each of shownRecord(line)) print(each)
   }
 }
 
 /** @throws CommandError */
-async function findKept({ captures }: Store, id: string): Promise<CaptureRecord> {
+export async function findKept({ captures }: Store, id: string): Promise<CaptureRecord> {
   const record = (await captures.list()).find(each => each.id === id && isKept(each))
   if (record === undefined) {
     throw new CommandError('there is no such capture; sluice captures list shows all captures')

@@ -1,0 +1,132 @@
+/** Compares the answer of a captured request with that of the same request to another configuration. Pure. */
+import { isDeepStrictEqual } from 'node:util'
+import { parseJson } from '../../../base/json.ts'
+import { toUsd } from '../../../base/money.ts'
+import type { OutputItem } from '../../../protocol/items.ts'
+import type { UsageRecord } from '../../../storage/usage.ts'
+
+/** One answer. */
+export interface Answered {
+  readonly status: 'ok' | string
+  readonly model: string | null
+  readonly provider: string | null
+  readonly finish: string | null
+  readonly text: string
+  readonly tool_calls: readonly { readonly name: string; readonly arguments: unknown }[]
+  readonly input_tokens: number
+  readonly output_tokens: number
+  /** USD. */
+  readonly cost: number
+  readonly latency_ms: number
+}
+
+/** Those that can differ; a latency always does. */
+export const COMPARED = [
+  'status',
+  'model',
+  'provider',
+  'finish',
+  'text',
+  'tool_calls',
+  'input_tokens',
+  'output_tokens',
+  'cost',
+] as const
+export type ComparedField = (typeof COMPARED)[number]
+/** What a simulated answer says nothing about. */
+const OF_THE_MODEL: ReadonlySet<ComparedField> = new Set<ComparedField>([
+  'finish',
+  'text',
+  'tool_calls',
+  'input_tokens',
+  'output_tokens',
+  'cost',
+])
+
+export interface Compared {
+  readonly generation: string
+  /** The simulated provider answered, because no reply was recorded: only status, model and provider are compared. */
+  readonly simulated: boolean
+  readonly differences: readonly ComparedField[]
+  readonly from: Answered
+  readonly to: Answered
+}
+
+export function answered(
+  usage: UsageRecord | null,
+  output: readonly OutputItem[],
+  error: string | null,
+): Answered {
+  return {
+    status: error ?? 'ok',
+    model: usage?.model ?? null,
+    provider: usage?.provider ?? null,
+    finish: usage?.finishReason ?? null,
+    text: textOf(output),
+    tool_calls: callsOf(output),
+    input_tokens: usage?.inputTokens ?? 0,
+    output_tokens: usage?.outputTokens ?? 0,
+    cost: toUsd(usage?.cost ?? 0),
+    latency_ms: Math.round(usage?.latencyMs ?? 0),
+  }
+}
+
+export function compared(generation: string, simulated: boolean, from: Answered, to: Answered): Compared {
+  const differences = COMPARED.filter(
+    name => !(simulated && OF_THE_MODEL.has(name)) && !isDeepStrictEqual(from[name], to[name]),
+  )
+  return { generation, simulated, differences, from, to }
+}
+
+/** The sums of both sides, and how many requests differ in what. */
+export interface Sums {
+  readonly requests: number
+  readonly different: number
+  readonly simulated: number
+  readonly by_field: Readonly<Record<ComparedField, number>>
+  readonly cost: { readonly from: number; readonly to: number }
+  readonly input_tokens: { readonly from: number; readonly to: number }
+  readonly output_tokens: { readonly from: number; readonly to: number }
+  /** Medians. */
+  readonly latency_ms: { readonly from: number; readonly to: number }
+}
+
+export function sumsOf(all: readonly Compared[]): Sums {
+  const sum = (name: 'cost' | 'input_tokens' | 'output_tokens') => ({
+    from: all.reduce((total, { from }) => total + from[name], 0),
+    to: all.reduce((total, { to }) => total + to[name], 0),
+  })
+  const median = (values: readonly number[]): number =>
+    values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? 0
+  const byField = COMPARED.map(
+    name => [name, all.filter(({ differences }) => differences.includes(name)).length] as const,
+  )
+  return {
+    requests: all.length,
+    different: all.filter(({ differences }) => differences.length > 0).length,
+    simulated: all.filter(({ simulated }) => simulated).length,
+    by_field: Object.fromEntries(byField) as Record<ComparedField, number>,
+    cost: sum('cost'),
+    input_tokens: sum('input_tokens'),
+    output_tokens: sum('output_tokens'),
+    latency_ms: {
+      from: median(all.map(({ from }) => from.latency_ms)),
+      to: median(all.map(({ to }) => to.latency_ms)),
+    },
+  }
+}
+
+function textOf(output: readonly OutputItem[]): string {
+  return output
+    .flatMap(item => (item.type === 'message' ? item.content : []))
+    .map(part => (part.type === 'output_text' ? part.text : part.type === 'refusal' ? part.refusal : ''))
+    .join('')
+}
+
+function callsOf(output: readonly OutputItem[]): Answered['tool_calls'] {
+  return output.flatMap(item =>
+    item.type === 'function_call'
+      ? [{ name: item.name, arguments: parseJson(item.arguments) ?? item.arguments }]
+      : [],
+  )
+}

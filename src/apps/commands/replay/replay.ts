@@ -1,0 +1,221 @@
+/** `sluice replay`: sends the requests of a capture to another configuration, and shows how the answers differ. */
+
+import { AMOUNT_MAX_USD, toMicroUsd } from '../../../base/money.ts'
+import { capturesFolder } from '../../../features/captures/folder.ts'
+import { processEnvironment } from '../../../process/config/config.ts'
+import type { Config } from '../../../process/config/settings.ts'
+import { loadVaultRing } from '../../../providers/credentials/vault-keys.ts'
+import { openStore } from '../../../storage/open.ts'
+import type { Store } from '../../../storage/store.ts'
+import { findKept, PartReader } from '../captures/captures.ts'
+import { type Command, CommandError, type OptionValues, UsageError } from '../command.ts'
+import { complain, EXIT_BAD_CONFIGURATION, print } from '../outcome.ts'
+import { catalogParts, checked } from '../plan.ts'
+import { ProgressBar, percent } from '../terminal/progress-bar.ts'
+import { count, counted, plain, shortUsd, table } from '../terminal/text.ts'
+import {
+  type Answered,
+  answered,
+  COMPARED,
+  type Compared,
+  compared,
+  type Sums,
+  sumsOf,
+} from './comparison.ts'
+import { RecordedProviders } from './recorded-providers.ts'
+import { type RecordedRequest, recordedRequest, type Skipped } from './recorded-request.ts'
+import { type ReplayedAnswer, ReplayGateway, withProvidersAt } from './replay-gateway.ts'
+
+const EXIT_DIFFERENCES = 1
+/** The error types of a request for which the budget leaves nothing. */
+const SPENT: ReadonlySet<string> = new Set(['payment_required'])
+
+/** The result, as `--json` prints it. */
+interface Replayed {
+  readonly capture: string
+  readonly real: boolean
+  readonly sums: Sums
+  /** Requests that were not sent because the budget was spent. */
+  readonly unsent: number
+  readonly skipped: readonly Skipped[]
+  readonly requests: readonly Compared[]
+}
+
+export const replay: Command = {
+  name: 'replay',
+  does: 'send the requests of a capture to another configuration, and show how the answers differ; exit code 1 if they do',
+  argument: 'CAPTURE',
+  options: {
+    config: { value: 'FILE', required: true, does: 'the new configuration file' },
+    real: { does: 'ask the providers of that file; default: they are played, with the recorded replies' },
+    budget: { value: 'USD', does: 'what --real may spend, for example 0.50' },
+    json: { does: 'print one JSON document' },
+  },
+  async run(options, id) {
+    const budget = budgetOf(options)
+    const { config } = checked(options['config'])
+    const store = await openStore(config.storage.url)
+    try {
+      const { requests, skipped } = await recordedOf(config, store, id)
+      if (requests.length === 0) {
+        complain([
+          `no request of this capture can be sent again${skipped.length === 0 ? ': it has none on this node' : `; the first was left out because ${skipped[0]?.why}`}`,
+        ])
+        return EXIT_BAD_CONFIGURATION
+      }
+      const { all, unsent } = await replayed(config, store, requests, budget)
+      const result: Replayed = {
+        capture: id,
+        real: budget !== null,
+        sums: sumsOf(all),
+        unsent,
+        skipped,
+        requests: all,
+      }
+      if (options['json'] === true) print(JSON.stringify(result))
+      else for (const line of shown(result)) print(line)
+      return result.sums.different > 0 ? EXIT_DIFFERENCES : 0
+    } finally {
+      await store.close()
+    }
+  },
+}
+
+/** Millionths of USD; null: no provider is asked. @throws UsageError */
+function budgetOf({ real, budget }: OptionValues): number | null {
+  if (real !== true) {
+    if (budget !== undefined)
+      throw new UsageError('--budget: is for --real, which asks the providers and costs money')
+    return null
+  }
+  if (budget === undefined)
+    throw new UsageError(
+      '--real: asks the providers and costs money, so it needs a limit: add --budget USD, for example --budget 0.50',
+    )
+  const micros = toMicroUsd(Number(budget))
+  if (micros === null || micros <= 0)
+    throw new UsageError(
+      `--budget: must be an amount of USD above 0 and at most ${count(AMOUNT_MAX_USD)}, with up to six decimals`,
+    )
+  return micros
+}
+
+/** @throws UsageError for a capture that is not there or cannot be opened */
+async function recordedOf(config: Config, store: Store, id: string) {
+  const { keys } = loadVaultRing(config)
+  const requests: RecordedRequest[] = []
+  const skipped: Skipped[] = []
+  try {
+    const record = await findKept(store, id)
+    const reader = new PartReader(capturesFolder(config.storage.url), keys, record, line => {
+      const found = recordedRequest(line)
+      if (found === null) return
+      if ('why' in found) skipped.push(found)
+      else requests.push(found)
+    })
+    for (const part of await store.captures.parts(record.id)) await reader.read(part)
+  } catch (error) {
+    // A fault of the call, not a difference.
+    if (error instanceof CommandError) throw new UsageError(error.message)
+    throw error
+  }
+  return { requests, skipped }
+}
+
+async function replayed(
+  config: Config,
+  store: Store,
+  requests: readonly RecordedRequest[],
+  budget: number | null,
+): Promise<{ readonly all: readonly Compared[]; readonly unsent: number }> {
+  const played = new RecordedProviders()
+  await played.listen()
+  const bar = new ProgressBar(process.stderr, processEnvironment())
+  let gateway: ReplayGateway | null = null
+  try {
+    const parts = await catalogParts(config, store, played.simUrl)
+    gateway = await ReplayGateway.start({
+      config: budget === null ? { ...config, httpProxy: null, httpsProxy: null } : config,
+      parts: budget === null ? withProvidersAt(parts, slug => played.urlOf(slug)) : parts,
+      budget,
+    })
+    const all: Compared[] = []
+    for (const [at, request] of requests.entries()) {
+      bar.show(at / requests.length, [
+        { text: percent(at, requests.length), rank: 0 },
+        { text: `${count(at)} of ${counted(requests.length, 'request')}`, rank: 1 },
+        { text: `${count(all.filter(({ differences }) => differences.length > 0).length)} differ`, rank: 2 },
+      ])
+      played.begin(request.calls)
+      const answer = await gateway.ask(request.body)
+      if (budget !== null && answer.error !== null && SPENT.has(answer.error))
+        return { all, unsent: requests.length - at }
+      all.push(await comparedWith(store, request, answer, played.isSimulated))
+    }
+    return { all, unsent: 0 }
+  } finally {
+    bar.clear()
+    await gateway?.close()
+    await played.close()
+  }
+}
+
+async function comparedWith(
+  store: Store,
+  request: RecordedRequest,
+  answer: ReplayedAnswer,
+  isSimulated: boolean,
+): Promise<Compared> {
+  const usage = await store.ledger.findOfAny(request.id)
+  const from: Answered = answered(usage, request.output, request.error)
+  const to: Answered = answered(answer.usage, answer.output, answer.error)
+  return compared(request.id, isSimulated, from, to)
+}
+
+/** Requests that are listed; `--json` has all. */
+const SHOWN = 50
+
+function shown({ real, requests, skipped, sums, unsent }: Replayed): readonly string[] {
+  const different = requests.filter(({ differences }) => differences.length > 0)
+  const rows = different
+    .slice(0, SHOWN)
+    .map(({ generation, differences, from, to }) => [
+      `  ${generation}`,
+      differences.map(name => differenceOf(name, from, to)).join('; '),
+    ])
+  const fields = COMPARED.filter(name => sums.by_field[name] > 0)
+  return [
+    `${counted(sums.requests, 'request')} sent again${real ? ' to the providers' : ', with the recorded replies of the providers'}: ${count(sums.different)} differ${sums.different === 0 ? '' : ` (${fields.map(name => `${name.replace('_', ' ')} ${count(sums.by_field[name])}`).join(', ')})`}.`,
+    `Cost: ${shortUsd(sums.cost.from)} -> ${shortUsd(sums.cost.to)}  tokens in: ${fromTo(sums.input_tokens)}  out: ${fromTo(sums.output_tokens)}${real ? `  median ms: ${fromTo(sums.latency_ms)}` : ''}`,
+    ...(sums.simulated === 0
+      ? []
+      : [
+          `${counted(sums.simulated, 'request')} went where nothing was recorded: only status, model and provider are compared.`,
+        ]),
+    ...(unsent === 0
+      ? []
+      : [
+          `${counted(unsent, 'request')} not sent: the budget is spent. Give a larger --budget to send them.`,
+        ]),
+    ...(skipped.length === 0
+      ? []
+      : [`${counted(skipped.length, 'request')} left out, the first because ${skipped[0]?.why}.`]),
+    ...(rows.length === 0 ? [] : ['', ...table([['  generation', 'differences'], ...rows], new Set())]),
+    ...(different.length > SHOWN ? [`  and ${count(different.length - SHOWN)} more; --json lists all`] : []),
+  ]
+}
+
+function fromTo({ from, to }: { readonly from: number; readonly to: number }): string {
+  return `${count(from)} -> ${count(to)}`
+}
+
+const TEXT_SHOWN = 40
+
+function differenceOf(name: (typeof COMPARED)[number], from: Answered, to: Answered): string {
+  const value = (of: Answered): string => {
+    if (name === 'cost') return shortUsd(of.cost)
+    if (name === 'tool_calls') return of.tool_calls.map(call => call.name).join(',') || 'none'
+    return plain(String(of[name] ?? 'none'), TEXT_SHOWN)
+  }
+  return `${name.replace('_', ' ')} ${value(from)} -> ${value(to)}`
+}
