@@ -9,7 +9,8 @@ import {
   type RolloutState,
 } from '../../protocol/rollout.ts'
 import type { RouteRollout } from '../../protocol/route.ts'
-import type { RolloutRecord } from '../../storage/rollouts.ts'
+import type { ArmSums, RolloutRecord } from '../../storage/rollouts.ts'
+import type { Store } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import type { ManagementParts } from './parts.ts'
@@ -19,10 +20,11 @@ type Parts = Pick<ManagementParts, 'store' | 'rollouts'>
 export function listRollouts({ store, rollouts }: Parts): Handler {
   return async (_, reply) => {
     const records = await store.rollouts.list()
-    const data = [...rollouts()].flatMap(([route, { candidate }]) => {
-      const record = records.find(each => each.route === route && each.candidate === candidate.model)
-      return record === undefined ? [] : [toDocument(record)]
-    })
+    const current = [...rollouts()].flatMap(
+      ([route, { candidate }]) =>
+        records.find(each => each.route === route && each.candidate === candidate.model) ?? [],
+    )
+    const data = await Promise.all(current.map(record => documentOf(store, record)))
     reply.json(200, { data, total_count: data.length })
   }
 }
@@ -30,7 +32,7 @@ export function listRollouts({ store, rollouts }: Parts): Handler {
 export function findRollout(parts: Parts): Handler {
   return async ({ params }, reply) => {
     const { record } = await found(parts, params.get('route') ?? '')
-    reply.json(200, { data: toDocument(record) })
+    reply.json(200, { data: await documentOf(parts.store, record) })
   }
 }
 
@@ -70,7 +72,7 @@ export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler 
     if (!isMoved)
       throw new GatewayError('conflict', 'The rollout has just moved by itself: look at it, and try again')
     changes.publish({ kind: 'rollouts' })
-    reply.json(200, { data: toDocument({ ...record, ...moved }) })
+    reply.json(200, { data: await documentOf(parts.store, { ...record, ...moved }) })
   }
 }
 
@@ -89,6 +91,33 @@ function finished({ state }: RolloutProgress): GatewayError {
   )
 }
 
-function toDocument({ route, candidate, state, step, share, reason }: RolloutProgress): RolloutAnswer {
-  return { route, candidate, state, step, share, reason }
+async function documentOf(
+  { rollouts }: Pick<Store, 'rollouts'>,
+  record: RolloutRecord,
+): Promise<RolloutAnswer> {
+  const { route, candidate, state, step, share, reason } = record
+  const { base, candidate: tried } = await rollouts.sums(record)
+  const arms = { base: toArm(base), candidate: toArm(tried) }
+  return { route, candidate, state, step, share, reason, arms }
+}
+
+function toArm({
+  requests,
+  errors,
+  firstTokenMs,
+  tokensPerSecond,
+  cost,
+}: ArmSums): RolloutAnswer['arms']['base'] {
+  return {
+    requests,
+    errors,
+    first_token_ms: meanOf(firstTokenMs),
+    tokens_per_second: meanOf(tokensPerSecond),
+    cost: meanOf(cost),
+  }
+}
+
+/** The sums are those of logarithms. */
+function meanOf({ count, sum }: ArmSums['cost']): number | null {
+  return count === 0 ? null : Math.exp(sum / count)
 }

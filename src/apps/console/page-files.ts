@@ -50,6 +50,7 @@ const OWN: ReadonlySet<string> = new Set([
   'outcome.js',
   'parts.js',
   'pauses.js',
+  'rollouts.js',
   'sign-in.js',
   'wordmark.js',
   'access/accounts.js',

@@ -1,7 +1,16 @@
 /** The rollout of a route, as the API shows it. */
 import { type Static, Type } from '@sinclair/typebox'
-import { oneOf } from '../json/schema.ts'
+import { count, oneOf } from '../json/schema.ts'
 import { ALL_PERCENT, ROLLOUT_STATES } from '../rollout.ts'
+
+const figure = (description: string) => Type.Union([Type.Number(), Type.Null()], { description })
+const RolloutArm = Type.Object({
+  requests: count,
+  errors: count,
+  first_token_ms: figure('Geometric mean; null: not known yet.'),
+  tokens_per_second: figure('Geometric mean; null: not known yet.'),
+  cost: figure('USD of a request, as a geometric mean of those that cost something; null: not known yet.'),
+})
 
 export const RolloutAnswer = Type.Object({
   route: Type.String({ description: 'The name of the route.' }),
@@ -14,5 +23,9 @@ export const RolloutAnswer = Type.Object({
     description: "Per cent of the route's requests that go to the candidate.",
   }),
   reason: Type.String({ description: 'Why it is where it is, in words.' }),
+  arms: Type.Object(
+    { base: RolloutArm, candidate: RolloutArm },
+    { description: 'What both arms did at this step.' },
+  ),
 })
 export type RolloutAnswer = Static<typeof RolloutAnswer>

@@ -11,6 +11,7 @@ import { Live } from './live.js'
 import { Chip, isTyping, useView } from './parts.js'
 import { Playground } from './playground/playground.js'
 import { Requests } from './requests/requests.js'
+import { Rollouts } from './rollouts.js'
 import { SignIn } from './sign-in.js'
 import { Usage } from './usage/usage.js'
 import { Wordmark } from './wordmark.js'
@@ -26,6 +27,7 @@ const VIEWS = [
   { path: 'batches', name: 'Batches', view: Batches },
   { path: 'playground', name: 'Playground', view: Playground },
   { path: 'changes', name: 'Changes', view: Changes },
+  { path: 'rollouts', name: 'Rollouts', view: Rollouts },
 ]
 /** Old fragments of renamed views. */
 const MOVED = { try: 'playground' }

@@ -1,0 +1,101 @@
+/** Rollouts of routes: where each is and why, what both arms did, and the moves that an operator may make. */
+import { count, duration, percent, usd } from './format.js'
+import { Confirm } from './forms.js'
+import { html, useState } from './html.js'
+import { Chip, Empty, RowButton, Table, useApi, Waiting } from './parts.js'
+
+const EVERY_MS = 5_000
+const COLUMNS = [
+  'Route',
+  'Arm',
+  'State',
+  { name: 'Share', number: true },
+  { name: 'Requests', number: true },
+  { name: 'Errors', number: true },
+  { name: 'First token', number: true },
+  { name: 'Tokens/s', number: true },
+  { name: 'Cost', number: true },
+  '',
+]
+const TONES = { running: 'plain', holding: 'warn', promoted: 'good', rolled_back: 'bad' }
+/** Moves by their path, with the states from which they lead on, and the text of their confirmation. */
+const MOVES = [
+  ['advance', 'Advance', ['running', 'holding'], 'The candidate gets the share of the next step now.'],
+  [
+    'hold',
+    'Hold',
+    ['running'],
+    'The candidate keeps its share until you advance it. It is still taken back if it is proven to be worse.',
+  ],
+  [
+    'rollback',
+    'Roll back',
+    ['running', 'holding', 'promoted'],
+    'The candidate gets no requests any more. Another rollout of this route needs another candidate.',
+  ],
+]
+
+export function Rollouts({ calls }) {
+  const [version, setVersion] = useState(0)
+  const [asked, setAsked] = useState(null)
+  const { document, error } = useApi(calls, 'rollouts', {}, { version, everyMs: EVERY_MS })
+  const move = async () => {
+    await calls.api('POST', `rollouts/${encodeURIComponent(asked.route)}/${asked.path}`)
+    setVersion(version + 1)
+    setAsked(null)
+  }
+  return html`
+    <section aria-labelledby="rollouts-heading">
+      <h2 id="rollouts-heading">Rollouts</h2>
+      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} rollouts=${document.data} onMove=${setAsked} />`}
+      ${
+        asked !== null &&
+        html`
+          <${Confirm} title=${`${asked.does} ${asked.route}?`} send=${asked.does} onSend=${move} onClose=${() => setAsked(null)}>
+            ${asked.text}
+          <//>
+        `
+      }
+    </section>
+  `
+}
+
+function Listed({ rollouts, onMove }) {
+  if (rollouts.length === 0)
+    return html`<${Empty}>No rollouts. Add a row under "rollouts" in the configuration file to give another model a growing share of a route.<//>`
+  return html`
+    <${Table} label="Rollouts and their arms" columns=${COLUMNS}>
+      ${rollouts.flatMap(rollout => [
+        html`<${Arm} key=${`${rollout.route} candidate`} rollout=${rollout} name=${rollout.candidate} arm=${rollout.arms.candidate} onMove=${onMove} first />`,
+        html`<${Arm} key=${`${rollout.route} base`} rollout=${rollout} name="the route's targets" arm=${rollout.arms.base} />`,
+      ])}
+    <//>
+  `
+}
+
+function Arm({ rollout: { route, state, share, reason }, name, arm, onMove, first = false }) {
+  return html`
+    <tr>
+      <th scope="row" class=${first ? '' : 'again'}>${route}</th>
+      <td>${name}</td>
+      <td>
+        ${first && html`<${Chip} tone=${TONES[state] ?? 'plain'}>${state.replace('_', ' ')}<//><small class="why dim">${reason}</small>`}
+      </td>
+      <td class="number">${percent((first ? share : 100 - share) / 100)}</td>
+      <td class="number">${count(arm.requests)}</td>
+      <td class="number">${arm.requests === 0 ? '–' : percent(arm.errors / arm.requests)}</td>
+      <td class="number">${duration(arm.first_token_ms)}</td>
+      <td class="number">${arm.tokens_per_second === null ? '–' : Math.round(arm.tokens_per_second)}</td>
+      <td class="number">${arm.cost === null ? '–' : usd(arm.cost)}</td>
+      <td class="actions">
+        ${
+          first &&
+          MOVES.filter(([, , states]) => states.includes(state)).map(
+            ([path, does, , text]) =>
+              html`<${RowButton} key=${path} does=${does} of=${`rollout of ${route}`} onClick=${() => onMove({ route, path, does, text })} />`,
+          )
+        }
+      </td>
+    </tr>
+  `
+}
