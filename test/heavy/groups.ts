@@ -29,6 +29,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   bounds: ['contract/pieces.test.ts', 'heavy/calls.test.ts', 'heavy/drain.test.ts'],
   fuzz: ['heavy/fuzz-habits.test.ts', 'heavy/fuzz-replies.test.ts', 'heavy/fuzz-requests.test.ts'],
   masks: ['heavy/masks.test.ts'],
+  plan: ['heavy/plan.test.ts'],
   chart: ['heavy/chart.test.ts'],
   widths: ['browser/keyboard-widths.heavy.ts'],
   bench: ['bench/dialects.test.ts', 'bench/parity.test.ts', 'bench/probe.test.ts'],
