@@ -76,25 +76,33 @@ export function dashboard(): unknown {
     templating: {
       list: [
         { name: 'datasource', label: 'Data source', type: 'datasource', query: 'prometheus', current: {} },
-        {
-          name: 'instance',
-          label: 'Instance',
-          type: 'query',
-          datasource: DATASOURCE,
-          definition: 'label_values(gateway_build_info, instance)',
-          query: { query: 'label_values(gateway_build_info, instance)', refId: 'instances' },
-          refresh: 2,
-          sort: 1,
-          multi: true,
-          includeAll: true,
-          allValue: '.*',
-          current: { selected: true, text: ['All'], value: ['$__all'] },
-        },
+        variable('instance', 'Instance', 'gateway_build_info'),
+        variable('provider', 'Provider', 'gateway_upstream_requests_total'),
+        variable('model', 'Model', 'gateway_cost_usd_total'),
       ],
     },
     annotations: { list: [] },
     links: [],
     panels,
+  }
+}
+
+/** A variable with the values of a label, all of them at first. `metric`: has every value. */
+function variable(name: string, label: string, metric: string): object {
+  const query = `label_values(${metric}, ${name})`
+  return {
+    name,
+    label,
+    type: 'query',
+    datasource: DATASOURCE,
+    definition: query,
+    query: { query, refId: `${name}s` },
+    refresh: 2,
+    sort: 1,
+    multi: true,
+    includeAll: true,
+    allValue: '.*',
+    current: { selected: true, text: ['All'], value: ['$__all'] },
   }
 }
 

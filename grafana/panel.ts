@@ -1,4 +1,5 @@
 /** A panel of the dashboard, and the expressions that panels ask Prometheus for. Pure. */
+import { THREAD_METRICS } from '../src/base/metrics/metrics.ts'
 
 export interface Query {
   readonly expr: string
@@ -33,9 +34,21 @@ export interface Row {
   readonly isOpen?: boolean
 }
 
-/** A selector that follows the instance variable; `matchers` are further ones. */
-export const of = (metric: string, matchers = ''): string =>
-  `${metric}{instance=~"$instance"${matchers === '' ? '' : `,${matchers}`}}`
+/** Labels that have a variable of the dashboard. */
+export const VARIABLE_LABELS = ['provider', 'model'] as const
+const LABELS: ReadonlyMap<string, readonly string[]> = new Map(
+  THREAD_METRICS.map(({ name, labels }) => [name, labels]),
+)
+/** The series of a histogram. */
+const OF_HISTOGRAM = /_(?:bucket|sum|count)$/
+
+/** A selector that follows the variables of the metric's labels; `matchers` are further ones. */
+export const of = (metric: string, matchers = ''): string => {
+  const labels = LABELS.get(metric) ?? LABELS.get(metric.replace(OF_HISTOGRAM, '')) ?? []
+  const followed = ['instance', ...VARIABLE_LABELS.filter(label => labels.includes(label))]
+  const all = [...followed.map(label => `${label}=~"$${label}"`), ...(matchers === '' ? [] : [matchers])]
+  return `${metric}{${all.join(',')}}`
+}
 export const rate = (metric: string, matchers = ''): string =>
   `rate(${of(metric, matchers)}[$__rate_interval])`
 export const sumRate = (metric: string, by = '', matchers = ''): string =>

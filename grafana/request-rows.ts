@@ -276,6 +276,34 @@ export const REQUEST_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Cost by API key, top ten',
+        description:
+          'USD per hour as charged. Only with metrics.byKey; keys beyond the first 50 are counted as other.',
+        unit: 'currencyUSD',
+        stacked: true,
+        queries: [
+          { expr: `topk(10, 3600 * ${sumRate('gateway_key_cost_usd_total', 'key')})`, legend: '{{key}}' },
+        ],
+      },
+      {
+        title: 'Tokens by API key, top ten',
+        description: 'Tokens per second, read and written. Only with metrics.byKey.',
+        unit: 'short',
+        stacked: true,
+        queries: [{ expr: `topk(10, ${sumRate('gateway_key_tokens_total', 'key')})`, legend: '{{key}}' }],
+      },
+      {
+        title: 'Failed requests by API key',
+        description: 'Requests per second that failed. Only with metrics.byKey.',
+        unit: 'reqps',
+        queries: [
+          {
+            expr: `topk(10, ${sumRate('gateway_key_requests_total', 'key', 'outcome="failed"')})`,
+            legend: '{{key}}',
+          },
+        ],
+      },
+      {
         title: 'Usage records',
         description:
           'Usage records per second by how the usage is known: told by the provider (exact), estimated because it was not, or none.',

@@ -264,6 +264,11 @@ export interface GuardrailAssignments {
     },
     page: PageRequest,
   ): Promise<Page<GuardrailAssignment>>
+  /** Keys and members that each of these guardrails is assigned to; those without any are missing. */
+  assignedCounts(
+    organizationId: string,
+    guardrailIds: readonly string[],
+  ): Promise<ReadonlyMap<string, number>>
   /**
    * Assigns the guardrail and replaces earlier assignments. Returns the number of assignees that have it now; keys
    * outside the organization or the guardrail's workspace are skipped. Null if the guardrail does not exist or is a

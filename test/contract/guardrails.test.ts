@@ -37,6 +37,7 @@ t.test('a minimal guardrail has every field, with its default', async t => {
     description: null,
     workspace_id: null,
     is_workspace_default: false,
+    assigned: 0,
     limit_usd: null,
     reset_interval: null,
     include_byok_in_budgets: false,

@@ -11,12 +11,8 @@ interface Declared {
 
 /** Those of all features, but for the names of the conventions. */
 export function allMetrics(): Declared[] {
-  const { registry, workspaces } = createProcessMetrics()
-  const registries = [
-    createMetrics().registry,
-    registry,
-    ...(workspaces === null ? [] : [workspaces.registry]),
-  ]
+  const { registry, owners } = createProcessMetrics()
+  const registries = [createMetrics().registry, registry, ...owners.map(owner => owner.registry)]
   return registries.flatMap(declaredIn)
 }
 

@@ -53,7 +53,7 @@ export function createGuardrail(deps: ManagementParts): Handler {
     )
     if (!added) throw refuseField('workspace_id', 'must be the id of a workspace')
     publish(deps, organizationId)
-    reply.json(201, { data: toDocument(record) })
+    reply.json(201, { data: toDocument(record, 0) })
   }
 }
 
@@ -66,13 +66,18 @@ export function listGuardrails({ store }: ManagementParts): Handler {
       ...(workspaceId === undefined ? {} : { workspaceId }),
     }
     const { items, total } = await store.guardrails.page(filter, page)
-    reply.json(200, { data: items.map(toDocument), total_count: total })
+    const assigned = await store.guardrails.assignedCounts(
+      key.organizationId,
+      items.map(({ id }) => id),
+    )
+    const data = items.map(record => toDocument(record, assigned.get(record.id) ?? 0))
+    reply.json(200, { data, total_count: total })
   }
 }
 
 export function findGuardrail(deps: ManagementParts): Handler {
   return async (request, reply) =>
-    reply.json(200, { data: toDocument(await findNamedGuardrail(deps.store, request)) })
+    reply.json(200, { data: await documentOf(deps, await findNamedGuardrail(deps.store, request)) })
 }
 
 export function changeGuardrail(deps: ManagementParts): Handler {
@@ -85,7 +90,7 @@ export function changeGuardrail(deps: ManagementParts): Handler {
     }
     const settings = settingsAfter(deps, current, body)
     if (isDeepStrictEqual({ ...current, ...settings }, current)) {
-      reply.json(200, { data: toDocument(current) })
+      reply.json(200, { data: await documentOf(deps, current) })
       return
     }
     const changed = await rejectConflict(
@@ -100,7 +105,7 @@ export function changeGuardrail(deps: ManagementParts): Handler {
     // Another request may have deleted it in the meantime.
     if (changed === null) throw notFound()
     publish(deps, changed.organizationId)
-    reply.json(200, { data: toDocument(changed) })
+    reply.json(200, { data: await documentOf(deps, changed) })
   }
 }
 
@@ -166,9 +171,16 @@ function isoNow({ clock }: ManagementParts): string {
   return isoInstant(clock.nowMs())
 }
 
-function toDocument(guardrail: GuardrailRecord) {
+async function documentOf({ store }: Pick<ManagementParts, 'store'>, record: GuardrailRecord) {
+  const { organizationId, id } = record
+  const assigned = await store.guardrails.assignedCounts(organizationId, [id])
+  return toDocument(record, assigned.get(id) ?? 0)
+}
+
+function toDocument(guardrail: GuardrailRecord, assigned: number) {
   const { enforceZdr: zdr } = guardrail
   return GUARDRAIL.toDocument(guardrail, {
+    assigned,
     enforce_zdr: commonValue(zdr),
     enforce_zdr_anthropic: zdr.anthropic,
     enforce_zdr_openai: zdr.openai,

@@ -150,6 +150,7 @@ const action = oneOf('redact', 'mask', 'block', 'flag')
 const GUARDRAIL_EXAMPLE = GUARDRAIL.toExample({
   id: ID,
   name: 'No customer data',
+  assigned: 2,
   ...alike(true, 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
   ...alike(true, 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
   content_filter_builtins: [{ slug: 'email', action: 'redact', label: '[EMAIL]' }],

@@ -49,6 +49,7 @@ import {
 } from './hedge.ts'
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import { type ProviderKeys, type ProviderRequests, requiresAll } from './provider-request.ts'
+import type { RefusedKeys } from './refused-keys.ts'
 import { NOTHING_SAID } from './reply-reading.ts'
 import { NO_REQUEST } from './stored-transport.ts'
 
@@ -59,6 +60,8 @@ export interface ModelCallDeps extends AttemptDeps {
   readonly routing: Routing
   readonly retries: RetryBudget
   readonly visibleStreams: VisibleStreams
+  /** Absent: refused keys are not logged. */
+  readonly refusedKeys?: RefusedKeys
 }
 
 /** The side of a model call that knows its request and its reply. `Terms`: those of one attempt. One object per call. */
@@ -320,6 +323,7 @@ function failedResult<Terms>(
   }
   const error = withProvider(asGatewayError(deps, thrown), record)
   record.error = error
+  if (error.meaning.isOfAccount === true) deps.refusedKeys?.note(record)
   const hasAnother = hasAnotherResource(record, error, exchange, call.from, record.endedMs)
   if (!hasAnother) noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
   if (deps.metrics.genAi !== null) countGenAi(call, record, null)

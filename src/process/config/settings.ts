@@ -224,7 +224,12 @@ export const Settings = group({
   metrics: group({
     byWorkspace: setting(
       Type.Boolean(),
-      '[requests, tokens and cost by workspace](metrics.md#by-workspace): the first 50 workspaces seen keep their series until a restart, and all others are counted as `other`',
+      '[requests, tokens and cost by workspace](metrics.md#by-workspace-and-key): the first 50 workspaces seen keep their series until a restart, and all others are counted as `other`',
+      { default: false },
+    ),
+    byKey: setting(
+      Type.Boolean(),
+      '[requests, tokens and cost by API key](metrics.md#by-workspace-and-key): the first 50 keys seen keep their series until a restart, and all others are counted as `other`',
       { default: false },
     ),
     genAi: setting(

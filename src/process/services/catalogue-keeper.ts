@@ -8,7 +8,7 @@ import { isError, systemCode, toGatewayError } from '../../base/errors.ts'
 import type { Log } from '../../base/log/log.ts'
 import { ConfigError } from '../../base/settings/check.ts'
 import type { Provider } from '../../protocol/provider.ts'
-import type { CatalogParts } from '../../providers/catalog.ts'
+import { type CatalogParts, catalogOf } from '../../providers/catalog.ts'
 import type { KnownModels } from '../../providers/compose.ts'
 import type { KnownModel } from '../../providers/known-models.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
@@ -136,6 +136,7 @@ export class CatalogueKeeper {
     await this.#readStore()
     const isNew = this.#listingProviders().some(({ slug }) => !this.#lists.has(providerSource(slug)))
     const update = this.#askAll()
+    void update.then(() => this.#tellUnserved())
     if (isNew) await this.#briefly(update)
     this.#scheduleRead()
   }
@@ -148,7 +149,7 @@ export class CatalogueKeeper {
     this.#file = file
     this.#replace(parts)
     this.#asksAgain = true
-    void this.#askAll()
+    void this.#askAll().then(() => this.#tellUnserved())
   }
 
   /** Reads the Store now, because another process changed it. */
@@ -256,6 +257,32 @@ export class CatalogueKeeper {
     const { refreshMs } = this.#config.catalogue
     const delayMs = this.#failing.size === 0 ? refreshMs : Math.min(refreshMs, RETRY_MS)
     this.#ask = this.#deps.clock.after(delayMs, () => void this.#askAll())
+  }
+
+  /** Logs what the configuration names and nothing serves, once the providers have listed their models. */
+  #tellUnserved(): void {
+    if (this.#closing.signal.aborted) return
+    const { log } = this.#deps
+    const catalog = catalogOf(this.#parts)
+    const isServed = (id: string) => (catalog.model(id)?.endpoints.length ?? 0) > 0
+    for (const { name: route, targets, fallback, rollout } of this.#parts.routes) {
+      const named = [...targets.map(({ model }) => model), ...fallback]
+      if (rollout !== null) named.push(rollout.candidate.model)
+      for (const model of new Set(named))
+        if (!isServed(model))
+          log.notice('catalog', 'a route names a model that no provider serves; no request goes there', {
+            route,
+            model,
+          })
+    }
+    const imported = this.#lists.get(IMPORT_SOURCE)?.models ?? []
+    const unserved = imported.filter(({ id }) => !isServed(id))
+    const [first] = unserved
+    if (first !== undefined)
+      log.notice('catalog', 'imported models have no provider here, and are not offered', {
+        models: unserved.length,
+        first: first.id,
+      })
   }
 
   async #askEach(): Promise<void> {

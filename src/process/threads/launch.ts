@@ -6,7 +6,7 @@
 import type { Console } from '../../apps/console/console.ts'
 import { isoInstant, systemClock } from '../../base/clock.ts'
 import type { Log, LogForm, ProcessLog } from '../../base/log/log.ts'
-import { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
+import { OwnerMetrics } from '../../base/metrics/owners.ts'
 import type { FirstKeys } from '../../callers/bootstrap.ts'
 import { catalogOf } from '../../providers/catalog.ts'
 import { endUserKey, keyObject, type VaultRing } from '../../providers/credentials/vault-keys.ts'
@@ -75,7 +75,10 @@ export async function launch(
   let supervisor: Supervisor | null = null
   let page: Console | null = null
   let alerts: Alerts | null = null
-  const workspaces = config.metrics.byWorkspace ? new WorkspaceMetrics() : null
+  const owners = [
+    ...(config.metrics.byWorkspace ? [new OwnerMetrics('workspace')] : []),
+    ...(config.metrics.byKey ? [new OwnerMetrics('key')] : []),
+  ]
   const exports = startExports(config, systemClock, log)
   started.exports = exports
   const configReload = { successful: true, loadedAtMs: systemClock.nowMs() }
@@ -96,7 +99,7 @@ export async function launch(
         get isWanted() {
           return (
             exports.isWanted ||
-            workspaces !== null ||
+            owners.length > 0 ||
             alerts !== null ||
             (page?.isWatched ?? false) ||
             started.rollouts?.isWanted === true
@@ -104,7 +107,7 @@ export async function launch(
         },
         receive(records) {
           if (page?.isWatched === true) page.record(records)
-          workspaces?.count(records)
+          for (const owner of owners) owner.count(records)
           alerts?.receive(records)
           started.rollouts?.receive(records)
           exports.receive(records)
@@ -123,7 +126,7 @@ export async function launch(
       },
       rollouts: () => started.rollouts?.progress ?? [],
       paused: () => services.pauses.paused,
-      workspaces,
+      owners,
       configReload,
       logForm,
       ...(early === null ? {} : { early }),

@@ -13,7 +13,7 @@ import {
   textOf,
 } from '../../base/metrics/exposition.ts'
 import { THREAD_METRICS } from '../../base/metrics/metrics.ts'
-import { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
+import { OwnerMetrics } from '../../base/metrics/owners.ts'
 import { withZeros } from '../../base/metrics/zeros.ts'
 import { SPAN_OUTCOMES } from '../../base/telemetry/otlp/exporter.ts'
 
@@ -35,8 +35,8 @@ interface ProcessFeatures {
   readonly reconcile: boolean
   readonly rollouts: boolean
   readonly traces: boolean
-  /** Null if nothing is counted by workspace. */
-  readonly workspaces: WorkspaceMetrics | null
+  /** By what usage is counted. */
+  readonly owners: readonly OwnerMetrics[]
 }
 
 const ALL_FEATURES = {
@@ -50,7 +50,10 @@ const ALL_FEATURES = {
 
 /** Series of the whole process, under the names that every Prometheus client library uses. */
 export function createProcessMetrics(
-  features: ProcessFeatures = { ...ALL_FEATURES, workspaces: new WorkspaceMetrics() },
+  features: ProcessFeatures = {
+    ...ALL_FEATURES,
+    owners: [new OwnerMetrics('workspace'), new OwnerMetrics('key')],
+  },
 ) {
   const registry = new Registry()
   /** The registry for the metrics of a feature: none if it is off. */
@@ -233,7 +236,7 @@ export function createProcessMetrics(
   return {
     version,
     registry,
-    workspaces: features.workspaces,
+    owners: features.owners,
     threads,
     restarts,
     quotaDegraded,
@@ -326,10 +329,13 @@ export class Scraper {
   }
 
   async #write(form: ExpositionForm): Promise<string> {
-    const { registry, workspaces } = this.#process
+    const { registry, owners } = this.#process
     const sums = await this.#sums()
-    const byWorkspace = workspaces === null ? [] : await snapshotOf(workspaces.registry)
-    return textOf([...(await snapshotOf(registry)), ...byWorkspace, ...withZeros(sums, THREAD_METRICS)], form)
+    const byOwner = await Promise.all(owners.map(owner => snapshotOf(owner.registry)))
+    return textOf(
+      [...(await snapshotOf(registry)), ...byOwner.flat(), ...withZeros(sums, THREAD_METRICS)],
+      form,
+    )
   }
 
   /** Concurrent callers share one collection. */

@@ -3,7 +3,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { Console } from '../../apps/console/console.ts'
 import type { Log, LogForm } from '../../base/log/log.ts'
-import type { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
+import type { OwnerMetrics } from '../../base/metrics/owners.ts'
 import type { Counters } from '../../callers/limits/counters.ts'
 import type { CaptureKeeper } from '../../features/captures/keeper.ts'
 import type { LoopNote } from '../../pipeline/loops.ts'
@@ -104,8 +104,8 @@ export interface SupervisorOptions {
   readonly rollouts?: () => readonly RolloutProgress[]
   /** Slugs of providers that operators have paused. Default: none is. */
   readonly paused?: () => readonly string[]
-  /** Counts by workspace. Default: there are none. */
-  readonly workspaces?: WorkspaceMetrics | null
+  /** Counts by workspace and by API key. Default: there are none. */
+  readonly owners?: readonly OwnerMetrics[]
   /** Bytes of usage records on disk that are not in the Store. Default: none. */
   readonly spoolBytes?: () => number
   /** Number of credentials that each master key wraps; null if unknown. */

@@ -131,7 +131,7 @@ class ThreadSupervisor {
       // A reload may bring the first one.
       rollouts: config.routes.length > 0,
       traces: isTraced(config.tracing),
-      workspaces: options.workspaces ?? null,
+      owners: options.owners ?? [],
     })
     this.#pins = options.pins ?? createPins(systemClock)
     this.#masks = options.masks ?? createMaskTables(systemClock)

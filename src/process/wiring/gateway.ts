@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { BreakerChange } from '../../base/metrics/table.ts'
 import type { Counters } from '../../callers/limits/counters.ts'
 import { EndUserLimits } from '../../callers/limits/end-user-limits.ts'
 import { createQuota, type HoldingQuota } from '../../callers/limits/quota.ts'
@@ -47,6 +48,7 @@ import { CallSeals } from '../../pipeline/tool-calls/call-seals.ts'
 import { AbandonedReplies } from '../../pipeline/turn/abandoned-replies.ts'
 import { RetryBudget } from '../../pipeline/turn/failover.ts'
 import { ProviderRequests } from '../../pipeline/turn/provider-request.ts'
+import { RefusedKeys } from '../../pipeline/turn/refused-keys.ts'
 import type { Offered } from '../../protocol/json/request-parser.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { CredentialCatalog } from '../../providers/credentials/catalog.ts'
@@ -329,6 +331,7 @@ function sharedDeps(
     routing: routingOf(base, known),
     retries: new RetryBudget(),
     visibleStreams: new VisibleStreams(),
+    refusedKeys: new RefusedKeys({ clock, log }),
     requests: new ProviderRequests({
       timeouts: config.timeouts,
       promptCaching: config.promptCaching,
@@ -344,11 +347,31 @@ interface KnownRoutes {
   readonly pauses: Pauses
 }
 
-function routingOf({ options, config, clock, metrics }: Base, { rollouts, pauses }: KnownRoutes): Routing {
+/** Changes of circuit breakers, in the log. */
+const BREAKER_NOTICES: Readonly<Record<BreakerChange, string>> = {
+  opened: 'circuit breaker opened: the endpoint fails, and is left out',
+  limited: 'circuit breaker opened: the endpoint is at its rate limit, and is left out',
+  probed: 'circuit breaker half-open: one request tests the endpoint',
+  closed: 'circuit breaker closed: the endpoint is used again',
+}
+
+function routingOf(
+  { options, config, clock, log, metrics }: Base,
+  { rollouts, pauses }: KnownRoutes,
+): Routing {
   const { draw = Math.random } = options
   const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
-  health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
+  health.onChange = ({ key, provider }, change, isNews) => {
+    metrics.ofProvider(provider).changed(change).inc()
+    if (!isNews) return
+    const [, model = ''] = key.split('\n')
+    log.notice('providers', BREAKER_NOTICES[change], {
+      provider,
+      model,
+      key: key.endsWith('\n') ? 'shared' : 'own',
+    })
+  }
   return new Routing({
     clock,
     rollouts,

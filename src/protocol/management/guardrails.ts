@@ -246,6 +246,8 @@ const fields = {
   },
   /** True if it applies to its whole workspace, without assignment, as long as the workspace exists. */
   isWorkspaceDefault: { schema: Type.Boolean(), column: 'flag', initial: false },
+  /** Keys and members that it is assigned to. With 0 it applies to nobody, unless it is the default of a workspace. */
+  assigned: { schema: Type.Integer({ minimum: 0 }), only: 'answer' },
   /** Spending limit of each assignee per `resetInterval`; both or neither is null. */
   limit: {
     schema: nullable(usd),

@@ -180,8 +180,11 @@ interface BadEnd {
 }
 
 export class EndpointHealth {
-  /** Called when this thread has changed a breaker; null if not needed. */
-  onChange: ((provider: string, change: BreakerChange) => void) | null = null
+  /**
+   * Called when this thread has changed a breaker; null if not needed. `isNews`: false for the later probes of a
+   * breaker that stays open, and for their failures.
+   */
+  onChange: ((state: EndpointState, change: BreakerChange, isNews: boolean) => void) | null = null
   readonly #options: EndpointHealthOptions
   readonly #clock: Clock
   readonly #failures: number | null
@@ -263,7 +266,7 @@ export class EndpointHealth {
     // Marks it as recently used: the table drops the least recently used ones.
     this.#states.get(state.key)
     const probed = standing === PROBE_DUE ? state.breakers.probe(nowMs, caller) : null
-    if (probed !== null) this.#changed(state, probed, 'probed')
+    if (probed !== null) this.#changed(state, probed, 'probed', state.breakers.all.streak <= 1)
     return new HealthEntry(this, state, caller, probed, nowMs)
   }
 
@@ -286,7 +289,7 @@ export class EndpointHealth {
     const { breakers } = state
     if (probed !== null && breakers.isOpen(nowMs, caller, probed)) {
       const isReopened = breakers.failProbe(nowMs, caller, probed, beganMs, cause)
-      if (isReopened) this.#changed(state, probed, isFailed ? 'opened' : 'limited')
+      if (isReopened) this.#changed(state, probed, isFailed ? 'opened' : 'limited', false)
     } else if (breakers.isCurrent(caller, beganMs)) {
       state.count(nowMs, caller, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
     }
@@ -373,8 +376,8 @@ export class EndpointHealth {
   }
 
   /** Reports changes of the shared breaker only: changes for single keys do not concern other instances. */
-  #changed(state: EndpointState, scope: BreakerScope, change: BreakerChange): void {
-    if (scope === 'all') this.onChange?.(state.provider, change)
+  #changed(state: EndpointState, scope: BreakerScope, change: BreakerChange, isNews = true): void {
+    if (scope === 'all') this.onChange?.(state, change, isNews)
     this.#plan(state)
   }
 

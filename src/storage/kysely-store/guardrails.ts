@@ -163,6 +163,18 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         }),
       )
     },
+    async assignedCounts(organizationId, guardrailIds) {
+      if (guardrailIds.length === 0) return new Map()
+      const rows = await db
+        .selectFrom('guardrailAssignments')
+        .where('organizationId', '=', organizationId)
+        .where('guardrailId', 'in', guardrailIds)
+        .select('guardrailId')
+        .select(COUNTED)
+        .groupBy('guardrailId')
+        .execute()
+      return new Map(rows.map(({ guardrailId, counted }) => [guardrailId, Number(counted)]))
+    },
     async assign({ organizationId, guardrailId, kind }, assignees, { assignedBy, createdAt }) {
       const column = COLUMNS[kind]
       return await inTransaction(db, async transaction => {

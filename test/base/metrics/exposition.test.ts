@@ -125,9 +125,10 @@ async function page(form: 'text' | 'openMetrics'): Promise<string> {
     }
   })
   const own = createProcessMetrics()
-  own.workspaces?.count([
-    { workspaceId: 'w', outcome: 'completed', inputTokens: 1, outputTokens: 2, cost: 1_000_000 },
-  ])
+  for (const owner of own.owners)
+    owner.count([
+      { workspaceId: 'w', outcome: 'completed', inputTokens: 1, outputTokens: 2, cost: 1_000_000 },
+    ])
   return await new Scraper(own, threads, () => 2).page(form)
 }
 

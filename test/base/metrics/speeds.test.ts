@@ -2,8 +2,8 @@
 import t from 'tap'
 import { snapshotOf } from '../../../src/base/metrics/exposition.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
+import { OWNERS_MAX, OwnerMetrics } from '../../../src/base/metrics/owners.ts'
 import { PAIRS_MAX } from '../../../src/base/metrics/speeds.ts'
-import { WORKSPACES_MAX, WorkspaceMetrics } from '../../../src/base/metrics/workspaces.ts'
 
 const many = (count: number, name: (n: number) => string) => Array.from({ length: count }, (_, n) => name(n))
 
@@ -119,8 +119,17 @@ t.test('what is off has no metrics at all', async t => {
   t.notOk((await snapshotOf(metrics.registry)).some(({ name }) => name.startsWith('gen_ai')))
 })
 
+t.test('the same by API key', async t => {
+  const metrics = new OwnerMetrics('key')
+  const record = { workspaceId: 'ws_1', outcome: 'failed', inputTokens: 10, outputTokens: 3, cost: 2_000_000 }
+  metrics.count(many(51, n => `hash-${n}`).map(keyHash => ({ ...record, keyHash })))
+  const requests = await values(metrics.registry, 'gateway_key_requests_total')
+  t.match(requests[0], { value: 1, labels: { key: 'hash-0', outcome: 'failed' } })
+  t.equal(requests.find(({ labels }) => labels['key'] === 'other')?.value, 1)
+})
+
 t.test('the first workspaces seen keep their series, the others are counted together', async t => {
-  const metrics = new WorkspaceMetrics()
+  const metrics = new OwnerMetrics('workspace')
   const record = { outcome: 'completed', inputTokens: 10, outputTokens: 3, cost: 2_000_000 }
   for (let round = 0; round < 2; round++)
     metrics.count(many(80, n => `ws_${n}`).map(workspaceId => ({ ...record, workspaceId })))
@@ -129,7 +138,7 @@ t.test('the first workspaces seen keep their series, the others are counted toge
     { ...record, workspaceId: 'ws_0', parent: 'gen-1' },
   ])
   const requests = await values(metrics.registry, 'gateway_workspace_requests_total')
-  t.equal(requests.length, WORKSPACES_MAX + 2)
+  t.equal(requests.length, OWNERS_MAX + 2)
   const of = (workspace: string) => requests.find(({ labels }) => labels['workspace'] === workspace)?.value
   t.equal(of('ws_0'), 2, 'a model call of the gateway itself is no request')
   t.equal(of('other'), 60)

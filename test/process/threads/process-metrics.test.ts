@@ -155,7 +155,7 @@ t.test('a feature that is off has no series', async t => {
     reconcile: false,
     rollouts: false,
     traces: false,
-    workspaces: null,
+    owners: [],
   }
   const own = createProcessMetrics(off)
   own.exportLag.set(1)

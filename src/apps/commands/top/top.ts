@@ -2,9 +2,13 @@
  * `sluice top`: shows requests, time to the first token, errors and cost of a running gateway in a terminal. Over HTTP.
  */
 import { setTimeout as after } from 'node:timers/promises'
-import { processEnvironment } from '../../../process/config/config.ts'
+import { isoInstant, systemClock } from '../../../base/clock.ts'
+import { createKey } from '../../../callers/api-key.ts'
+import { findConfig, processEnvironment } from '../../../process/config/config.ts'
+import { DEFAULT_ORGANIZATION_ID } from '../../../storage/store.ts'
 import { CONFIG_OPTION, type Command, type OptionValues, UsageError } from '../command.ts'
-import { EXIT_FAILED, print } from '../outcome.ts'
+import { auditEntry, withStore } from '../keys.ts'
+import { configWords, EXIT_FAILED, print } from '../outcome.ts'
 import type { PortAddress } from '../port-address.ts'
 import { drawsOver } from '../terminal/progress-bar.ts'
 import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
@@ -30,28 +34,71 @@ export const top: Command = {
   },
   async run(options) {
     const everyMs = everyMsOf(options)
-    const port = adminPortOf(options)
-    const stop = new AbortController()
-    const { stdout } = process
-    // A reader that stops early, such as head, is not an error.
-    stdout.on('error', () => process.exit(EXIT_FAILED))
-    const isScreen = drawsOver(stdout, processEnvironment())
-    if (options['once'] === true || (!isScreen && options['json'] !== true)) {
-      const summary = await askSummary(port, stop.signal)
-      if (options['json'] === true) print(JSON.stringify(summary))
-      else for (const line of screenOf(summary, { ...styleOf(), rows: Number.POSITIVE_INFINITY })) print(line)
-      return 0
-    }
-    for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort())
-    try {
-      await (options['json'] === true
-        ? tellJson(port, everyMs, stop.signal)
-        : draw(port, everyMs, stop.signal))
-    } catch (error) {
-      if (!stop.signal.aborted) throw error
-    }
-    return 0
+    return await withManagementKey(options, key => show({ ...options, ...key }, everyMs))
   },
+}
+
+async function show(options: OptionValues, everyMs: number): Promise<number> {
+  const port = adminPortOf(options)
+  const stop = new AbortController()
+  const { stdout } = process
+  // A reader that stops early, such as head, is not an error.
+  stdout.on('error', () => process.exit(EXIT_FAILED))
+  const isScreen = drawsOver(stdout, processEnvironment())
+  if (options['once'] === true || (!isScreen && options['json'] !== true)) {
+    const summary = await askSummary(port, stop.signal)
+    if (options['json'] === true) print(JSON.stringify(summary))
+    else for (const line of screenOf(summary, { ...styleOf(), rows: Number.POSITIVE_INFINITY })) print(line)
+    return 0
+  }
+  for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort())
+  try {
+    await (options['json'] === true ? tellJson(port, everyMs, stop.signal) : draw(port, everyMs, stop.signal))
+  } catch (error) {
+    if (!stop.signal.aborted) throw error
+  }
+  return 0
+}
+
+/** Longer than anybody watches; it is removed at the end. */
+const KEY_MS = 86_400_000
+
+/**
+ * Calls `use` with a management key that may only read, where there is none and the configuration file is here: who
+ * reads the file and the database may do everything anyway. The key ends with the command.
+ */
+async function withManagementKey(
+  options: OptionValues,
+  use: (key: { readonly key?: string }) => Promise<number>,
+): Promise<number> {
+  const { config, file } = findConfig(configWords(options['config']), processEnvironment())
+  if (options['key'] !== undefined || file === null || config === null || config.managementKey !== null)
+    return await use({})
+  const name = 'sluice top'
+  const { key, record } = createKey({
+    kind: 'management',
+    name,
+    role: 'viewer',
+    expiresAt: isoInstant(systemClock.nowMs() + KEY_MS),
+    clock: systemClock,
+  })
+  const object = { kind: 'key', id: record.hash, name } as const
+  let code = EXIT_FAILED
+  await withStore(options, async store => {
+    await store.audited(
+      ({ keys }) => keys.add(record),
+      () => auditEntry('key.create', object),
+    )
+    try {
+      code = await use({ key })
+    } finally {
+      await store.audited(
+        ({ keys }) => keys.remove(DEFAULT_ORGANIZATION_ID, record.hash),
+        () => auditEntry('key.delete', object),
+      )
+    }
+  })
+  return code
 }
 
 function everyMsOf({ every }: OptionValues): number {

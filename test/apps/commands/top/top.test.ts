@@ -1,4 +1,5 @@
 /** `sluice top` as a process, against a real gateway; and its screen in narrow and wide terminals. */
+import { dirname } from 'node:path'
 import t from 'tap'
 import { screenOf } from '../../../../src/apps/commands/top/screen.ts'
 import type { Summary } from '../../../../src/apps/commands/top/summary.ts'
@@ -86,6 +87,23 @@ t.test('sluice top', async t => {
     t.match(stdout, /^sluice /)
     t.match(stdout, /sim\/echo/)
     t.notMatch(stdout, '\u001b')
+  })
+
+  await t.test('needs no key where the configuration file is, and leaves none', async t => {
+    const cwd = dirname(world.gateway.configFile)
+    const words = ['top', '--url', adminUrl, '--config', 'gateway.yaml', '--json', '--once']
+    const { code, stdout, stderr } = await startCommand(t, words, { cwd }).ended
+    t.equal(stderr, '')
+    t.equal(code, 0)
+    t.ok((JSON.parse(stdout) as Summary).latest.length >= 3)
+    const { list } = await world.manage('GET', '/audit')
+    t.match(
+      list.slice(0, 2).map(({ action, actor_label, object }) => ({ action, actor_label, object })),
+      [
+        { action: 'key.delete', actor_label: 'command line', object: { name: 'sluice top' } },
+        { action: 'key.create', actor_label: 'command line', object: { name: 'sluice top' } },
+      ],
+    )
   })
 
   await t.test('prints JSON, once or again and again', async t => {

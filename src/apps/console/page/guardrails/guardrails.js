@@ -20,6 +20,7 @@ const ACTIONS = [
 const COLUMNS = [
   'Name',
   'Workspace',
+  'Applies to',
   'Requests',
   'Replies',
   'Budget of each key',
@@ -115,6 +116,7 @@ function Rules({ guardrails, names, onOpen }) {
           <tr key=${record.id}>
             <th scope="row">${name}</th>
             <td>${record.workspace_id === null ? 'all' : workspaceName(names, record.workspace_id)}</td>
+            <td><${AppliesTo} record=${record} /></td>
             <td><${Filters} side=${record} /></td>
             <td>${record.output === null ? 'not checked' : html`<${Filters} side=${record.output} />`}</td>
             <td>${record.limit_usd === null ? 'none' : `${usd(record.limit_usd)} ${record.reset_interval}`}</td>
@@ -131,6 +133,13 @@ function Rules({ guardrails, names, onOpen }) {
       })}
     <//>
   `
+}
+
+function AppliesTo({ record: { is_workspace_default: isDefault, assigned } }) {
+  if (isDefault) return 'its whole workspace'
+  if (assigned === 0)
+    return html`<${Chip} tone="warn" title="Assign it to keys or members, or nothing is checked by it">nobody<//>`
+  return assigned === 1 ? '1 key or member' : `${count(assigned)} keys and members`
 }
 
 function Filters({ side: { content_filter_builtins: builtins, content_filters: filters } }) {
