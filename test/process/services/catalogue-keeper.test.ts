@@ -160,3 +160,19 @@ t.test('another configuration is taken whole, or not at all', async t => {
   t.same(ids(kept.packed), ['acme/own'])
   t.equal(packed.length, length)
 })
+
+t.test('what the file names and nobody serves is told once the lists are read', async t => {
+  const targets = [{ model: 'acme/echo' }, { model: 'acme/gone', weight: 0 }]
+  const { store, notices, keeper } = await world(t, {
+    routes: [{ name: 'prod/chat', targets, fallback: ['acme/echo-2'] }],
+  })
+  const imported = [{ id: 'none/such' }, { id: 'acme/echo' }] as unknown as readonly KnownModel[]
+  await store.catalogue.put(sourceOf(IMPORT_SOURCE, imported, systemClock))
+  await keeper().start()
+  t.ok(await eventually(async () => notices.length >= 3, 10_000))
+  t.same(notices, [
+    'a route names a model that no provider serves; no request goes there {"route":"prod/chat","model":"acme/gone"}',
+    'a route names a model that no provider serves; no request goes there {"route":"prod/chat","model":"acme/echo-2"}',
+    'imported models have no provider here, and are not offered {"models":1,"first":"none/such"}',
+  ])
+})
