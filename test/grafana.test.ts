@@ -10,6 +10,7 @@ import { STAGES } from '../src/base/metrics/stages.ts'
 import { CREDENTIAL_EVICTIONS } from '../src/base/metrics/table.ts'
 import { DEGRADED, THREAD_STATES } from '../src/process/threads/process-metrics.ts'
 import { BATCH_ENDPOINTS } from '../src/protocol/management/batches.ts'
+import { ROLLOUT_STATES } from '../src/protocol/rollout.ts'
 import { OTHER_KEYS } from '../src/providers/credentials/vault-key-rotation.ts'
 import { allMetrics } from './support/metrics.ts'
 
@@ -150,6 +151,8 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_requests_total outcome': ['completed', 'refused', 'failed', 'aborted'],
   'gateway_upstream_requests_total outcome': ['ok', ...Object.keys(FAILURES)],
   'gateway_workspace_requests_total outcome': ['completed', 'incomplete', 'failed', 'aborted'],
+  'gateway_key_requests_total outcome': ['completed', 'incomplete', 'failed', 'aborted'],
+  'gateway_rollout_state state': ROLLOUT_STATES,
   'gateway_shed_total reason': [
     'in_flight',
     'lag',

@@ -127,7 +127,7 @@ t.test('the label values of the table are those of the code', async t => {
 })
 
 t.test('the first scrape of a gateway has each documented metric, and all series of closed sets', async t => {
-  const gateway = await startGatewayProcess(t, { metrics: { byWorkspace: true, genAi: true } })
+  const gateway = await startGatewayProcess(t, { metrics: { byWorkspace: true, byKey: true, genAi: true } })
   const page = await (await fetch(`${gateway.adminUrl}/metrics`)).text()
   const documented = readFileSync(join(import.meta.dirname, '../../../docs/metrics.md'), 'utf8')
     .split('\n')
