@@ -13,6 +13,8 @@ import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
+import type { Change } from './format.ts'
+import { type ReasoningFormat, reasoningFormat } from './reasoning.ts'
 
 const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
 
@@ -27,13 +29,45 @@ export function isOurs(type: string): boolean {
   return OURS.test(type)
 }
 
+/** The most omissions that are reported, because a conversation may have thousands of items. */
+const OMISSIONS_MAX = 100
+
+function noteOmission(path: string, reason: string, omissions: Change[]): void {
+  if (omissions.length < OMISSIONS_MAX) omissions.push({ field: path, action: 'dropped', reason })
+}
+
+/** Notes an item that a provider ran, and that its encoder omits. */
+export function noteOmittedItem(path: string, omissions: Change[]): void {
+  noteOmission(path, 'the provider cannot take back what another one has run', omissions)
+}
+
+/**
+ * Notes reasoning that an encoder omits, if another provider has made it. Nobody misses the rest: a provider does not
+ * want its own without a signature.
+ * @param own the name of the provider's own reasoning; null: it has none
+ */
+export function noteOmittedThought(
+  { format }: { readonly format?: unknown },
+  own: ReasoningFormat | null,
+  path: string,
+  omissions: Change[],
+): void {
+  const origin = reasoningFormat(format)
+  if (origin !== null && origin !== 'unknown' && origin !== own)
+    noteOmission(path, FOREIGN_THOUGHT, omissions)
+}
+
+/** The reason of a change: reasoning of another provider. */
+export const FOREIGN_THOUGHT = 'only the provider that made this reasoning can read it'
+
 /**
  * Checks that an encoder may omit an item of this type where its format has no form for it: a provider or the gateway
- * ran the tool, and the model's own words after it hold the result.
+ * ran the tool, and the model's own words after it hold the result. Notes it in `omissions`.
  * @throws GatewayError `unprocessable` for any other item
  */
-export function omitItem(type: string, path: string): void {
+export function omitItem(type: string, path: string, omissions: Change[] = []): void {
   if (!SPENT.has(type) && !isOurs(type)) throw refuseItem(type, path)
+  noteOmittedItem(path, omissions)
 }
 
 /** The error for an item that an encoder must not omit. */

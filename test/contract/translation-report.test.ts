@@ -253,3 +253,155 @@ t.test('settings that the model does not take are told', async t => {
     t.same(told, expected, `${format} ${JSON.stringify(more)}`)
   }
 })
+
+const SIGNATURE = 'S'.repeat(60)
+const USER = { role: 'user', content: 'Go' }
+const ran = {
+  type: 'web_search_call',
+  id: 'ws_1',
+  status: 'completed',
+  action: { type: 'search', query: 'q' },
+}
+/** At which formats an item of the history is told as lost. */
+const LOST: readonly (readonly [item: object, formats: readonly string[]])[] = [
+  [ran, ['openai-chat', 'anthropic-messages', 'google-gemini']],
+  [
+    {
+      type: 'reasoning',
+      id: 'rs_1',
+      summary: [],
+      encrypted_content: 'x'.repeat(60),
+      format: 'openai-responses-v1',
+    },
+    ['openai-chat', 'anthropic-messages', 'google-gemini'],
+  ],
+  [
+    {
+      type: 'reasoning',
+      id: 'rs_1',
+      summary: [],
+      content: [{ type: 'reasoning_text', text: 'Hm' }],
+      signature: SIGNATURE,
+      format: 'anthropic-claude-v1',
+    },
+    ['openai-chat', 'openai-responses', 'google-gemini'],
+  ],
+  [
+    {
+      type: 'reasoning',
+      id: 'rs_1',
+      summary: [{ type: 'summary_text', text: 'Hm' }],
+      signature: SIGNATURE,
+      format: 'google-gemini-v1',
+    },
+    ['openai-chat', 'openai-responses', 'anthropic-messages'],
+  ],
+  [{ type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm' }] }, []],
+]
+
+t.test('reasoning of another provider, and items of its tools, are told where they are left out', async t => {
+  for (const [item, formats] of LOST) {
+    for (const format of FORMATS) {
+      const body = {
+        model: `parrot/${format}`,
+        input: [USER, item, { role: 'assistant', content: 'Yes' }, USER],
+      }
+      const { told, header } = await post('/responses', body)
+      const expected = formats.includes(format) ? ['dropped input[1]'] : []
+      const at = `${format}: ${JSON.stringify(item)}`
+      t.same(told, expected, at)
+      t.equal(header, expected.length === 0 ? null : '1', at)
+      t.equal((await post('/responses', body, false)).header, header, `${at}, without the metadata`)
+    }
+  }
+})
+
+t.test('reasoning has the path of the client, whatever moved before it', async t => {
+  const messages = {
+    model: 'parrot/google-gemini',
+    max_tokens: 50,
+    messages: [
+      USER,
+      {
+        role: 'assistant',
+        content: [
+          { type: 'text', text: 'Well' },
+          { type: 'thinking', thinking: 'Hm', signature: SIGNATURE },
+          { type: 'text', text: 'Yes' },
+        ],
+      },
+      USER,
+    ],
+  }
+  t.same((await post('/messages', messages)).told, ['dropped messages[1].content[1]'])
+  const chat = {
+    model: 'parrot/anthropic-messages',
+    messages: [
+      { role: 'system', content: 'Be brief' },
+      USER,
+      {
+        role: 'assistant',
+        content: 'Yes',
+        reasoning_details: [
+          { type: 'reasoning.text', text: 'Hm', signature: SIGNATURE, format: 'google-gemini-v1', index: 0 },
+        ],
+      },
+      USER,
+    ],
+  }
+  t.same((await post('/chat/completions', chat)).told, ['dropped messages[2].reasoning_details'])
+  const moved = {
+    model: 'parrot/google-gemini',
+    tools: [{ type: 'function', name: 'f', parameters }],
+    input: [
+      USER,
+      { type: 'function_call', call_id: 'c1', name: 'f', arguments: '{}' },
+      { role: 'user', content: 'note' },
+      { type: 'function_call_output', call_id: 'c1', output: 'x' },
+      ran,
+      USER,
+    ],
+  }
+  t.same((await post('/responses', moved)).told, ['moved input[2]', 'dropped input[4]'])
+})
+
+t.test('tools that a provider gets in another form are told, and added ones as moved', async t => {
+  const custom = {
+    type: 'custom',
+    name: 'sql',
+    format: { type: 'grammar', syntax: 'lark', definition: 'start: "a"' },
+  }
+  const namespace = {
+    type: 'namespace',
+    name: 'crm',
+    description: 'Customers',
+    tools: [{ type: 'function', name: 'find', parameters }],
+  }
+  const search = { type: 'tool_search', execution: 'client', description: 'Finds', parameters }
+  const input = [USER, { type: 'additional_tools', role: 'developer', tools: [custom] }, USER]
+  const tools = [{ type: 'function', name: 'f', parameters }, custom, namespace, search]
+  for (const format of FORMATS) {
+    const { told } = await post('/responses', { model: `parrot/${format}`, input, tools: tools.slice(0, 1) })
+    t.same(told, format === 'openai-responses' ? [] : ['moved input[1]'], `${format}, added`)
+    const listed = await post('/responses', { model: `parrot/${format}`, input: 'Go', tools })
+    t.same(
+      listed.told.filter(each => !each.endsWith('.name')),
+      format === 'openai-responses' ? [] : ['changed tools[1]', 'changed tools[2]', 'changed tools[3]'],
+      format,
+    )
+  }
+  const chat = {
+    model: 'parrot/google-gemini',
+    messages: [USER],
+    tools: [{ type: 'custom', custom: { name: 'sql' } }],
+  }
+  t.same((await post('/chat/completions', chat)).told, ['changed tools[0]'])
+  const { status, text } = await post(
+    '/chat/completions',
+    { ...chat, provider: { require_parameters: true } },
+    true,
+    true,
+  )
+  t.equal(status, 404)
+  t.match(text, 'tools[0]')
+})

@@ -43,7 +43,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream, endUser, isOwnApi = false } = model
   refuseUnknownModes(request)
-  const { system, turns, effort, compacted } = conversation(request)
+  const { system, turns, effort, compacted, omissions } = conversation(request)
   const { quirks } = endpoint.provider
   const { tools, tool_choice, container } = toolbox(request, !quirks.includes('no-strict-tools'))
   const {
@@ -107,7 +107,9 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     path: '/messages',
     headers,
     body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
-    ...(goesOn ? { changes: WENT_ON } : undefined),
+    ...(goesOn || omissions.length > 0
+      ? { changes: goesOn ? [...WENT_ON, ...omissions] : omissions }
+      : undefined),
   }
 }
 

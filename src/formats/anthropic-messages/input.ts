@@ -18,7 +18,8 @@ import { parsedWritten } from '../../protocol/json/as-written.ts'
 import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { claudeThought, omitItem } from '../replayed.ts'
+import type { Change } from '../format.ts'
+import { claudeThought, noteOmittedItem, noteOmittedThought, omitItem } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
 import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 import {
@@ -42,6 +43,8 @@ interface MessagesConversation {
   readonly effort: ReasoningEffort | undefined
   /** True if a turn contains a compaction, which needs a beta flag. */
   readonly compacted: boolean
+  /** Items that this provider does not get. */
+  readonly omissions: readonly Change[]
 }
 
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
@@ -79,6 +82,7 @@ class Writer {
   readonly turns: MessagesTurn[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
+  readonly omissions: Change[] = []
   /** Actions of the computer by call. */
   readonly #actions = new Map<string, number>()
 
@@ -110,14 +114,14 @@ class Writer {
         this.#message(item, path)
         return
       case 'reasoning':
-        this.add('assistant', thinkingBlocks(item))
+        this.#thought(item, path)
         return
       case 'web_search_call':
       case 'code_interpreter_call':
       case 'mcp_call':
       case 'gateway:tool_search':
       case 'gateway:advisor':
-        this.add('assistant', ownBlocks(item))
+        this.#hosted(item, path)
         return
       case 'function_call':
         this.#functionCall(item)
@@ -142,7 +146,20 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    omitItem(String(item.type), path)
+    omitItem(String(item.type), path, this.omissions)
+  }
+
+  #thought(item: Reasoning, path: string): void {
+    const blocks = thinkingBlocks(item)
+    if (blocks.length === 0) noteOmittedThought(item, 'anthropic-claude-v1', path, this.omissions)
+    this.add('assistant', blocks)
+  }
+
+  /** Only the provider's own blocks go back. */
+  #hosted(item: object, path: string): void {
+    const blocks = ownBlocks(item)
+    if (blocks.length === 0) noteOmittedItem(path, this.omissions)
+    this.add('assistant', blocks)
   }
 
   #message(

@@ -64,7 +64,9 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   return {
     path,
     body: isMarked ? withOwnPoints(pointedBody, takesAllPoints(family), model.isSeen) : pointedBody,
-    ...(goesOn ? { changes: WENT_ON } : undefined),
+    ...(goesOn || talk.omissions.length > 0
+      ? { changes: goesOn ? [...WENT_ON, ...talk.omissions] : talk.omissions }
+      : undefined),
   }
 }
 

@@ -12,7 +12,8 @@ import type { InputItem } from '../../protocol/items.ts'
 import { parsedWritten } from '../../protocol/json/as-written.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { claudeThought, omitItem } from '../replayed.ts'
+import type { Change } from '../format.ts'
+import { claudeThought, noteOmittedThought, omitItem } from '../replayed.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
@@ -28,6 +29,8 @@ export interface ConverseConversation {
   readonly called: readonly string[]
   /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
+  /** Items that this provider does not get. */
+  readonly omissions: readonly Change[]
 }
 
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
@@ -46,6 +49,7 @@ export function conversation(request: ResponsesRequest, family: Family): Convers
     messages: writer.messages.map(tidyMessage),
     called: [...writer.called],
     effort: writer.effort,
+    omissions: writer.omissions,
   }
 }
 
@@ -54,6 +58,7 @@ class Writer {
   readonly messages: ConverseMessage[] = []
   readonly called = new Set<string>()
   effort: ReasoningEffort | undefined = undefined
+  readonly omissions: Change[] = []
   readonly #family: Family
   readonly #cached: boolean
 
@@ -76,7 +81,7 @@ class Writer {
         this.#message(item, path)
         return
       case 'reasoning':
-        this.add('assistant', this.#reasoning(item))
+        this.add('assistant', this.#reasoning(item, path))
         return
       case 'function_call':
         // The text of an object; see preconditions/.
@@ -93,7 +98,7 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    omitItem(String(item.type), path)
+    omitItem(String(item.type), path, this.omissions)
   }
 
   #message(
@@ -123,9 +128,12 @@ class Writer {
   }
 
   /** Only Claude signs its thoughts; the signatures are valid at Anthropic and in every cloud. */
-  #reasoning(item: Extract<InputItem, { type: 'reasoning' }>): ConverseBlock[] {
+  #reasoning(item: Extract<InputItem, { type: 'reasoning' }>, path: string): ConverseBlock[] {
     const thought = this.#family === 'claude' ? claudeThought(item) : null
-    if (thought === null) return []
+    if (thought === null) {
+      noteOmittedThought(item, this.#family === 'claude' ? 'anthropic-claude-v1' : null, path, this.omissions)
+      return []
+    }
     if ('sealed' in thought) return [{ reasoningContent: { redactedContent: thought.sealed } }]
     return [{ reasoningContent: { reasoningText: thought } }]
   }

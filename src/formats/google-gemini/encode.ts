@@ -14,7 +14,7 @@ import { encodeTools } from './tools.ts'
 function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
   const model = endpoint.upstreamModel
   const path = modelPath(model)
-  const { contents, system, isBegun } = encodeContents(request.input, isSigning(model))
+  const { contents, system, isBegun, omissions } = encodeContents(request.input, isSigning(model))
   const instructions = [request.instructions, ...system].filter(text => text != null && text !== '')
   const texts = instructions.map(text => ({ text }))
   if (contents.length === 0 && texts.length === 0) {
@@ -24,7 +24,8 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
   const config = generationConfig(request, endpoint)
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
-  const changes = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : null
+  const additions = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : []
+  const changes = omissions.length === 0 ? additions : [...additions, ...omissions]
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
     body: {
@@ -36,7 +37,7 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
       // Only clients of this API can send such.
       ...unknownFields(request, MADE),
     },
-    ...(changes === null ? undefined : { changes }),
+    ...(changes.length === 0 ? undefined : { changes }),
   }
 }
 

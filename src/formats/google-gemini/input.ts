@@ -8,7 +8,8 @@ import type { InputItem } from '../../protocol/items.ts'
 import { parsedWritten } from '../../protocol/json/as-written.ts'
 import type { InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
-import { omitItem } from '../replayed.ts'
+import type { Change } from '../format.ts'
+import { noteOmittedThought, omitItem } from '../replayed.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
@@ -23,6 +24,8 @@ interface EncodedContents {
   readonly system: readonly string[]
   /** True if a turn of the user was added at the beginning. */
   readonly isBegun: boolean
+  /** Items that Gemini does not get. */
+  readonly omissions: readonly Change[]
 }
 
 /**
@@ -45,6 +48,7 @@ class Turns {
   readonly #system: string[] = []
   /** Function names by call id: a result must repeat the name. */
   readonly #names = new Map<string, string>()
+  readonly #omissions: Change[] = []
   /** A signature for the model's next part. */
   #signature: string | null = null
 
@@ -64,6 +68,7 @@ class Turns {
         this.#message(item, path)
         break
       case 'reasoning':
+        noteOmittedThought(item, 'google-gemini-v1', path, this.#omissions)
         this.#reasoning(item)
         break
       case 'function_call':
@@ -80,7 +85,7 @@ class Turns {
         this.#image(item)
         break
       default:
-        omitItem(type, path)
+        omitItem(type, path, this.#omissions)
     }
   }
 
@@ -102,7 +107,7 @@ class Turns {
     const isBegun =
       contents[0]?.role === 'model' && contents[0].parts.some(part => part['functionCall'] !== undefined)
     if (isBegun) contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
-    return { contents, system: this.#system, isBegun }
+    return { contents, system: this.#system, isBegun, omissions: this.#omissions }
   }
 
   /** Attaches a signature without a next part to an empty text at the end of the turn, where it came from. */

@@ -7,7 +7,7 @@
 import type { Endpoint, Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import type { ModelRequest, WireRequest } from '../format.ts'
+import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'
 import { prepares, unknownFields } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
@@ -70,7 +70,8 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body = unknownFields(request, request.max_output_tokens == null ? OWN_NAMES : OWN_OF_LIMITED)
   for (const name of SAME_NAME) if (request[name] != null) body[name] = request[name]
   body['model'] = endpoint.upstreamModel
-  body['messages'] = chatMessages(request, quirks)
+  const omissions: Change[] = []
+  body['messages'] = chatMessages(request, quirks, omissions)
   if (model.stream) {
     body['stream'] = true
     if (!quirks.has('no-stream-usage')) body['stream_options'] = { include_usage: true }
@@ -94,7 +95,9 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
     body['logprobs'] = true
     body['top_logprobs'] = request.top_logprobs
   }
-  return { path: '/chat/completions', body: withTakenMarks(body, quirks) }
+  const path = '/chat/completions'
+  const taken = withTakenMarks(body, quirks)
+  return omissions.length === 0 ? { path, body: taken } : { path, body: taken, changes: omissions }
 }
 
 export const encodeChat = prepares('openai-chat', writeChat)

@@ -13,19 +13,25 @@ import type { AssistantPart, CacheControl, InputPart } from '../../protocol/part
 import type { Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
+import type { Change } from '../format.ts'
 import { dataUrlOf, nameFor } from '../inline-files.ts'
-import { omitItem } from '../replayed.ts'
+import { noteOmittedThought, omitItem } from '../replayed.ts'
 
 type Message = Record<string, unknown>
 
 /**
- * The messages of a request.
+ * The messages of a request. Items that the provider does not get are noted in `omissions`.
  * @throws GatewayError `unprocessable` that names the item or part without a form in this format.
  */
-export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): readonly Message[] {
+export function chatMessages(
+  request: ResponsesRequest,
+  quirks: ReadonlySet<Quirk>,
+  omissions: Change[] = [],
+): readonly Message[] {
   const conversation = new Conversation(
     quirks,
     request.prompt_cache_options !== undefined && request.prompt_cache_options !== null,
+    omissions,
   )
   if (typeof request.instructions === 'string')
     conversation.push({ role: 'system', content: request.instructions })
@@ -66,9 +72,11 @@ class Conversation {
   readonly #quirks: ReadonlySet<Quirk>
   readonly #breakpoints: boolean
   readonly #messages: Message[] = []
+  readonly #omissions: Change[]
   #turn: Turn | null = null
 
-  constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean) {
+  constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean, omissions: Change[]) {
+    this.#omissions = omissions
     this.#quirks = quirks
     this.#breakpoints = breakpoints
   }
@@ -90,7 +98,7 @@ class Conversation {
         this.#message(item, path)
         return
       case 'reasoning':
-        this.#reasoning(item)
+        this.#reasoning(item, path)
         return
       case 'function_call':
         this.#call(item, path, {
@@ -111,7 +119,7 @@ class Conversation {
         })
         return
       default:
-        omitItem(item.type, path)
+        omitItem(item.type, path, this.#omissions)
     }
   }
 
@@ -150,7 +158,7 @@ class Conversation {
     turn.parts.push(...parts)
   }
 
-  #reasoning(item: InputReasoning): void {
+  #reasoning(item: InputReasoning, path: string): void {
     const text = (item.content ?? []).map(part => part.text).join('')
     const summary = (item.summary ?? []).map(part => part.text).join('\n')
     const details = this.#quirks.has('reasoning-object') ? reasoningDetails(item, text) : []
@@ -159,7 +167,10 @@ class Conversation {
       this.#quirks.has('thought-signatures') && item.format === 'google-gemini-v1'
         ? (item.signature ?? null)
         : null
-    if (details.length === 0 && !wantsText && signature === null) return
+    if (details.length === 0 && !wantsText && signature === null) {
+      noteOmittedThought(item, null, path, this.#omissions)
+      return
+    }
     // Reasoning after calls belongs to the next turn, unless their outputs are still missing.
     if (this.#turn?.spoke === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
     const turn = this.#begin()

@@ -5,7 +5,7 @@
 import { type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { ModelRequest, WireRequest } from '../format.ts'
+import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { isUnknownField, prepares } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
 import { encodeInput } from './input.ts'
@@ -41,7 +41,6 @@ const SAME = [
 /** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ...SAME.map((name): [string, Field] => [name, copyField]),
-  ['input', (value, _, endpoint) => (typeof value === 'string' ? value : encodeInput(value, endpoint))],
   [
     'instructions',
     (value, _, endpoint) => (typeof value === 'string' ? value : encodeInput(value, endpoint)),
@@ -87,9 +86,14 @@ const NONE: ReadonlySet<string> = new Set()
 /** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
 function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body: Record<string, unknown> = { model: endpoint.upstreamModel }
+  const omissions: Change[] = []
   for (const [name, value] of Object.entries(model.request)) {
     // An assignment to `__proto__` would not create a field.
     if (value == null || name === 'model' || name === 'stream' || name === '__proto__') continue
+    if (name === 'input') {
+      body['input'] = typeof value === 'string' ? value : encodeInput(value, endpoint, omissions)
+      continue
+    }
     const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
     const written = field?.(value, model, endpoint)
     if (written !== undefined) body[name] = written
@@ -98,7 +102,9 @@ function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   body['stream'] = model.stream
   body['store'] = false
   if (model.endUser !== null) body['safety_identifier'] = model.endUser
-  return { path: '/responses', body }
+  return omissions.length === 0
+    ? { path: '/responses', body }
+    : { path: '/responses', body, changes: omissions }
 }
 
 export const encodeResponses = prepares('openai-responses', writeResponses)

@@ -10,10 +10,20 @@
  */
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
+import type { Change } from '../format.ts'
 import { dataUrlOf, nameFor } from '../inline-files.ts'
 import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
-import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../replayed.ts'
+import {
+  callIdOf,
+  isOurPatch,
+  isOurs,
+  isSpentElsewhere,
+  noteOmittedItem,
+  noteOmittedThought,
+  refuseItem,
+  replayAsCall,
+} from '../replayed.ts'
 import { encodeTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
@@ -68,7 +78,7 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
  * The wire value of `input`.
  * @throws GatewayError `unprocessable` with the path of an item without a form in this format.
  */
-export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
+export function encodeInput(input: unknown, endpoint: Endpoint, omissions: Change[] = []): unknown {
   if (!Array.isArray(input)) return input
   const items = input.flatMap((value, index) => {
     const item = recordOrEmpty(value)
@@ -77,9 +87,15 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     if (isOurs(type)) return ourResult(item, type, index)
     const pair = replayAsCall(item, index)
     if (pair !== null) return pair.map(each => ({ ...each }))
-    if (isSpentElsewhere(type, item['id'], item['signature'])) return []
+    const path = `input[${index}]`
+    if (isSpentElsewhere(type, item['id'], item['signature'])) {
+      noteOmittedItem(path, omissions)
+      return []
+    }
+    if (type === 'reasoning' && isForeignThought(item, endpoint))
+      noteOmittedThought(item, ownReasoning(endpoint.provider.slug), path, omissions)
     const writer = WRITERS.get(type)
-    return writer === undefined ? stripped(item, NONE) : writer(item, endpoint, `input[${index}]`)
+    return writer === undefined ? stripped(item, NONE) : writer(item, endpoint, path)
   })
   const marks = endpoint.provider.quirks.includes('cache-breakpoints')
   return (marks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
@@ -145,13 +161,8 @@ function isComplete(citation: Json): boolean {
  * back under its id.
  */
 function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
-  const origin = reasoningFormat(item['format'])
+  if (isForeignThought(item, endpoint)) return []
   const own = ownReasoning(endpoint.provider.slug)
-  const isForeign =
-    filled(item['format']) !== null &&
-    origin !== 'unknown' &&
-    (own === null ? !isOfThisWire(item) : origin !== own)
-  if (isForeign) return []
   const content = records(item['content'])
   const encrypted = filled(item['encrypted_content']) !== null
   if (!encrypted && (own === 'openai-responses-v1' || own === 'azure-openai-responses-v1')) return []
@@ -160,6 +171,16 @@ function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   const unnamed = item['id'] === '' ? NOT_IN_UNNAMED : NOT_IN_REASONING
   const plain = { summary: [], ...remainder(item, unnamed) }
   return [content.length === 0 ? plain : { ...plain, content }]
+}
+
+function isForeignThought(item: Json, { provider }: Endpoint): boolean {
+  const origin = reasoningFormat(item['format'])
+  const own = ownReasoning(provider.slug)
+  return (
+    filled(item['format']) !== null &&
+    origin !== 'unknown' &&
+    (own === null ? !isOfThisWire(item) : origin !== own)
+  )
 }
 
 /** True for reasoning in this wire format, which is part of the name of its format. */

@@ -213,7 +213,12 @@ export class Prompt {
       const message = placed(thrown.message, places)
       throw message === thrown.message ? thrown : rewritten(thrown, { message })
     }
-    const changes = [...this.changes, ...(wire.changes ?? [])]
+    const { places } = this
+    const later = wire.changes ?? []
+    const changes = [
+      ...this.changes,
+      ...(places === null ? later : later.map(each => ({ ...each, field: placed(each.field, places) }))),
+    ]
     return changes.length === 0 ? wire : { ...wire, changes }
   }
 }

@@ -5,7 +5,7 @@
 import { GatewayError, rewritten } from '../../base/errors.ts'
 import { type ItemPrefix, itemId } from '../../base/ids.ts'
 import { isRecord, parseJson, recordOrEmpty } from '../../base/json.ts'
-import type { ComputerUse, Format } from '../../formats/format.ts'
+import type { Change, ComputerUse, Format } from '../../formats/format.ts'
 import { type Ability, has } from '../../formats/format-abilities.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { type OutwardNames, outwardNames } from '../../formats/preconditions/names.ts'
@@ -31,6 +31,8 @@ export interface FittedRequest {
   readonly toolPaths: readonly string[] | null
   /** Functions whose calls come back as items of other types, by the names that the model sees. */
   readonly items: ReadonlyMap<string, ItemForm>
+  /** Tools that the provider gets in another form or at another place. */
+  readonly changes: readonly Change[]
 }
 
 const NOBODY: ReadonlySet<string> = new Set()
@@ -67,7 +69,49 @@ export function fitTools(
     names: renamed === null ? (flat?.names ?? SAME_NAMES) : callerNames(flat?.names ?? SAME_NAMES, renamed),
     toolPaths: flat?.toolPlaces ?? plain?.toolPaths ?? null,
     items,
+    changes: fittingChanges(request, {
+      namespace: flat !== null,
+      custom: custom !== null,
+      tool_search: searchFunction !== null,
+      isMoved: type => controls !== null && !accepts(name, takesCustom, type),
+    }),
   }
+}
+
+/** What was fitted. */
+interface Fitting {
+  readonly namespace: boolean
+  readonly custom: boolean
+  readonly tool_search: boolean
+  isMoved(type: Ability): boolean
+}
+
+const AS_FUNCTIONS = {
+  namespace: 'the provider knows no namespaces: the names of its functions begin with its own',
+  custom:
+    'the provider knows functions only: the tool is one with a text, and a grammar is in its description',
+  tool_search: 'the provider does not search among tools: the search is a function',
+} as const
+const MOVED = 'the provider takes it for the whole conversation only'
+/** More changes are not reported, because a request may have thousands of tools. */
+const CHANGES_MAX = 100
+
+/** The tools and items of a request that were fitted, by the caller's paths. */
+function fittingChanges({ input, tools }: ResponsesRequest, fitting: Fitting): readonly Change[] {
+  const changes: Change[] = []
+  for (const [at, tool] of (tools ?? []).entries()) {
+    const kind = tool.type === 'tool_search' && !isClientSearch(tool) ? null : tool.type
+    if (kind !== 'namespace' && kind !== 'custom' && kind !== 'tool_search') continue
+    if (fitting[kind]) changes.push({ field: `tools[${at}]`, action: 'changed', reason: AS_FUNCTIONS[kind] })
+  }
+  for (const [at, { type }] of (typeof input === 'string' ? [] : input).entries()) {
+    const isMoved =
+      type === 'tool_search_output'
+        ? fitting.tool_search
+        : (type === 'additional_tools' || type === 'configuration_update') && fitting.isMoved(type)
+    if (isMoved) changes.push({ field: `input[${at}]`, action: 'moved', reason: MOVED })
+  }
+  return changes.length > CHANGES_MAX ? changes.slice(0, CHANGES_MAX) : changes
 }
 
 /** Types of tools and items that not every provider takes. */
@@ -118,6 +162,19 @@ function accepts(format: FormatName, takesCustom: boolean, ability: Ability): bo
 }
 
 const TOOL_PATH = /^tools\[(\d{1,6})\]/
+
+/** The changes of a fitted request, with the tools' paths as the caller wrote them. */
+export function fittedChanges(
+  { changes, toolPaths }: Pick<FittedRequest, 'changes' | 'toolPaths'>,
+  later: readonly Change[],
+): readonly Change[] {
+  if (toolPaths === null) return [...changes, ...later]
+  const named = later.map(change => ({
+    ...change,
+    field: change.field.replace(TOOL_PATH, (path, at) => toolPaths[Number(at)] ?? path),
+  }))
+  return [...changes, ...named]
+}
 
 /** Returns the result of `encode`. @throws its errors, with the tools' paths as the caller wrote them */
 export function withClientPaths<Result>(paths: readonly string[] | null, encode: () => Result): Result {

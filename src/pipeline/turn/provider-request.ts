@@ -4,12 +4,13 @@
  */
 
 import { GatewayError } from '../../base/errors.ts'
-import { type Json, texts } from '../../base/json.ts'
+import { filled, type Json, texts } from '../../base/json.ts'
 import { holdsSecret } from '../../base/scrub.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Change, Format, WireRequest } from '../../formats/format.ts'
 import { lostMarks } from '../../formats/marks/cache-marks.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { FOREIGN_THOUGHT } from '../../formats/replayed.ts'
 import { changedSettings, NO_SUCH_FIELD, SETTINGS, unsentStops } from '../../formats/sent-settings.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { AS_WRITTEN, MARKED, type MaybeWritten, writtenJson } from '../../protocol/json/as-written.ts'
@@ -32,6 +33,7 @@ import { signatureIn } from '../../providers/upstream/aws-signature.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
 import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
 import { makerOf } from '../routing/candidate.ts'
+import { type FittedRequest, fittedChanges } from '../tool-calls/client-tools.ts'
 
 /** The keys of attempts: own keys, and shared keys that cannot be sent as they are in their provider's row. */
 export interface ProviderKeys {
@@ -67,7 +69,13 @@ export class ProviderRequests {
   }
 
   /** The request in the provider's format. */
-  encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
+  encode(
+    exchange: Exchange,
+    attempt: AttemptRecord,
+    format: Format,
+    prompt: ResponsesRequest,
+    fitted: FittedRequest | null = null,
+  ): WireRequest {
     const endpoint = attempt.providerKey === null ? attempt.endpoint : askedEndpoint(attempt)
     const openedPrompt = typeof prompt.input === 'string' ? prompt : opened(prompt, attempt)
     const supported =
@@ -94,7 +102,8 @@ export class ProviderRequests {
     )
     const isExact = exchange.withMetadata || exchange.request.provider?.require_parameters === true
     let isChanged = prompt !== outgoing || wire.changes !== undefined || isExact
-    if (exchange.clientRequest.losses !== undefined) isChanged = true
+    if (exchange.clientRequest.losses !== undefined || fitted !== null) isChanged = true
+    if (openedPrompt !== prompt) isChanged = true
     if (prompt.stop != null) {
       const stops = unsentStops(format.name, prompt, wire.body)
       if (stops.length > 0) attempt.stops = stops
@@ -110,7 +119,10 @@ export class ProviderRequests {
       const sent = outer === null ? undefined : wire.body[outer]
       isChanged = (inner === null ? sent : (sent as Json | undefined)?.[inner]) !== value
     }
-    if (isChanged) noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact })
+    if (isChanged) {
+      const opening = openedPrompt === prompt ? NONE_LOST : lostThoughts(prompt, openedPrompt)
+      noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact, fitted, opening })
+    }
     if (MARKED.objects !== marked || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
       return { ...wire, isWritten: true }
     if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
@@ -212,6 +224,9 @@ interface Sending {
   readonly format: Format
   /** True: marks are counted too, for which the whole body is read. */
   readonly isExact: boolean
+  readonly fitted: FittedRequest | null
+  /** Reasoning that only its maker can read, which is someone else. */
+  readonly opening: readonly Change[]
 }
 
 /** True if the caller wants no provider for which its request would lose anything. */
@@ -224,7 +239,7 @@ function noteChanges(
   { clientRequest }: Exchange,
   attempt: AttemptRecord,
   prompt: ResponsesRequest,
-  { outgoing, wire, format, isExact }: Sending,
+  { outgoing, wire, format, isExact, fitted, opening }: Sending,
 ): void {
   const dropped = (field: string): Change => ({ field, action: 'dropped', reason: NO_SUCH_FIELD })
   const changes: Change[] = [
@@ -240,7 +255,10 @@ function noteChanges(
         reason: 'the provider takes fewer or shorter cache marks',
       }),
     ),
-    ...(wire.changes ?? []),
+    ...opening,
+    ...(fitted === null ? (wire.changes ?? []) : fittedChanges(fitted, wire.changes ?? [])).filter(
+      ({ field }) => !opening.some(each => each.field === field),
+    ),
     ...(clientRequest.losses ?? []),
   ]
   if (changes.length > 0) attempt.changes = changes
@@ -250,6 +268,29 @@ const CUT_HERE: Change = {
   field: 'stop',
   action: 'added',
   reason: 'the gateway looks for the stop sequences that the provider does not take',
+}
+
+const NONE_LOST: readonly Change[] = []
+/** More are not reported, because a conversation may have thousands of items. */
+const LOST_MAX = 100
+
+/** Reasoning that lost what only another provider can read. */
+function lostThoughts(prompt: ResponsesRequest, openedPrompt: ResponsesRequest): readonly Change[] {
+  const [before, after] = [prompt.input, openedPrompt.input]
+  if (typeof before === 'string' || typeof after === 'string') return NONE_LOST
+  const lost: Change[] = []
+  for (const [at, item] of before.entries()) {
+    if (lost.length === LOST_MAX) break
+    if (item.type !== 'reasoning' || item === after[at]) continue
+    const opened = after[at] as typeof item
+    if (isSealed(item) && !isSealed(opened))
+      lost.push({ field: `input[${at}]`, action: 'dropped', reason: FOREIGN_THOUGHT })
+  }
+  return lost
+}
+
+function isSealed(item: { readonly signature?: unknown; readonly encrypted_content?: unknown }): boolean {
+  return filled(item.signature) !== null || filled(item.encrypted_content) !== null
 }
 
 /** The prompt as this provider may see it: without data sealed by others. */

@@ -196,7 +196,9 @@ class TurnCall implements CallSubject<TurnTerms> {
     const wire =
       fitted === null
         ? deps.requests.encode(exchange, record, format, prompt)
-        : withClientPaths(fitted.toolPaths, () => deps.requests.encode(exchange, record, format, prompt))
+        : withClientPaths(fitted.toolPaths, () =>
+            deps.requests.encode(exchange, record, format, prompt, fitted),
+          )
     // Only in the first turn, because prompts of later turns may quote texts that were withheld.
     if (exchange.request.debug?.echo_upstream_body === true && exchange.bill.turns === 0)
       exchange.debug.bodies.push(wire.body)
