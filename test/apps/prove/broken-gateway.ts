@@ -229,7 +229,7 @@ export class BrokenGateway {
     try {
       const reply = await ask(JSON.stringify({ ...body, messages }))
       const parts = (await reply.text()).split('\n\n')
-      return this.#has('goes on with what is repeated') ? parts : withoutRepeated(parts, said)
+      return KEEPS_REPEATED.some(fault => this.#has(fault)) ? parts : withoutRepeated(parts, said)
     } catch {
       return this.#has('a second break ends well') ? ['data: [DONE]'] : null
     }
@@ -379,6 +379,12 @@ function withId(chunk: Buffer, id: string): Buffer {
 
 const CONTENT = /"content":("(?:[^"\\]|\\.)+")/
 const REPEAT_MIN_CHARS = 12
+/** Cutting what is repeated would put right what these do wrong. */
+const KEEPS_REPEATED: readonly PlantedFault[] = [
+  'goes on from the beginning',
+  'goes on with what is repeated',
+  'goes on with documents',
+]
 
 /** The chunks of the rest of a text, without what their beginning repeats of it. */
 function withoutRepeated(parts: readonly string[], said: string): readonly string[] {
