@@ -118,7 +118,7 @@ function providerOf(
 
 /**
  * The fields of the built-in row that the operator's row keeps. Other addresses are dropped together with the base URL.
- * The provider's data policy and custom tools are dropped too, because someone else may run the server.
+ * The provider's data policy, custom tools and way to continue are dropped too, because someone else may run the server.
  */
 function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
   const {
@@ -127,12 +127,13 @@ function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Pr
     embeddings: _embeddings,
     policy: _policy,
     customTools: _customTools,
+    continues: _continues,
     ...others
   } = builtIn
-  const { baseUrls, regionUrls, embeddings, policy, customTools } = builtIn
+  const { baseUrls, regionUrls, embeddings, policy, customTools, continues } = builtIn
   return {
     ...others,
-    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls, policy, customTools }) : {}),
+    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls, policy, customTools, continues }) : {}),
     ...(format === undefined || format === builtIn.format ? definedOf({ embeddings }) : {}),
   }
 }

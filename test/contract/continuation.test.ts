@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { awsMessage } from '../support/aws-events.ts'
-import type { Loose } from '../support/dialect-clients.ts'
+import { CLIENTS, type DialectClient, type Loose } from '../support/dialect-clients.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { goldens } from '../support/goldens.ts'
@@ -214,6 +214,10 @@ async function cutEach(
       const told = events.filter(({ type }) => type === 'response.gateway.continued')
       assert.deepEqual(grammarViolations(events), [], where)
       seen.continued += told.length
+      const door = CLIENTS[n % CLIENTS.length] as DialectClient
+      const asked = { model: `${format}/${to}`, ...door.conversation(QUESTION), stream: true }
+      const answer = await door.complete(world.gateway, asked)
+      assert.equal(door.textOf(answer), script.whole, `${where}, by ${door.name}`)
     }
   }
   return seen

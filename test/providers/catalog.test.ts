@@ -153,6 +153,15 @@ t.test('a row with a known slug changes only what it says', async t => {
   t.equal(catalog.providers().length, PROVIDERS.length)
 })
 
+t.test('a built-in row says how its provider continues a text, unless someone else serves it', async t => {
+  const continuesOf = (row: Partial<ProviderRow>) =>
+    createCatalog({ providers: [{ slug: 'mistral', apiKey: 'k', ...row }], models: [] }).provider('mistral')
+      ?.continues
+  t.equal(continuesOf({}), 'prefix')
+  t.equal(continuesOf({ baseUrl: 'https://proxy.test/v1' }), undefined)
+  t.equal(continuesOf({ baseUrl: 'https://proxy.test/v1', continues: 'last-message' }), 'last-message')
+})
+
 t.test(
   'a batch service is used where the row says so, at half of the prices unless it says more',
   async t => {

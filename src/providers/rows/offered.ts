@@ -209,6 +209,8 @@ export const OFFERED_ROWS = {
       'output-dimension',
       'float-vectors',
     ],
+    // Its API reference: an assistant's last message with this field is what the answer begins with.
+    continues: 'prefix',
     policy: KEEPS_A_MONTH,
     authors: ['mistralai', 'mistral'],
   }),

@@ -29,6 +29,7 @@ export interface ServingRow
         | 'authors'
         | 'messagesMax'
         | 'customTools'
+        | 'continues'
       >
     > {
   /** The environment variable with the operator's key, if the configuration contains none. */
