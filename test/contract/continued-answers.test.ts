@@ -32,7 +32,8 @@ const responses: Door = {
     const events = parseEventStream(text)
     const { status, error, ...response } = finalOf(events)
     if (status === 'failed') throw new Error(error?.message)
-    const said = saidIn(response)
+    // An item without text, such as that of a server tool, is an empty line.
+    const said = saidIn(response).trim()
     // What came piece by piece is what the last event repeats.
     if (deltasIn(events) !== said) throw new Error(`${deltasIn(events)} is not ${said}`)
     return said
@@ -212,7 +213,7 @@ t.test('the turn behind a server tool goes on with the result of the tool', asyn
   const { gateway, script, messages, records } = await startWorldOf(t)
   const tools = [{ type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }]
   script(
-    [{ text: 'I look. ', calls: [{ name: 'datetime', arguments: '{}' }] }, broken('The quick brown fox ')],
+    [{ calls: [{ name: 'datetime', arguments: '{}' }] }, broken('The quick brown fox ')],
     [{ text: 'jumps over the lazy dog, and then it rests for a while.' }],
   )
   t.equal(await responses.ask(gateway, 'Say it', { tools }), WHOLE)

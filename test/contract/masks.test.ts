@@ -108,6 +108,17 @@ t.test('what a client sends back is masked again, in arguments without their esc
   t.match(said, `Say ${odd}`)
 })
 
+t.test('in arguments that are no JSON, a backslash escapes nothing', async t => {
+  const { ask } = await asking(t)
+  const path = '<<C:\\temp\\new>>'
+  const { sent, said } = await ask([
+    { role: 'user', content: `Say ${path}` },
+    { type: 'function_call', call_id: 'c1', name: 'send', arguments: `go to ${path}` },
+  ])
+  t.match(sent, 'go to [REDACTED_1]', 'it is the value that the user wrote')
+  t.match(said, `Say ${path}`)
+})
+
 t.test('a placeholder in an id, a name or a seal stays: clients send those back unread', async t => {
   const provider = new Provider(() => ({
     json: {

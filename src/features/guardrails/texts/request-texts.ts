@@ -28,7 +28,7 @@
  * or a tool is text without a row; add one to FIELDS or TOOL_FIELDS if it holds a name, an id, a link, bytes or JSON.
  */
 import { Kind, type TSchema } from '@sinclair/typebox'
-import { isRecord } from '../../../base/json.ts'
+import { isRecord, parseJson } from '../../../base/json.ts'
 import {
   type MapSchema,
   Rule,
@@ -228,9 +228,9 @@ export function mapConversation(request: ResponsesRequest, visit: Visit): Respon
 
 function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean): ResponsesRequest {
   let read: Read | undefined
-  let isJson = false
-  const asUser: Replace = text => visit(text, 'user', read, isJson)
-  const asOther: Replace = text => visit(text, 'other', read, isJson)
+  let json: string | null = null
+  const asUser: Replace = text => visit(text, 'user', read, text === json)
+  const asOther: Replace = text => visit(text, 'other', read, text === json)
   const fields: Fields = request as Fields & ResponsesRequest
   const mapped = mapFields(fields, (value, key) => {
     const use = USES.get(key) ?? 'conversation'
@@ -240,16 +240,23 @@ function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean):
     if (key === 'input' && Array.isArray(value)) {
       const kinds = plan.each ?? EVERYTHING
       const items = mapList(value, item => {
-        isJson = isRecord(item) && typeof item['arguments'] === 'string'
+        json = jsonIn(item)
         return mapValue(item, key, kinds, isUserItem(item) ? asUser : asOther)
       })
-      isJson = false
+      json = null
       return items
     }
     return mapValue(value, key, plan, key === 'instructions' || use === 'sent' ? asOther : asUser)
   })
   read = undefined
   return renameFields(mapped, PLANS, asUser) as unknown as ResponsesRequest
+}
+
+/** The arguments of a call; null if they are no JSON, so that a backslash in them escapes nothing. */
+function jsonIn(item: unknown): string | null {
+  const text = isRecord(item) ? item['arguments'] : undefined
+  if (typeof text !== 'string') return null
+  return !text.includes('\\') || parseJson(text) !== undefined ? text : null
 }
 
 function isUserItem(item: unknown): boolean {
