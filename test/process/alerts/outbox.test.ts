@@ -5,7 +5,10 @@ import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { keyRecord } from '../../../src/callers/api-key.ts'
+import type { LoopNote } from '../../../src/pipeline/loops.ts'
 import { type AlertEvent, alertBody, alertId, bodyAs } from '../../../src/process/alerts/alert-body.ts'
+import { alertOfLoop } from '../../../src/process/alerts/loop-alert.ts'
 import { Outbox } from '../../../src/process/alerts/outbox.ts'
 import { createReceiver, type ReceiverRow } from '../../../src/process/alerts/receiver.ts'
 import { openStore } from '../../../src/storage/open.ts'
@@ -69,7 +72,7 @@ async function nodes(t: Test, rows: readonly ReceiverRow[], count = 3) {
     t.teardown(() => outbox.close().then(() => store.close()))
     return outbox
   }
-  return { clock, lines, start, outboxes: await Promise.all(Array.from({ length: count }, start)) }
+  return { clock, lines, url, start, outboxes: await Promise.all(Array.from({ length: count }, start)) }
 }
 
 t.test('three instances and a restart tell an event once, signed', async t => {
@@ -102,6 +105,37 @@ t.test('three instances and a restart tell an event once, signed', async t => {
     ['first', 'second'].map(secret => createHmac('sha256', secret).update(`${seconds}.${raw}`).digest('hex')),
   )
   t.equal(Number(seconds), Math.floor(Date.UTC(2026, 0, 2, 3, 4, 5) / 1000))
+})
+
+t.test('a circle is told once for each kind of loop and hour, with the name of its key', async t => {
+  const hook = await receiver(t)
+  const { clock, url, outboxes } = await nodes(t, [{ url: hook.url, allowPrivate: true }])
+  const store = await openStore(url)
+  t.teardown(() => store.close())
+  const record = keyRecord(`sk-gw-v1-${'a'.repeat(64)}`, 'inference', { name: 'agent', clock })
+  await store.keys.add(record)
+  const { hash: keyHash, organizationId, workspaceId } = record
+  const circle = { keyHash, organizationId, workspaceId, kind: 'repeat', times: 5, action: 'stop' } as const
+  const tell = async (note: LoopNote): Promise<void> => {
+    for (const outbox of outboxes)
+      await alertOfLoop({ store, raise: event => outbox.raise(event), clock }, note)
+    await Promise.all(outboxes.map(outbox => outbox.run()))
+  }
+  await tell(circle)
+  await tell({ ...circle, times: 6 })
+  await tell({ ...circle, kind: 'spend', times: 250, action: 'tell' })
+  clock.advance(3_600_000)
+  await tell(circle)
+  const object = { kind: 'key', id: keyHash, name: 'agent', workspace_id: workspaceId }
+  t.match(
+    hook.got.map(({ body }) => body),
+    [
+      { type: 'loop.detected', object, data: { loop: 'repeat', times: 5, action: 'stop' } },
+      { type: 'loop.detected', object, data: { loop: 'spend', usd: 2.5, action: 'tell' } },
+      { type: 'loop.detected', object, data: { loop: 'repeat', times: 5, action: 'stop' } },
+    ],
+  )
+  t.equal(hook.got.length, 3)
 })
 
 t.test(
