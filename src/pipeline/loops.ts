@@ -48,6 +48,9 @@ interface FoundLoop {
   readonly times: number
 }
 
+/** Lines, in JSON, with which Codex begins the results of its tools: they differ each time, although nothing changed. */
+const MEASURED = /(?:Chunk ID: [0-9a-f]+|Wall time: [\d.]+ seconds)\\n/g
+
 /** A call with its result, in a form in which equal ones are equal texts. */
 interface Step {
   readonly name: string
@@ -182,7 +185,7 @@ function stepsOf({ input }: ResponsesRequest): readonly Step[] {
   const results = new Map<string, string>()
   for (let at = from; at < items.length; at++) {
     const { type, call_id: id, output } = items[at] as CallItem
-    if (type?.endsWith('_call_output') === true && id !== undefined) results.set(id, JSON.stringify(output))
+    if (type?.endsWith('_call_output') === true && id !== undefined) results.set(id, resultOf(output))
   }
   const steps: Step[] = []
   for (let at = from; at < items.length; at++) {
@@ -194,6 +197,11 @@ function stepsOf({ input }: ResponsesRequest): readonly Step[] {
     steps.push({ name, text: JSON.stringify([type, namespace, name, args, result]) })
   }
   return steps
+}
+
+/** A result as text, without what its client measured. */
+function resultOf(output: unknown): string {
+  return JSON.stringify(output ?? null).replace(MEASURED, '')
 }
 
 function lastUserMessage(items: readonly CallItem[]): number {

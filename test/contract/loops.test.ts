@@ -162,6 +162,28 @@ t.test('the key has its own policy, or that of its workspace', async t => {
   }
 })
 
+t.test('what a client measures anew for each result hides no circle', async t => {
+  const s = await start(t)
+  const key = await s.newKey({ loops: { action: 'stop', repeats: 3 } })
+  const ask = async (outputOf: (at: number) => unknown) => {
+    const calls = [0, 1, 2].flatMap(at => [
+      { type: 'function_call', call_id: `c${at}`, name: 'exec_command', arguments: '{"cmd":"npm test"}' },
+      { type: 'function_call_output', call_id: `c${at}`, output: outputOf(at) },
+    ])
+    return (await s.ask(key, '/responses', { model: MODEL, input: [USER, ...calls] })).status
+  }
+  const command = (at: number): string =>
+    `Chunk ID: b139d${at}\nWall time: 0.000${at} seconds\nProcess exited with code 1\nOutput:\n2 failed`
+  t.equal(await ask(command), 429)
+  const parts = (at: number): unknown => [
+    { type: 'input_text', text: `Wall time: 0.00${at} seconds\nOutput:` },
+    { type: 'input_text', text: '2 failed' },
+  ]
+  t.equal(await ask(parts), 429)
+  t.equal(await ask(at => `Output:\n${at} failed`), 200, 'another result')
+  t.equal(await ask(at => `The tests took ${at} seconds`), 200, 'its own words are a result')
+})
+
 t.test('a session that spends without a word of its user is a loop', async t => {
   const s = await start(t)
   const key = await s.newKey({ loops: { action: 'stop', usd: 3 * PRICE } })
