@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { until } from '../support/patience.ts'
 import { FULL_TOKENS, PROGRAMS, type Program, TASK } from './agents/programs.ts'
 import { AGENT_FORMATS, type AgentFormat } from './agents/provider.ts'
-import { type AgentResult, AgentWorld } from './agents/world.ts'
+import { type AgentResult, AgentWorld, CIRCLE_REPEATS } from './agents/world.ts'
 
 t.setTimeout(0)
 
@@ -64,15 +64,52 @@ const SCENES: Readonly<Record<string, Scene>> = {
     const run = await world.run({ program, format, trouble: { hangsAt: 1 }, isInterrupted: true })
     t.ok(run.play.hung > 0, 'a reply hung')
     await until('the end of the request', () => run.play.closedEarly > 0)
-    t.same(
-      run.refused.filter(line => !line.includes('"status":499')),
-      [],
-      'nothing was refused',
-    )
+    t.same(run.refused, [], 'nothing was refused')
     const again = await world.run({ program, format, trouble: {}, place: run.place })
     checkTask(t, again)
     return again
   },
+
+  async 'cut-off'(t, program, format) {
+    const run = await world.run({ program, format, trouble: {}, isCutOff: true })
+    checkTask(t, run)
+    t.ok(run.replayed > 0, 'a request was sent again, and got the answer to the first one')
+    t.equal(run.play.step, program.steps.length, 'no step ran twice')
+    return run
+  },
+
+  async continued(t, program, format) {
+    const run = await world.run({ program, format, trouble: { breaksAt: program.steps.length } })
+    t.equal(run.status, 0, 'exit status')
+    t.match(run.output.replace(/\s+/g, ' '), TASK.answer, 'the answer is shown as one text')
+    t.same(run.refused, [], 'nothing was refused')
+    t.same(run.play.faults, [], 'each result came back, and the text so far went on')
+    t.not(run.play.broken, null, 'the first provider broke')
+    t.equal(run.ledger.requests, run.wire.requests, 'one request, one record')
+    t.ok(run.ledger.output > run.wire.output, 'the part before the break is paid too')
+    return run
+  },
+
+  async circle(t, program, format) {
+    const run = await world.run({ program, format, trouble: {}, isCircle: true })
+    t.equal(run.play.step, CIRCLE_REPEATS, 'nothing ran after the circle was seen')
+    t.ok(run.refused.length > 0, 'it was refused')
+    t.same(
+      run.refused.filter(line => !line.includes('loop_detected')),
+      [],
+      'for no other reason',
+    )
+    // Codex shows nothing of a 429 but the number.
+    t.match(run.output, program.name === 'codex' ? '429' : 'circle', 'its user reads why')
+    return run
+  },
+}
+
+/** Scenes for some programs; the others play all scenes that are not here. */
+const ONLY: Readonly<Record<string, readonly string[]>> = {
+  'cut-off': ['claude-code', 'codex'],
+  continued: ['claude-code', 'codex'],
+  circle: ['claude-code', 'codex'],
 }
 
 function chosen<T extends string>(name: string, all: readonly T[]): readonly T[] {
@@ -96,6 +133,7 @@ const table: string[] = []
 for (const program of programs) {
   const { name: programName, version, compaction } = program
   for (const name of scenes) {
+    if (ONLY[name]?.includes(programName) === false || program.scenes?.includes(name) === false) continue
     let passed = 0
     const skip = name === 'compaction' && typeof compaction === 'string' && compaction
     for (const format of formats) {
@@ -104,7 +142,7 @@ for (const program of programs) {
         if (run === undefined) return
         const { told, signatures, thoughtsBack, summaries } = run.play
         t.comment(
-          `${told.length} requests, thoughts ${thoughtsBack} of ${signatures.length} back, summaries ${summaries}`,
+          `${told.length} requests, ${run.refused.length} refused, thoughts ${thoughtsBack} of ${signatures.length} back, summaries ${summaries}`,
         )
         if (t.passing()) passed++
         else t.comment(run.output.slice(-3000))

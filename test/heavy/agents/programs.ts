@@ -3,7 +3,7 @@
  * connect` wherever they reach), how it runs without a terminal, and by which calls it reads, edits and runs.
  */
 import { join } from 'node:path'
-import type { ScriptedCall } from './provider.ts'
+import { type ScriptedCall, SEARCH } from './provider.ts'
 
 export const TASK = {
   mark: 'TASK-9203',
@@ -62,6 +62,10 @@ export interface Program {
   readonly connect: string
   prepare(place: Place, lines: readonly string[]): Prepared
   readonly steps: readonly ((tools: readonly string[], work: string) => readonly ScriptedCall[])[]
+  /** Texts of results behind each step, if they are others than those of the task. */
+  readonly proofs?: readonly string[]
+  /** The scenes in which it plays; absent: those of every program. */
+  readonly scenes?: readonly string[]
   /** How it comes to compact its conversation without a terminal; a text: why it never does. */
   readonly compaction: Compaction | string
   /** The provider's signed thoughts have to come back from it, at these formats; elsewhere it has no place for them. */
@@ -130,6 +134,64 @@ function codex(name: string, isSocket: boolean): Program {
   }
 }
 
+const TEA_SERVER = join(import.meta.dirname, 'tea-server.ts')
+/** Of an MCP server: Codex offers a search in place of its tools, and runs it itself. */
+const TEA_TOOL = 'count_cups'
+
+/** Codex with a search for tools, which it has only for models that its catalogue says can use one. */
+const codexSearch: Program = {
+  ...codex('codex-search', false),
+  prepare(place, lines) {
+    const prepared = codex('codex-search', false).prepare(place, lines)
+    const catalogue = join(place.home, '.codex/models.json')
+    const config = text([
+      `model_catalog_json = ${JSON.stringify(catalogue)}`,
+      ...lines.filter(line => !line.startsWith('supports_websockets')),
+      '[features]',
+      'tool_search_always_defer_mcp_tools = true',
+      '[mcp_servers.tea]',
+      `command = ${JSON.stringify(process.execPath)}`,
+      `args = ["--disable-warning=ExperimentalWarning", ${JSON.stringify(TEA_SERVER)}]`,
+    ])
+    const files = {
+      '.codex/config.toml': config,
+      '.codex/models.json': JSON.stringify({ models: [codexModel(place)] }),
+    }
+    return { ...prepared, files }
+  },
+  steps: [
+    () => [{ name: SEARCH, input: { query: 'cups of tea' } }],
+    tools => [{ name: tools.find(name => name.endsWith(TEA_TOOL)) ?? TEA_TOOL, input: { shelf: 'long' } }],
+    ...codexSteps.slice(1),
+  ],
+  proofs: [TEA_TOOL, 'cups-3307', '4711', 'copied-5566'],
+  scenes: ['task'],
+}
+
+function codexModel({ model, contextLength }: Place): object {
+  return {
+    slug: model,
+    display_name: model,
+    description: 'A model that searches for tools',
+    default_reasoning_level: 'medium',
+    supported_reasoning_levels: [{ effort: 'medium', description: 'medium' }],
+    shell_type: 'shell_command',
+    visibility: 'list',
+    supported_in_api: true,
+    priority: 1,
+    base_instructions: 'You are a coding agent.',
+    supports_reasoning_summaries: true,
+    default_reasoning_summary: 'none',
+    support_verbosity: false,
+    apply_patch_tool_type: 'freeform',
+    truncation_policy: { mode: 'tokens', limit: 10_000 },
+    supports_parallel_tool_calls: true,
+    supports_search_tool: true,
+    context_window: contextLength,
+    experimental_supported_tools: [],
+  }
+}
+
 const googleSteps = (edit: string): Program['steps'] => [
   both('read_file', 'file_path'),
   (_, work) => [
@@ -183,6 +245,7 @@ export const PROGRAMS: readonly Program[] = [
   },
   codex('codex', false),
   codex('codex-websocket', true),
+  codexSearch,
   {
     name: 'gemini-cli',
     package: '@google/gemini-cli',

@@ -50,6 +50,8 @@ export interface Trouble {
   readonly failsAt?: number
   /** The reply to this step stops behind its first token. */
   readonly hangsAt?: number
+  /** The reply of the first provider to this step breaks behind its first token; another one goes on. */
+  readonly breaksAt?: number
   /** The reply to this step says that the prompt was so large. */
   readonly fillsAt?: { readonly step: number; readonly inputTokens: number }
 }
@@ -61,6 +63,8 @@ export interface Told {
   readonly output: number
 }
 
+/** The name by which a program's search for tools is called. */
+export const SEARCH = 'tool_search'
 const THOUGHT = 'The notes come first.'
 /** Bedrock has two APIs: Converse, and InvokeModel, which speaks the Messages API for Claude. */
 const BEDROCK_PATH = /^\/model\/(.+)\/(converse|invoke)(-stream|-with-response-stream)?$/
@@ -84,6 +88,8 @@ export class Play {
   summaries = 0
   refused = 0
   hung = 0
+  /** The text before which a reply broke; null: none has. */
+  broken: string | null = null
   closedEarly = 0
   #wake: (() => void) | null = null
 
@@ -178,24 +184,39 @@ async function answer(request: IncomingMessage, response: ServerResponse, turn: 
   const { step } = play
   if (kind === 'summary') play.summaries++
   if (kind === 'task') seen(play, text)
-  const reply = kind === 'task' ? stepReply(play, ask) : saying(kind === 'summary' ? SUMMARY_TEXT : 'Tea')
+  const goesOn = kind === 'task' && play.broken !== null
+  if (goesOn && !text.includes(play.broken ?? ''))
+    play.faults.push('it was not asked to go on with the text so far')
+  const reply = goesOn
+    ? saying(script.answer.slice(play.broken?.length))
+    : kind === 'task'
+      ? stepReply(play, ask)
+      : saying(kind === 'summary' ? SUMMARY_TEXT : 'Tea')
   const counted = tallyOf(reply, Math.max(1, ask.inputTokens))
   const fills = kind === 'task' && trouble.fillsAt?.step === step ? trouble.fillsAt : undefined
   const tally = fills === undefined ? counted : { ...counted, input: fills.inputTokens }
   const speech: Speech = { ask, reply, tally, id: turn.id, createdSeconds: 1_700_000_000 }
   const hangs = kind === 'task' && trouble.hangsAt === step
+  const breaks = kind === 'task' && turn.name === 'first' && trouble.breaksAt === step
   response.on('close', () => {
     if (!response.writableFinished) play.closedEarly++
   })
   // What the gateway has to write down; the run looks at it once the program has ended.
-  if (!hangs) play.told.push({ format, provider: turn.name, input: tally.input, output: tally.output })
-  if (kind === 'task' && !hangs) play.step = Math.min(play.step + 1, script.steps.length)
+  if (!hangs && !breaks)
+    play.told.push({ format, provider: turn.name, input: tally.input, output: tally.output })
+  if (kind === 'task' && !hangs && !breaks) play.step = Math.min(play.step + 1, script.steps.length)
+  const withSearches = format === 'openai-responses' ? new Searches(body) : null
   if (!ask.stream) {
-    send(response, 200, signed(speaker.whole(speech), format, turn.id, play))
+    const whole = speaker.whole(speech)
+    send(response, 200, signed(withSearches?.document(whole) ?? whole, format, turn.id, play))
     return
   }
-  const frames = [...speaker.frames(speech)]
-  const cut = hangs ? frames.slice(0, frames.findIndex(frame => frame.kind === 'token') + 1) : frames
+  const frames = [...speaker.frames(speech)].map(frame => ({
+    ...frame,
+    text: withSearches?.frame(frame.text) ?? frame.text,
+  }))
+  const cut =
+    hangs || breaks ? frames.slice(0, frames.findIndex(frame => frame.kind === 'token') + 1) : frames
   const written = cut.map(frame => signedFrame(frame.text, format, turn.id, play)).join('')
   const isAws = bedrock !== null
   response.writeHead(200, {
@@ -205,7 +226,57 @@ async function answer(request: IncomingMessage, response: ServerResponse, turn: 
     isAws ? Buffer.concat(awsEvents(format === 'bedrock-converse' ? written : chunks(written))) : written,
   )
   if (hangs) play.hang()
-  else response.end()
+  else if (breaks) {
+    play.broken = script.answer.slice(0, script.answer.length >> 1)
+    // What is destroyed with the connection would never arrive.
+    response.write(isAws ? Buffer.alloc(0) : ': broken\n\n', () => setImmediate(() => response.destroy()))
+  } else response.end()
+}
+
+/**
+ * Responses has calls of its own for searches among tools, and calls of the tools that were found name their namespace;
+ * the other formats have functions for all of this.
+ */
+class Searches {
+  readonly #namespaces = new Map<string, unknown>()
+  /** Ids of calls that are searches. */
+  readonly #ids = new Set<unknown>()
+
+  constructor(body: Fields) {
+    for (const { type, tools } of listOf(body['input']))
+      for (const found of type === 'tool_search_output' ? listOf(tools) : [])
+        for (const { name } of listOf(found['tools'])) this.#namespaces.set(String(name), found['name'])
+  }
+
+  document(whole: unknown): unknown {
+    const { output } = fieldsOf(whole)
+    return { ...fieldsOf(whole), output: listOf(output).map(item => this.#item(item)) }
+  }
+
+  /** An event; empty for pieces of a search's arguments, which come only as a whole. */
+  frame(text: string): string {
+    const [, head = '', data = ''] = /^(event: .*\ndata: )(\{.*\})\n\n$/s.exec(text) ?? []
+    if (data === '') return text
+    const event = fieldsOf(JSON.parse(data))
+    const { item, response } = event
+    if (item !== undefined)
+      return `${head}${JSON.stringify({ ...event, item: this.#item(fieldsOf(item)) })}\n\n`
+    if (response !== undefined)
+      return `${head}${JSON.stringify({ ...event, response: this.document(response) })}\n\n`
+    return this.#ids.has(event['item_id']) ? '' : text
+  }
+
+  #item(item: Fields): Fields {
+    const { id, type, name, call_id, status } = item
+    if (type !== 'function_call') return item
+    const namespace = this.#namespaces.get(String(name))
+    if (namespace !== undefined) return { ...item, namespace }
+    if (name !== SEARCH) return item
+    this.#ids.add(id)
+    const words = String(item['arguments'] ?? '')
+    const input: unknown = words === '' ? {} : JSON.parse(words)
+    return { type: 'tool_search_call', id, call_id, status, execution: 'client', arguments: input }
+  }
 }
 
 /** Events of the Messages API as InvokeModel tells them. */
@@ -247,12 +318,13 @@ function stepReply({ script, step }: Play, ask: SimAsk): SimReply {
   const names = ask.tools.map(({ name }) => name)
   const calls = script.steps[step]?.(names)
   if (calls === undefined) return saying(script.answer)
-  const parts: ReplyPart[] = calls.map(({ name, input }) => ({
-    kind: 'call',
-    name,
-    custom: ask.tools.find(tool => tool.name === name)?.custom ?? false,
-    pieces: pieces(typeof input === 'string' ? input : JSON.stringify(input)),
-  }))
+  const parts: ReplyPart[] = calls.map(({ name, input }) => {
+    const custom = ask.tools.find(tool => tool.name === name)?.custom ?? false
+    // Where a custom tool is a function, its text is the only argument.
+    const said =
+      typeof input !== 'string' ? JSON.stringify(input) : custom ? input : JSON.stringify({ input })
+    return { kind: 'call', name, custom, pieces: pieces(said) }
+  })
   const thought: ReplyPart = { kind: 'reasoning', form: 'text', pieces: pieces(THOUGHT) }
   return { parts: step === 0 ? [thought, ...parts] : parts, finish: 'calls', paceMs: 0 }
 }

@@ -3,9 +3,10 @@
  * its own, without any network but the gateway, with a time limit.
  */
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer, request as httpRequest } from 'node:http'
+import { createServer, type Server as HttpServer, request as httpRequest } from 'node:http'
 import { connect, createServer as createTcpServer, type Server } from 'node:net'
 import { dirname, isAbsolute, join } from 'node:path'
 import { CLIENTS } from '../../../src/apps/commands/connect/clients.ts'
@@ -13,6 +14,7 @@ import type { Config } from '../../../src/process/config/settings.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../../src/storage/store.ts'
 import { startGateway, type TestGateway } from '../../support/gateway.ts'
+import { caller } from '../../support/management.ts'
 import { tempFolder } from '../../support/temp-folder.ts'
 import { installedPackages, plainEnvironment } from '../installed-packages.ts'
 import { CONTEXT_LENGTH, type Place, type Program, SMALL_CONTEXT_LENGTH, TASK } from './programs.ts'
@@ -29,6 +31,11 @@ const RUN_MAX_MS = 120_000
 /** A provider cannot have counted more tokens than the prompt has bytes. */
 const FILLING =
   'Cups stand in rows on the long shelf, and each of them has a number of its own below.\n'.repeat(500)
+/** So many equal calls with equal results are a circle. */
+export const CIRCLE_REPEATS = 3
+const CLIENT_LEFT = 499
+const DOOR = 'gateway.sock'
+const CUT_OFF_DOOR = 'cut-off.sock'
 const PRICE = { prompt: '0.0000001', completion: '0.0000004' }
 
 /** @returns the path of the program's executable */
@@ -48,6 +55,10 @@ export interface AgentRun {
   readonly isInterrupted?: boolean
   /** With a model of a small context, and a file that fills most of it. */
   readonly isSmall?: boolean
+  /** Each of its requests of the task is cut off once, as soon as its answer begins; its retry has the same key. */
+  readonly isCutOff?: boolean
+  /** Its provider asks for the same command again and again, and its key stops circles. */
+  readonly isCircle?: boolean
 }
 
 export interface AgentResult {
@@ -55,11 +66,21 @@ export interface AgentResult {
   readonly output: string
   readonly play: Play
   readonly place: Place
-  /** Log lines of requests that were answered with 400 and more. */
+  /** Log lines of requests that were answered with 400 and more; those whose client had left are none. */
   readonly refused: readonly string[]
   readonly ledger: Tokens
   readonly wire: Tokens
+  /** Answers that came from an earlier run of the request. */
+  readonly replayed: number
   file(name: string): string | null
+}
+
+interface Spawning {
+  readonly place: Place
+  readonly env: Readonly<Record<string, string>>
+  /** The socket through which it reaches the gateway. */
+  readonly doorFile: string
+  readonly interrupted: Promise<void> | null
 }
 
 export interface Tokens {
@@ -73,19 +94,23 @@ export class AgentWorld {
   readonly #store: Store
   readonly #providers: readonly AgentProvider[]
   readonly #door: Server
-  readonly #doorFile: string
+  readonly #folder: string
+  /** A key that stops circles. */
+  readonly #circleKey: string
 
   private constructor(
     gateway: TestGateway,
     store: Store,
     providers: readonly AgentProvider[],
-    door: { readonly server: Server; readonly file: string },
+    door: { readonly server: Server; readonly folder: string },
+    circleKey: string,
   ) {
     this.gateway = gateway
     this.#store = store
     this.#providers = providers
     this.#door = door.server
-    this.#doorFile = door.file
+    this.#folder = door.folder
+    this.#circleKey = circleKey
   }
 
   static async open(): Promise<AgentWorld> {
@@ -94,13 +119,18 @@ export class AgentWorld {
     const second = await startAgentProvider('second', nothing)
     const gateway = await startGateway(rowsOf(first.url, second.url))
     const store = await openStore(gateway.storageUrl)
-    const file = join(tempFolder('agents'), 'gateway.sock')
+    const { document } = await caller(gateway.url, gateway.managementKey)('POST', '/keys', {
+      name: 'circles',
+      loops: { action: 'stop', repeats: CIRCLE_REPEATS },
+    })
+    const places = tempFolder('agents')
     const folder = process.env['AGENTS_RECORD']
     const server =
       folder === undefined ? passing(gateway.port) : recording(gateway.port, folder, gateway.apiKey)
-    server.listen(file)
+    server.listen(join(places, DOOR))
     await once(server, 'listening')
-    return new AgentWorld(gateway, store, [first, second], { server, file })
+    const door = { server, folder: places }
+    return new AgentWorld(gateway, store, [first, second], door, String(document['key']))
   }
 
   async close(): Promise<void> {
@@ -117,19 +147,27 @@ export class AgentWorld {
       home: join(folder, 'home'),
       work: join(folder, 'work'),
       url: 'http://127.0.0.1:8080',
-      key: this.gateway.apiKey,
+      key: wanted.isCircle === true ? this.#circleKey : this.gateway.apiKey,
       model: `agent/${format}`,
       contextLength: wanted.isSmall === true ? SMALL_CONTEXT_LENGTH : CONTEXT_LENGTH,
     }
+    const command = program.steps.at(-1)
+    const steps =
+      wanted.isCircle === true && command !== undefined
+        ? Array<typeof command>(4 * CIRCLE_REPEATS).fill(command)
+        : program.steps
     const play = new Play(
       {
         mark: TASK.mark,
         answer: TASK.answer,
-        proofs: TASK.proofs,
-        steps: program.steps.map(step => (tools: readonly string[]) => step(tools, place.work)),
+        proofs: wanted.isCircle === true ? [] : (program.proofs ?? TASK.proofs),
+        steps: steps.map(step => (tools: readonly string[]) => step(tools, place.work)),
       },
       trouble,
     )
+    const cutter = wanted.isCutOff === true ? new CutOffDoor(this.gateway.port) : null
+    const doorFile = join(this.#folder, cutter === null ? DOOR : CUT_OFF_DOOR)
+    await cutter?.listen(doorFile)
     for (const provider of this.#providers) provider.play = play
     const prepared = program.prepare(place, linesOf(program, place))
     if (wanted.place === undefined || wanted.isAgain === true) {
@@ -146,14 +184,13 @@ export class AgentWorld {
     const bin = installed(program)
     const { env } = prepared
     if (prepared.before !== undefined && wanted.place === undefined)
-      await this.#spawned(bin, prepared.before, place, env, null)
+      await this.#spawned(bin, prepared.before, { place, env, doorFile, interrupted: null })
     const { status, output } = await this.#spawned(
       bin,
       wanted.isAgain === true ? (prepared.again ?? prepared.words) : prepared.words,
-      place,
-      env,
-      wanted.isInterrupted === true ? play.hangs() : null,
+      { place, env, doorFile, interrupted: wanted.isInterrupted === true ? play.hangs() : null },
     )
+    await cutter?.close()
     const wire = sumOf(play)
     const ledger = await this.#settled(before.ledger, wire.requests)
     return {
@@ -163,10 +200,11 @@ export class AgentWorld {
       place,
       refused: this.gateway.lines
         .slice(before.lines)
-        .filter(({ status: told }) => typeof told === 'number' && told >= 400)
+        .filter(({ status: told }) => typeof told === 'number' && told >= 400 && told !== CLIENT_LEFT)
         .map(line => JSON.stringify(line).slice(0, 600)),
       ledger,
       wire,
+      replayed: cutter?.replayed ?? 0,
       file: name =>
         existsSync(join(place.work, name)) ? readFileSync(join(place.work, name), 'utf8') : null,
     }
@@ -175,9 +213,7 @@ export class AgentWorld {
   async #spawned(
     bin: string,
     words: readonly string[],
-    place: Place,
-    env: Readonly<Record<string, string>>,
-    interrupted: Promise<void> | null,
+    { place, env, doorFile, interrupted }: Spawning,
   ): Promise<{ readonly status: number; readonly output: string }> {
     const inside = join(import.meta.dirname, 'inside.ts')
     const child = spawn(
@@ -189,7 +225,7 @@ export class AgentWorld {
         '--disable-warning=ExperimentalWarning',
         inside,
         '8080',
-        this.#doorFile,
+        doorFile,
         bin,
         ...words,
       ],
@@ -262,9 +298,10 @@ function write(file: string, content: string): void {
   writeFileSync(file, content)
 }
 
-function rowsOf(first: string, second: string): { providers: Config['providers']; models: Config['models'] } {
-  const row = { apiKey: 'k', format: 'openai-chat' as const }
+function rowsOf(first: string, second: string): Pick<Config, 'continueStreams' | 'providers' | 'models'> {
+  const row = { apiKey: 'k', format: 'openai-chat' as const, continues: 'last-message' as const }
   return {
+    continueStreams: true,
     providers: [
       { slug: 'first', ...row, baseUrl: first },
       { slug: 'second', ...row, baseUrl: second },
@@ -303,7 +340,57 @@ function passing(port: number): Server {
   })
 }
 
-/** The same, but each HTTP request is also written into a file of the folder. */
+/**
+ * A proxy on the way that gives each POST a key by its content, as a client does that retries. It cuts off each request
+ * of the task once, on both sides, when its answer has begun.
+ */
+class CutOffDoor {
+  /** Answers that the gateway gave for a second time. */
+  replayed = 0
+  readonly #seen = new Set<string>()
+  readonly #server: HttpServer
+
+  constructor(port: number) {
+    this.#server = createServer((request, response) => {
+      const chunks: Buffer[] = []
+      request.on('data', chunk => chunks.push(chunk))
+      request.on('end', () => {
+        const body = Buffer.concat(chunks)
+        const { method, url: path = '' } = request
+        const key = createHash('sha256').update(path).update(body).digest('hex')
+        const isCut = method === 'POST' && body.includes(TASK.mark) && !this.#seen.has(key)
+        this.#seen.add(key)
+        const named = method === 'POST' ? { 'idempotency-key': key } : {}
+        const headers = { ...request.headers, ...named }
+        const upstream = httpRequest({ port, host: '127.0.0.1', method, path, headers }, reply => {
+          if (reply.headers['x-gateway-replayed'] === 'true') this.replayed++
+          if (isCut) {
+            upstream.destroy()
+            response.destroy()
+            return
+          }
+          response.writeHead(reply.statusCode ?? 500, reply.headers)
+          reply.pipe(response)
+        })
+        upstream.on('error', () => response.destroy())
+        response.on('close', () => upstream.destroy())
+        upstream.end(body)
+      })
+    })
+  }
+
+  async listen(file: string): Promise<void> {
+    this.#server.listen(file)
+    await once(this.#server, 'listening')
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise(done => this.#server.close(done))
+  }
+}
+
+/** Bytes go to the gateway as they come, and each HTTP request is also written into a file of the folder. */
 function recording(port: number, folder: string, key: string): Server {
   mkdirSync(folder, { recursive: true })
   let count = 0
