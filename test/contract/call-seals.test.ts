@@ -1,7 +1,7 @@
 /** Signatures that Gemini gives to calls come back to it from clients that keep no more than the call. */
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
-import { startGateway } from '../support/gateway.ts'
+import { finalOf, parseEventStream, startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { addKey } from '../support/management.ts'
 
@@ -21,8 +21,10 @@ const server = createServer(async (request, response) => {
   const wrong = signaturesIn(body).find(one => one !== FILLER && !one?.endsWith(`-of-${account}`))
   const status = away.has(account) ? 503 : wrong === undefined ? 200 : 400
   const signature = `${'A'.repeat(600)}${++calls}-of-${account}`
-  const part = { functionCall: { name: 'look', args: { at: calls } }, thoughtSignature: signature }
-  const content = { role: 'model', parts: [part, { functionCall: { name: 'look', args: { at: 'more' } } }] }
+  const [tools] = body['tools'] as [{ functionDeclarations: readonly { name: string }[] }]
+  const name = tools.functionDeclarations[0]?.name
+  const part = { functionCall: { name, args: { at: calls } }, thoughtSignature: signature }
+  const content = { role: 'model', parts: [part, { functionCall: { name, args: { at: 'more' } } }] }
   const reply = {
     candidates: [{ content, finishReason: 'STOP', index: 0 }],
     usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 2, totalTokenCount: 7 },
@@ -138,6 +140,41 @@ t.test('by a client of Responses that keeps the fields of calls that it knows', 
   }
   for (const signature of signaturesIn(asked.at(-1)?.body ?? {})) t.match(signature, /-of-one$/)
 })
+
+t.test(
+  'of calls of tools that are no functions for their client: custom ones, and its own search',
+  async t => {
+    const search = { type: 'tool_search', execution: 'client', parameters: PARAMETERS }
+    for (const [tool, type, outputOf] of [
+      [
+        { type: 'custom', name: 'look' },
+        'custom_tool_call',
+        { type: 'custom_tool_call_output', output: 'Tea' },
+      ],
+      [search, 'tool_search_call', { type: 'tool_search_output', execution: 'client', tools: [] }],
+    ] as const) {
+      for (const stream of [false, true]) {
+        asked.length = 0
+        const input: Fields[] = [{ type: 'message', role: 'user', content: 'Look' }]
+        for (let turn = 0; turn < 3; turn++) {
+          const reply = await post(t, '/responses', { input, tools: [tool], stream })
+          const { output } = (
+            stream ? finalOf(parseEventStream(await reply.text())) : await reply.json()
+          ) as { output: Fields[] }
+          t.equal(output.length, 2)
+          for (const { signature: _, ...item } of output) {
+            t.equal(item['type'], type)
+            input.push(item)
+          }
+          for (const { call_id } of output) input.push({ ...outputOf, call_id })
+        }
+        const signatures = signaturesIn(asked.at(-1)?.body ?? {})
+        t.equal(signatures.length, 2)
+        for (const signature of signatures) t.match(signature, /-of-one$/, `${type}, stream ${stream}`)
+      }
+    }
+  },
+)
 
 t.test('another account gets the filler, and never the signature', async t => {
   const messages: Fields[] = [{ role: 'user', content: 'Look' }]

@@ -18,6 +18,8 @@ import type { SummarySeal } from '../compaction.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they issued. */
 export const SIGNING: FormatName = 'google-gemini'
+/** What a provider signs as a call of a function, in the forms in which clients may have declared its tool. */
+const CALLS: ReadonlySet<unknown> = new Set(['function_call', 'custom_tool_call', 'tool_search_call'])
 /** Long, because a client may wait for its user. */
 const KEPT_MS = 3_600_000
 /** Longer signatures are dropped: they usually have some hundred to some thousand characters. */
@@ -52,7 +54,7 @@ export class CallSeals {
     let text = ''
     for (const item of output) {
       if (item.type === 'reasoning') text += thoughtIn(item)
-      if (item.type !== 'function_call') continue
+      if (!CALLS.has(item.type)) continue
       const { call_id: id } = item as Fields
       if (text === '' || typeof id !== 'string') return
       const thought = wholeSeal({ format: 'unknown', signature: 'none', text }, maker)
@@ -100,7 +102,7 @@ export class CallSeals {
   keep({ caller }: Exchange, output: readonly OutputItem[]): void {
     for (const item of output as readonly Fields[]) {
       const { type, call_id, signature } = item
-      if (type !== 'function_call' || typeof call_id !== 'string' || typeof signature !== 'string') continue
+      if (!CALLS.has(type) || typeof call_id !== 'string' || typeof signature !== 'string') continue
       if (!isMarked(signature) || signature.length > SEAL_MAX_CHARS) continue
       this.#pins.set(keyOf(caller, call_id), signature, KEPT_MS, caller.keyHash)
     }
@@ -171,12 +173,12 @@ interface ThoughtlessTurn {
 function thoughtlessTurns(input: readonly InputItem[]): readonly ThoughtlessTurn[] {
   const turns: ThoughtlessTurn[] = []
   for (let at = 0; at < input.length; at++) {
-    const item = input[at] as InputItem
+    const { type, call_id: id } = input[at] as unknown as Fields
     const previous = input[at - 1]
-    if (item.type !== 'function_call' || previous?.type === 'function_call') continue
+    if (!CALLS.has(type) || typeof id !== 'string' || CALLS.has(previous?.type)) continue
     const isSaid = previous !== undefined && 'role' in previous && previous.role === 'assistant'
     const before = isSaid ? at - 1 : at
-    if (input[before - 1]?.type !== 'reasoning') turns.push({ id: item.call_id, before })
+    if (input[before - 1]?.type !== 'reasoning') turns.push({ id, before })
   }
   return turns
 }
@@ -187,7 +189,7 @@ function thoughtKeyOf({ organizationId, workspaceId }: Caller, callId: string): 
 
 /** The id of a call without a signature; null for anything else. */
 function unsignedCall({ type, call_id, signature, native }: Fields): string | null {
-  if (type !== 'function_call' || typeof call_id !== 'string') return null
+  if (!CALLS.has(type) || typeof call_id !== 'string') return null
   const isSigned = (typeof signature === 'string' && signature !== '') || native != null
   return isSigned ? null : call_id
 }

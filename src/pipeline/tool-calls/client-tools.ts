@@ -276,7 +276,13 @@ class ItemCalls {
   readonly #emit: (delta: Content) => void
   readonly #open = new Map<
     number,
-    { readonly form: ItemForm; readonly callId: string; readonly text: LongText }
+    {
+      readonly form: ItemForm
+      readonly callId: string
+      readonly text: LongText
+      /** A provider's signature, which goes with the item. */
+      readonly signed: Readonly<Record<string, unknown>>
+    }
   >()
 
   constructor(forms: FittedRequest['items'], emit: (delta: Content) => void) {
@@ -291,7 +297,9 @@ class ItemCalls {
       const form = start.type === 'function_call' ? this.#forms.get(start.name) : undefined
       if (form === undefined || start.type !== 'function_call') return false
       const callId = start.callId ?? itemId(form.prefix)
-      this.#open.set(delta.item, { form, callId, text: new LongText() })
+      const { signature } = start.extra ?? {}
+      const signed = signature === undefined ? {} : { signature }
+      this.#open.set(delta.item, { form, callId, text: new LongText(), signed })
       return true
     }
     const call = this.#open.get(delta.item)
@@ -310,11 +318,11 @@ class ItemCalls {
     const call = this.#open.get(item)
     if (call === undefined) return
     this.#open.delete(item)
-    const { form, callId, text } = call
+    const { form, callId, text, signed } = call
     const { type, ...fields } = form.fields(callId, text.toString())
     const start = { type, id: itemId(form.prefix), status: 'in_progress', ...fields }
     this.#emit({ kind: 'open', item, start: { type: 'hosted', item: start } })
-    this.#emit({ kind: 'close', item, fields: { status: 'completed', ...fields } })
+    this.#emit({ kind: 'close', item, fields: { status: 'completed', ...fields, ...signed } })
   }
 }
 
@@ -391,7 +399,9 @@ function searchCallOf(item: InputItem, name: string): readonly InputItem[] {
   if (item.type === 'tool_search_call') {
     const { arguments: input } = item
     const text = typeof input === 'string' ? input : JSON.stringify(input ?? {})
-    return [{ type: 'function_call', call_id: id, name, arguments: text }]
+    const { signature } = item as { readonly signature?: unknown }
+    const signed = typeof signature === 'string' ? { signature } : {}
+    return [{ type: 'function_call', call_id: id, name, arguments: text, ...signed }]
   }
   const toolNames = item.tools.flatMap(tool =>
     tool.type === 'namespace' ? tool.tools.map(each => `${tool.name}__${each.name}`) : [nameOf(tool)],
