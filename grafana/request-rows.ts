@@ -205,6 +205,13 @@ export const REQUEST_ROWS: readonly Row[] = [
         unit: 'ops',
         queries: [{ expr: sumRate('gateway_replays_total', 'outcome'), legend: '{{outcome}}' }],
       },
+      {
+        title: 'Response cache',
+        description:
+          'Requests per second that may use the response cache: hits and shared runs cost nothing, misses ran.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_response_cache_total', 'outcome'), legend: '{{outcome}}' }],
+      },
     ],
   },
   {

@@ -31,6 +31,7 @@ export const PARTS = [
       'docs/batches.md',
       'docs/resumable-streams.md',
       'docs/idempotency.md',
+      'docs/response-cache.md',
       'docs/tools.md',
       'docs/web.md',
       'docs/files.md',

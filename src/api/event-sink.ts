@@ -21,6 +21,8 @@ export interface StreamDeps extends StreamTimes {
 /** The number of tokens that compression removed from the prompt. */
 export const COMPRESSED_HEADER = 'X-Gateway-Compressed'
 export const CHANGED_HEADER = 'X-Gateway-Changed'
+/** The age in seconds of an answer from the response cache. */
+export const CACHED_HEADER = 'X-Gateway-Cached'
 
 /** Events that repeat what the reader already received in pieces; some contain the whole reply. */
 const REPEATS = /\.(?:done|completed|incomplete|failed)$/
@@ -39,6 +41,7 @@ const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
+  readonly outlivesClient = true
   readonly relays: DialectName | null
   lastFrames = ''
   /** Resolves when the last bytes are sent; undefined: they are sent, or the stream has not ended. */
@@ -94,6 +97,10 @@ export class EventSink implements Sink {
 
   reportChanges(changes: number): void {
     if (!this.#reply.started) this.#reply.header(CHANGED_HEADER, String(changes))
+  }
+
+  reportCached(ageSeconds: number): void {
+    if (!this.#reply.started) this.#reply.header(CACHED_HEADER, String(ageSeconds))
   }
 
   /** Returns the writer that is used from here on. */

@@ -266,7 +266,7 @@ function toDocument(record: AnyRecord, byokFeePercent: number) {
     num_media_prompt: null,
     num_media_completion: null,
     num_input_audio_prompt: null,
-    response_cache_source_id: null,
+    response_cache_source_id: record.cachedFrom ?? null,
     provider_responses: record.attempts.map((attempt, at) => ({
       provider_name: attempt.providerName,
       ...(at === record.attempts.length - 1 ? lastReply(record) : undefined),

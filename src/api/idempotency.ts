@@ -8,6 +8,7 @@ import { FAILURES, GatewayError, refuseField } from '../base/errors.ts'
 import { callerOf } from '../callers/keys.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { isObject } from '../protocol/json/schema.ts'
+import { countFrames, framed } from '../storage/transcripts/frames.ts'
 import {
   isTaken,
   type TranscriptClaim,
@@ -16,7 +17,7 @@ import {
 } from '../storage/transcripts/transcripts.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import type { AnswerHead, ApiContext, ApiRequest, Handler, Reply, ReplyCopy } from './operation.ts'
-import { countFrames, framed, noAnswer, Replay } from './replay.ts'
+import { noAnswer, Replay } from './replay.ts'
 import { RESUMABLE_HEADER } from './resumable.ts'
 import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 

@@ -14,7 +14,7 @@ import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { AS_WRITTEN, type MaybeWritten } from '../protocol/json/as-written.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
 import { answerTrigger, TRIGGER, withoutTrigger } from './compaction.ts'
-import { CHANGED_HEADER, COMPRESSED_HEADER, EventSink } from './event-sink.ts'
+import { CACHED_HEADER, CHANGED_HEADER, COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import { answerOnce, IDEMPOTENCY_HEADER } from './idempotency.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
@@ -167,6 +167,7 @@ function answer(
   return gateway.respond(call, sink).then(outcome => {
     reply.summary = outcome.summary
     if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
+    if (sink.cachedAge !== null) reply.header(CACHED_HEADER, String(sink.cachedAge))
     if (sink.changes > 0) reply.header(CHANGED_HEADER, String(sink.changes))
     if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
     else if (sink.response !== null) {

@@ -16,9 +16,7 @@ export interface ApiContext extends RequestContext {
   readonly address: string
   /** Path template of the operation. */
   readonly route: string
-  /** After this call the signal does not fire when the client leaves: `onLeft` is called instead. */
-  outlive(onLeft: () => void): void
-  /** Ends the work on the request for this reason; only the first reason counts. */
+  outlive(onLeft: () => void): boolean
   abort(reason: GatewayError): void
   /**
    * Call it once the end user is known, before any work. Returns null, or a promise while the API key is at its limit

@@ -6,6 +6,7 @@
 import type { Timer } from '../base/clock.ts'
 import { GatewayError, overloaded, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 import type { ResumeOutcome } from '../base/metrics/table.ts'
+import { FRAME_END, WholeFrames } from '../storage/transcripts/frames.ts'
 import {
   CLAIM_READERS_MAX,
   type FramesPart,
@@ -20,24 +21,11 @@ import { StreamReader } from './stream-reader.ts'
 import { type FrameSeal, SealedFrames } from './unmasked-frames.ts'
 
 const REPLAYED_HEADER = 'X-Gateway-Replayed'
-const FRAME_END = '\n\n'
 const NOTHING: Buffer = Buffer.alloc(0)
 /** A replay adds no heartbeats: those of the first run are in the answer. */
 const NEVER_MS = 2 ** 31 - 1
 /** How long the answer may still take to end after its reader was told to end. */
 const LAST_WORDS_MS = 500
-
-/** A frame of a text without blank lines, such as JSON. */
-export function framed(text: string): string {
-  return text + FRAME_END
-}
-
-export function countFrames(frames: string): number {
-  let count = 0
-  for (let at = frames.indexOf(FRAME_END); at !== -1; at = frames.indexOf(FRAME_END, at + FRAME_END.length))
-    count++
-  return count
-}
 
 interface ReplayDeps {
   readonly transcripts: Pick<Transcripts, 'read'>
@@ -56,8 +44,7 @@ export class Replay {
   #reader: TranscriptReader | null = null
   /** Null until it has arrived. */
   #head: AnswerHead | null = null
-  /** Slices of a frame that has not come whole. */
-  #slices: Buffer[] = []
+  readonly #frames = new WholeFrames()
   /** Bytes that have arrived but are not parsed yet. */
   #rest = NOTHING
   #pieces: string[] = []
@@ -95,16 +82,15 @@ export class Replay {
     else this.#refuse(refusalOf(part))
   }
 
-  #send({ bytes, endsFrame, isEnd }: FramesPart): void {
-    this.#slices.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
+  #send(part: FramesPart): void {
+    const { bytes, isEnd } = part
+    const frames = this.#frames.add(part)
     if (!this.#hold(bytes.length)) return
-    if (!endsFrame) {
+    if (frames === null) {
       this.#reader?.next()
       return
     }
-    // Joined once: a frame may be a document of many megabytes.
-    this.#rest = this.#sealed.open(Buffer.concat(this.#slices), true)
-    this.#slices = []
+    this.#rest = this.#sealed.open(frames, true)
     if (this.#head?.form !== 'events') this.#readFrames()
     const isFlowing = this.#client === null || this.#sendOn(this.#client)
     if (!isEnd) {

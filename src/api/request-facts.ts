@@ -9,6 +9,7 @@ import { keptName } from '../pipeline/accounting/client-fields.ts'
 import type { Outcome } from '../pipeline/answer/sink.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ApiRequest, Reply } from './operation.ts'
+import { CACHE_HEADER, cacheWish, lossesOf } from './response-cache.ts'
 
 /** Our header, its legacy name, and the name in similar interfaces. The first one counts. */
 const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
@@ -34,6 +35,8 @@ export function callOf<Name extends DialectName, Parsed extends ResponsesRequest
   parsed: Parsed,
 ): ClientRequest & { readonly dialect: Name; readonly request: Parsed } {
   const { context, headers } = request
+  const cacheHeader = headers.get(CACHE_HEADER)
+  const cache = cacheHeader === undefined ? undefined : cacheWish(cacheHeader)
   return {
     context,
     caller: callerOf(request.key),
@@ -42,7 +45,8 @@ export function callOf<Name extends DialectName, Parsed extends ResponsesRequest
     withMetadata: wantsMetadata(headers),
     dataRegion: dataRegionOf(request.host),
     client: clientOf(headers, request.body),
-    losses: request.losses,
+    cache,
+    losses: cache === undefined ? request.losses : lossesOf(cache, parsed, request.losses),
     rates: reply,
     inOwnNames,
   }

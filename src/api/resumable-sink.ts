@@ -9,10 +9,10 @@ import type { Masks } from '../exchange/masks.ts'
 import type { Sink } from '../pipeline/answer/sink.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
+import { countFrames } from '../storage/transcripts/frames.ts'
 import type { TranscriptWriter } from '../storage/transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
-import { countFrames } from './replay.ts'
 import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 
 /** How frames are kept that have originals of masked values: sealed for this owner. */

@@ -61,6 +61,7 @@ export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): 
   return {
     ...KEY.initial,
     loopPolicy: null,
+    caching: null,
     hash: hashKey(key),
     kind,
     name: settings.name,

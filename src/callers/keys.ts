@@ -215,7 +215,7 @@ export function callerOf(key: KeyRecord): Caller {
   if (known !== undefined) return known
   const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit, rates } =
     key
-  const { loopPolicy } = key
+  const { loopPolicy, caching } = key
   const caller = {
     keyHash: hash,
     organizationId,
@@ -224,6 +224,7 @@ export function callerOf(key: KeyRecord): Caller {
     limit: limit === null ? null : { amount: limit, reset: limitReset, includeByok: includeByokInLimit },
     rates,
     loops: loopPolicy === null || loopPolicy.action === 'off' ? null : loopPolicy,
+    caching,
   }
   CALLERS.set(key, caller)
   return caller

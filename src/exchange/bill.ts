@@ -59,6 +59,8 @@ export class Bill {
   total: Charge | null = null
   /** Number of closed turns. */
   turns = 0
+  /** True if the usage is that of an earlier answer, which costs nothing again. Written only here. */
+  isCached = false
   /** True if the running turn goes on after a part that counts. Written only here. */
   hasParts = false
   #beforeParts: Charge | null = null
@@ -95,6 +97,7 @@ export class Bill {
 
   /** How the token counts of the usage record were obtained. */
   get accounting(): Accounting {
+    if (this.isCached) return 'cached'
     if (this.total === null) return 'none'
     return this.total.exact ? 'exact' : 'estimated'
   }
@@ -110,6 +113,12 @@ export class Bill {
     const closed = this.closed
     this.total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
     return (this.total?.cost ?? 0) - (closed?.cost ?? 0)
+  }
+
+  /** Notes the usage of an earlier answer that is given again. It costs nothing. */
+  repeat(usage: Usage): void {
+    this.isCached = true
+    this.total = { usage, inputCost: 0, outputCost: 0, cost: 0, exact: true, isUnpriced: false }
   }
 
   /**

@@ -117,6 +117,13 @@ export interface RequestContext {
   running?: RunningWork | undefined
   /** The destination of its spans; null while tracing is off. */
   readonly trace: TraceParent | null
+  /**
+   * After this call the signal does not fire when the client leaves: `onLeft` is called instead. False: somebody else
+   * has called it before, whose rule holds. Absent: there is no client.
+   */
+  outlive?(onLeft: () => void): boolean
+  /** Ends the work on the request for this reason; only the first reason counts. Absent: there is no client. */
+  abort?(reason: GatewayError): void
 }
 
 /** The exchange of an open request. */
@@ -159,6 +166,8 @@ export interface ClientRequest {
   readonly witness?: Witness | undefined
   /** Absent if the client states nothing, or there is no client. */
   readonly client?: ClientFacts | undefined
+  /** The client's own wish about the response cache; absent: it has none. */
+  readonly cache?: CacheWish | undefined
   /** Fields that the request lost before it came here; absent: none. */
   readonly losses?: readonly Change[] | undefined
   /** Absent if the limits need not be reported. */
@@ -167,6 +176,14 @@ export interface ClientRequest {
   readonly masks?: Masks | null
   /** Replaces the path at the beginning of a text by the client's own field name. Absent: both are equal. */
   readonly inOwnNames?: ((text: string, request: ResponsesRequest) => string) | undefined
+}
+
+/** What a client wants of the response cache. */
+export interface CacheWish {
+  /** `refresh`: a new answer, which replaces the kept one. */
+  readonly action: 'on' | 'off' | 'refresh'
+  /** Null: as its key, its workspace or the configuration says. */
+  readonly seconds: number | null
 }
 
 /** Facts that a client states about itself, in headers. */
@@ -274,6 +291,16 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   stoppedBy?: string
 }
 
+/** The earlier answer that a request got. */
+export interface RepeatedAnswer {
+  /** As if the candidate that gave the answer had been asked. It is none of the exchange's attempts. */
+  readonly attempt: AttemptRecord
+  /** The generation of the answer. */
+  readonly source: string
+  /** Unix seconds of its end; null: it has not ended. */
+  endedAt: number | null
+}
+
 /** How a model ended its reply. */
 export interface Finish {
   readonly reason: FinishReason
@@ -375,6 +402,8 @@ export class Exchange {
   // The reply: model calls.
 
   readonly attempts: AttemptRecord[] = shortList()
+  /** Null: its answer is its own. */
+  repeated: RepeatedAnswer | null = null
   /** Candidates that could not be called when their turn came. */
   passedOver: readonly PassedCandidate[] = NOBODY
   /** Candidates left out because they would not get the whole request, which its caller requires. */
@@ -450,7 +479,7 @@ export function endOf<Each extends Exchange>(
   endedMs: number,
 ): EndedExchange<Each> {
   const { bill, dialect, finish } = exchange
-  const last = exchange.attempts.at(-1)
+  const last = exchange.attempts.at(-1) ?? exchange.repeated?.attempt
   const isByok = last?.isByok === true
   const fees = isByok ? bill.tools.cost : 0
   let serviceTier: string | null = null

@@ -121,7 +121,8 @@ function askedStop({ finish, request: { stop } }: RunningExchange): string | nul
 }
 
 /** Fields of plugins, and the results of edits that the caller requested. */
-function fieldsOf({ plugins, request, finish }: RunningExchange): Pick<Ending, 'fields'> {
+function fieldsOf({ cache, plugins, request, finish }: RunningExchange): Pick<Ending, 'fields'> {
+  if (cache?.fields !== undefined) return { fields: cache.fields }
   if (!asksForEdits(request)) return plugins === null ? {} : { fields: plugins.responseFields() }
   const edits = { context_management: { applied_edits: finish?.appliedEdits ?? [] } }
   return { fields: { ...plugins?.responseFields(), ...edits } }
@@ -171,7 +172,8 @@ function reasonOf({ metadata, errorType }: GatewayError): string {
 
 /** Routing metadata of an exchange. `selected`: the last attempt answered. */
 export function routingMetadata(exchange: Exchange, selected: boolean, region: string): GatewayMetadata {
-  const last = exchange.attempts.at(-1)
+  const { repeated } = exchange
+  const last = exchange.attempts.at(-1) ?? repeated?.attempt
   const chosen = selected ? last : undefined
   const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
   return {
@@ -200,6 +202,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
     },
     ...(exchange.ranking.skipped.length === 0 ? {} : { skipped_models: exchange.ranking.skipped }),
     ...pipelineOf(exchange),
+    ...(repeated?.endedAt == null ? {} : { cached_at: repeated.endedAt }),
     timings_ms: roundedTimes(exchange.watch),
     ...(exchange.batch === undefined ? {} : { generation_time: generationMs(exchange.watch) }),
   }
@@ -210,8 +213,13 @@ function partUsage({ inputTokens, outputTokens }: Usage) {
 }
 
 /** Actions of guardrails and plugins, and changes of the request for the last provider. */
-function pipelineOf({ attempts, clientRequest, pipeline }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
-  const changes = attempts.at(-1)?.changes
+function pipelineOf({
+  attempts,
+  clientRequest,
+  pipeline,
+  repeated,
+}: Exchange): Pick<GatewayMetadata, 'pipeline'> {
+  const changes = (attempts.at(-1) ?? repeated?.attempt)?.changes
   if (changes === undefined) return pipeline.length === 0 ? {} : { pipeline }
   const summary = `${changes.length} ${changes.length === 1 ? 'change' : 'changes'} of the request for this provider`
   const data = { changes: reported(changes, clientRequest) }

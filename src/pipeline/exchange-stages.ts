@@ -17,6 +17,7 @@ import type { Guard, Guarding } from './guard/guard.ts'
 import type { SessionSpending } from './loops.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
+import type { CacheUse } from './response-cache.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import type { Prefix } from './routing/prompt-cache-prefix.ts'
 import type { Ranking } from './routing/rank.ts'
@@ -57,6 +58,8 @@ export class RunningExchange extends RoutedExchange {
   candidate: RouteCandidate | null = null
   /** The last turn, as plugins judge it; null before the first turn, and after tools have run. */
   turn: Turn | null = null
+  /** Null if its answer is not given again, and it gets none of an earlier request. */
+  cache: CacheUse | null = null
   /** Null if it takes the general path. */
   readonly plan: Plan | null
   /** Null: nobody counts what its session spends. */

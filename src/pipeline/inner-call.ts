@@ -193,6 +193,6 @@ function responseOf(
 /** Restricts the request to places where the caller's own requests may go. */
 function dataGuard(all: Restrictions): Guard {
   const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
-  const guarding = { restrictions, input: null, reply: null }
+  const guarding = { revision: '', restrictions, input: null, reply: null }
   return { request: () => guarding, storedReply: () => guarding, restrictions: () => restrictions }
 }

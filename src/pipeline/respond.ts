@@ -36,6 +36,7 @@ import type { Guard } from './guard/guard.ts'
 import { type LoopDeps, watchLoops } from './loops.ts'
 import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
+import { openCacheUse, type ResponseCacheDeps, runOnce } from './response-cache.ts'
 import { checkRights } from './rights.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { rankCandidates } from './routing/rank.ts'
@@ -74,7 +75,8 @@ export interface GatewayDeps
     ToolWaysDeps,
     StoredFilesDeps,
     SummariesDeps,
-    ReserveDeps {
+    ReserveDeps,
+    ResponseCacheDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
@@ -99,7 +101,12 @@ export function createGateway(deps: GatewayDeps): Gateway {
   const tell: LostRightTeller = (exchange, reason) => tellLostRight(deps, exchange, reason)
   return {
     respond(call, sink) {
-      const exchange = open(deps, call, sink, deps.plans?.of(call) ?? null, tell)
+      const exchange =
+        // Inlined, so that a request without the cache costs no call.
+        call.cache === undefined &&
+        (call.caller.caching?.policy ?? deps.responseCache?.policy)?.enabled !== true
+          ? open(deps, call, sink, deps.plans?.of(call) ?? null, tell)
+          : openCached(deps, call, sink, tell)
       const collected = call.batch?.collected
       if (collected !== undefined) exchange.transport = new StoredTransport(collected.reply)
       const recording = deps.captures?.isIdle === false ? deps.captures.open(call) : null
@@ -188,6 +195,7 @@ function concluded(deps: GatewayDeps, end: EndedExchange<RunningExchange>, concl
     })
   } finally {
     recording?.drop()
+    exchange.cache?.end(end, unixSeconds(deps.clock))
   }
   if (error === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
   return { ...outcome, summary: summarize(deps, end, outcome) }
@@ -234,6 +242,8 @@ interface Kind {
   readonly isGuarded: boolean
   /** False if its plan says that the caller has no limit. */
   readonly isLimited: boolean
+  /** True if it may get the answer of an equal request. */
+  readonly isCached: boolean
 }
 
 interface RequestStage extends ExchangeStage<GatewayDeps, RunningExchange> {
@@ -248,22 +258,26 @@ const STAGES: readonly RequestStage[] = [
   { timed: 'route', run: rankCandidates, when: kind => !kind.isCollected },
   { timed: 'route', run: continueCollected, when: kind => kind.isCollected },
   { timed: 'admit', run: admit, when: kind => kind.isLimited && !kind.isCollected },
-  { timed: null, run: runTurns, when: () => true },
+  { timed: null, run: runTurns, when: kind => !kind.isCached },
+  { timed: null, run: runOnce, when: kind => kind.isCached },
   { timed: null, run: finish, when: kind => kind.isGeneral },
 ]
 
 const stagesWhen = (kind: Kind): readonly RequestStage[] => STAGES.filter(({ when }) => when(kind))
 const plannedStages = (isGuarded: boolean, isLimited: boolean): readonly RequestStage[] =>
-  stagesWhen({ isGeneral: false, isCollected: false, isGuarded, isLimited })
+  stagesWhen({ isGeneral: false, isCollected: false, isGuarded, isLimited, isCached: false })
 
-const GENERAL = stagesWhen({ isGeneral: true, isCollected: false, isGuarded: true, isLimited: true })
-const COLLECTED = stagesWhen({ isGeneral: true, isCollected: true, isGuarded: true, isLimited: true })
+const ALL = { isGeneral: true, isCollected: false, isGuarded: true, isLimited: true, isCached: false }
+const GENERAL = stagesWhen(ALL)
+const CACHED = stagesWhen({ ...ALL, isCached: true })
+const COLLECTED = stagesWhen({ ...ALL, isCollected: true })
 const PLAIN = plannedStages(false, false)
 const PLAIN_GUARDED = plannedStages(true, false)
 const PLAIN_LIMITED = plannedStages(false, true)
 const PLAIN_GUARDED_LIMITED = plannedStages(true, true)
 
-function stagesOf({ batch, plan }: RunningExchange): readonly RequestStage[] {
+function stagesOf({ batch, cache, plan }: RunningExchange): readonly RequestStage[] {
+  if (cache !== null) return CACHED
   if (plan === null) return batch?.collected === undefined ? GENERAL : COLLECTED
   if (plan.isGuarded) return plan.isLimited ? PLAIN_GUARDED_LIMITED : PLAIN_GUARDED
   return plan.isLimited ? PLAIN_LIMITED : PLAIN
@@ -274,6 +288,20 @@ const SUBMITTED: Outcome = {
   answered: false,
   error: new GatewayError('service_unavailable', 'This request was handed to a batch service'),
   metadata: null,
+}
+
+/** An exchange that may get the answer of an equal request; it takes the general path. */
+function openCached(
+  deps: GatewayDeps,
+  call: ClientRequest,
+  sink: Sink,
+  tell: LostRightTeller,
+): RunningExchange {
+  const cache = openCacheUse(deps, call)
+  if (cache === null) return open(deps, call, sink, deps.plans?.of(call) ?? null, tell)
+  const exchange = open(deps, call, cache.around(sink), null, tell)
+  exchange.cache = cache
+  return exchange
 }
 
 function open(

@@ -119,10 +119,10 @@ export function hasReserved({ reservation }: Exchange): boolean {
 
 async function lostPlace(
   { guard }: RightsDeps,
-  { attempts }: Exchange,
+  { attempts, repeated }: Exchange,
   caller: Caller,
 ): Promise<GatewayError | null> {
-  const current = attempts.at(-1)
+  const current = attempts.at(-1) ?? repeated?.attempt
   if (current === undefined) return null
   const { endpoint } = current
   const credential = current.credential as RouteCandidate['credential']

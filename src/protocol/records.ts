@@ -6,6 +6,7 @@ import type { GatewayError } from '../base/errors.ts'
 import type { MicroUsd, PicoUsd } from '../base/money.ts'
 import type { LoopPolicy } from './management/loops.ts'
 import type { KeyRates } from './management/rate-limit.ts'
+import type { KeyCaching } from './management/response-cache.ts'
 import type { RateKind, RateRoom } from './rate-headers.ts'
 
 /** The part of a request's caller that the pipeline needs. */
@@ -22,6 +23,8 @@ export interface Caller {
   readonly rates?: KeyRates | null
   /** Its policy for loops; null or absent: nothing looks for them. */
   readonly loops?: LoopPolicy | null
+  /** When its requests get answers of earlier ones; null or absent: as the configuration says. */
+  readonly caching?: KeyCaching | null
 }
 
 export interface SpendingLimit {
@@ -95,10 +98,6 @@ export interface Reservation {
 }
 
 /**
- * The origin of the tokens in a usage record: `exact` from the provider, `estimated` from the text if the provider sent
- * none, or `none` if nothing was delivered.
- */
-/**
  * The reason why a prompt was not read from a cache; `other`: nothing changed on this side, so the provider dropped it
  * early.
  */
@@ -111,4 +110,8 @@ export interface CacheMiss {
   readonly tokens: number
 }
 
-export type Accounting = 'exact' | 'estimated' | 'none'
+/**
+ * The origin of the tokens in a usage record: `exact` from the provider, `estimated` from the text if the provider sent
+ * none, `cached` of an earlier answer that was given again for free, or `none` if nothing was delivered.
+ */
+export type Accounting = 'exact' | 'estimated' | 'none' | 'cached'

@@ -23,12 +23,12 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, Anthropic-RateLimit-Tokens-Limit, Anthropic-RateLimit-Tokens-Remaining, Anthropic-RateLimit-Tokens-Reset, X-Gateway-Resumable, X-Gateway-Replayed, X-Gateway-Compressed, X-Gateway-Changed, X-Gateway-Loop, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, Anthropic-RateLimit-Tokens-Limit, Anthropic-RateLimit-Tokens-Remaining, Anthropic-RateLimit-Tokens-Reset, X-Gateway-Resumable, X-Gateway-Replayed, X-Gateway-Cached, X-Gateway-Compressed, X-Gateway-Changed, X-Gateway-Loop, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
   // The star covers headers that client libraries add, but never Authorization; old browsers need the names.
-  'Authorization, X-Api-Key, X-Goog-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Session-Id, Idempotency-Key, *',
+  'Authorization, X-Api-Key, X-Goog-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Gateway-Cache, X-Session-Id, Idempotency-Key, *',
   'Access-Control-Max-Age',
   '86400',
 ]

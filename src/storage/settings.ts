@@ -7,10 +7,16 @@ import {
   group,
   Milliseconds,
   nullable,
+  oneOf,
   redisUrl,
   setting,
   storageUrl,
 } from '../base/settings/setting.ts'
+import {
+  CACHE_SCOPES,
+  CACHE_SECONDS_MAX,
+  CACHE_SECONDS_USUAL,
+} from '../protocol/management/response-cache.ts'
 
 export const storageSettings = group({
   url: setting(
@@ -73,6 +79,29 @@ export const idempotencySettings = group({
     Type.Integer({ minimum: 1, maximum: 86_400 }),
     'how long the answer to a request with an [`Idempotency-Key`](idempotency.md) is kept after its end, in the memory of `resume.maxBytesPerKey`',
     { default: 600 },
+  ),
+})
+
+export const cacheSettings = group({
+  enabled: setting(
+    Type.Boolean(),
+    'true: equal requests get the answer of the first one, from the [response cache](response-cache.md). Keys and workspaces may say otherwise in their field `cache`, and requests in `X-Gateway-Cache`',
+    { default: false },
+  ),
+  seconds: setting(
+    Type.Integer({ minimum: 1, maximum: CACHE_SECONDS_MAX }),
+    'how long an answer is kept after its end',
+    { default: CACHE_SECONDS_USUAL },
+  ),
+  scope: setting(
+    oneOf(CACHE_SCOPES),
+    '`key`: an answer is given to requests of the same API key only. `workspace`: to those of all keys of the workspace',
+    { default: 'key' },
+  ),
+  maxBytesPerWorkspace: setting(
+    Type.Integer({ minimum: 65_536 }),
+    'bytes of cached answers that an instance keeps for one workspace. The oldest are dropped first, and never for those of another workspace until all buffers together exceed `limits.maxBufferedBytes`',
+    { default: 67_108_864 },
   ),
 })
 

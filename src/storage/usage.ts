@@ -61,6 +61,8 @@ export interface UsageRecord {
   readonly app?: AppFields
   /** Set if the previous call read more of the prompt from a cache than this one; absent: no such loss is known. */
   readonly cacheMiss?: CacheMiss
+  /** The generation whose answer was given again; absent: none. */
+  readonly cachedFrom?: string
   /** The agent that sent the request, and its parent agent; absent: the client did not name one. */
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined

@@ -85,6 +85,7 @@ export async function addOrganization(storageUrl: string, id: string): Promise<O
       disabledTools: null,
       rateLimit: null,
       loops: null,
+      cache: null,
       createdAt: now,
       updatedAt: now,
     })

@@ -236,6 +236,7 @@ export const FOREIGN_WORKSPACE: WorkspaceRecord = {
   disabledTools: null,
   rateLimit: null,
   loops: null,
+  cache: null,
   createdAt: '2026-01-01T00:00:00.000Z',
   updatedAt: '2026-01-01T00:00:00.000Z',
 }

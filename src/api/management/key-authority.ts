@@ -27,6 +27,7 @@ const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
   ['limitReset', 'limit_reset'],
   ['rateLimit', 'rate_limit'],
   ['loops', 'loops'],
+  ['cache', 'cache'],
   ['includeByokInLimit', 'include_byok_in_limit'],
 ]
 

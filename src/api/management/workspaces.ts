@@ -71,8 +71,8 @@ export function changeWorkspace(deps: ManagementParts): Handler {
     )
     if (record === null) throw notFound()
     changes.publish({ kind: 'workspaces', organizationId })
-    if (change.rateLimit !== undefined || change.loops !== undefined)
-      changes.publish({ kind: 'rates', organizationId })
+    // Records of keys have the rate limit, the policies and the time of the change of their workspace.
+    changes.publish({ kind: 'rates', organizationId })
     reply.json(200, { data: toDocument(record) })
   }
 }

@@ -178,6 +178,13 @@ export const IDEMPOTENCY_HEADER = header(
   'Requests with the same value and the same body get the answer of the first one, for one bill.',
 )
 
+/** `X-Gateway-Cache`. */
+export const CACHE_HEADER = header(
+  'X-Gateway-Cache',
+  text,
+  'seconds=N (1 to 86400), refresh, both with a comma, or off: whether equal requests get one answer.',
+)
+
 export function answer(schema: TSchema, text: string, example?: unknown): AnswerDescription {
   return {
     text,

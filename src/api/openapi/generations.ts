@@ -128,7 +128,8 @@ export const Generation = Type.Object({
   web_search_engine: Type.Null(),
   num_search_results: orNoInteger,
   ...alike(Type.Null(), 'num_fetches', 'num_media_prompt', 'num_media_completion'),
-  ...alike(Type.Null(), 'num_input_audio_prompt', 'response_cache_source_id'),
+  ...alike(Type.Null(), 'num_input_audio_prompt'),
+  response_cache_source_id: orNoText,
   provider_responses: Type.Array(
     Type.Object({
       provider_name: text,

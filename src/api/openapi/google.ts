@@ -7,6 +7,7 @@ import { GatewayMetadata, ResponseUsage } from '../../protocol/response.ts'
 import {
   alike,
   answer,
+  CACHE_HEADER,
   type Descriptions,
   IDEMPOTENCY_HEADER,
   METADATA_HEADER,
@@ -129,7 +130,7 @@ const ONE = { content: { parts: [{ text: 'Hello' }] } }
 const inference = tagged('Inference', {
   generateContent: {
     text: ADDRESS,
-    parameters: [...HEADERS, IDEMPOTENCY_HEADER],
+    parameters: [...HEADERS, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: BODY,
     answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why the prompt was blocked.', ANSWER) },
   },
@@ -139,6 +140,7 @@ const inference = tagged('Inference', {
       query('alt', oneOf('sse', 'json'), 'sse: frames of server-sent events; otherwise one JSON array.'),
       ...HEADERS,
       IDEMPOTENCY_HEADER,
+      CACHE_HEADER,
     ],
     body: BODY,
     answers: {

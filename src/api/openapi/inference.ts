@@ -13,6 +13,7 @@ import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
 import {
   alike,
   answer,
+  CACHE_HEADER,
   header,
   IDEMPOTENCY_HEADER,
   METADATA_HEADER,
@@ -229,7 +230,7 @@ export const INFERENCE = tagged('Inference', {
     text:
       'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
       'Unknown fields are passed on to providers that speak this format.',
-    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER],
+    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: {
       schema: ResponsesRequest,
       examples: {
@@ -264,7 +265,7 @@ export const INFERENCE = tagged('Inference', {
   resumeMessage: resumed(PLACE, MessageEvent, BLOCK),
   createChatCompletion: {
     text: 'A stream has one chunk in each frame, and ends with data: [DONE].',
-    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER],
+    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: {
       schema: ChatBody,
       examples: {
@@ -303,7 +304,7 @@ export const INFERENCE = tagged('Inference', {
   },
   createMessage: {
     text: 'A stream has one event in each frame, and ends with message_stop or error.',
-    parameters: [...HEADERS, BETAS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER],
+    parameters: [...HEADERS, BETAS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: {
       schema: MessagesBody,
       examples: { text: { model: 'sim/echo', max_tokens: 100, messages: HELLO } },

@@ -29,7 +29,7 @@ export async function documentOf(
       trace: null,
       address: '',
       route: '',
-      outlive: () => undefined,
+      outlive: () => false,
       abort: () => undefined,
       waitForPlace: () => null,
     },

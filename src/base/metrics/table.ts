@@ -78,7 +78,8 @@ export type LoopKind = (typeof LOOP_KINDS)[number]
 const LOOP_ACTIONS = ['tell', 'stop']
 const BATCH_LINE_OUTCOMES = ['completed', 'failed']
 const CACHE_MISS_REASONS = ['tools', 'system', 'earlier_turn', 'endpoint', 'time', 'other']
-const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
+const ACCOUNTINGS = ['exact', 'estimated', 'none', 'cached', 'lost']
+const RESPONSE_CACHE_OUTCOMES = ['hit', 'shared', 'miss', 'refresh', 'unfit', 'alone']
 const PROMPT_CACHE_KINDS = ['read', 'write', 'uncached']
 const CALL_FAULTS = ['invalid_json', 'unknown_name'] as const
 export type CallFault = (typeof CALL_FAULTS)[number]
@@ -273,6 +274,13 @@ export const METRICS = {
     help: 'Requests with an idempotency key that got the answer of an earlier one, by how they ended: completely, left by the client, cut, or refused',
     labels: ['outcome'],
     fromZero: { outcome: RESUME_OUTCOMES },
+  },
+  responseCache: {
+    kind: 'counter',
+    name: 'gateway_response_cache_total',
+    help: 'Requests that may use the response cache: they got a kept answer (hit) or that of a running request (shared), ran because there was none (miss) or because they asked for it (refresh), cannot use it (unfit), or ran alone because no answer could be read',
+    labels: ['outcome'],
+    fromZero: { outcome: RESPONSE_CACHE_OUTCOMES },
   },
   loops: {
     kind: 'counter',

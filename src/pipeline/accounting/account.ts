@@ -123,7 +123,8 @@ export function account(
   const { cost } = record
   ledger.append(record)
   if (fees > 0) ledger.append(feeRecord(record, fees))
-  if (reservation !== null) settleReservation(reservation, record, fees)
+  // An earlier answer costs neither money nor tokens again.
+  if (reservation !== null) settleReservation(reservation, bill.isCached ? null : record, fees)
   if (spans !== null) {
     spans.notes.session = keptName(exchange.request.session_id) ?? null
     spans.charged(cost + fees, bill.priceFactor, record.outcome, record.error, endedMs)
@@ -137,7 +138,7 @@ export function account(
   const miss = prefix?.miss ?? null
   if (miss !== null) metrics.promptCacheMisses.of(miss.reason).inc()
   const usage = bill.total?.usage
-  if (usage !== undefined && last !== undefined) {
+  if (usage !== undefined && last !== undefined && !bill.isCached) {
     const { modelId, pricing, provider } = last.endpoint
     const model = metrics.ofModel(modelId)
     model.inputTokens.inc(usage.inputTokens)
@@ -259,6 +260,7 @@ export function usageRecord({
     record.sessionId = shortName(record.sessionId)
     return record
   }
+  if (exchange.repeated !== null) record.cachedFrom = exchange.repeated.source
   if (exchange.prefix?.miss != null) record.cacheMiss = exchange.prefix.miss
   const trace = request.trace === undefined ? undefined : traceOf(request)
   if (trace !== undefined) record.trace = trace

@@ -22,6 +22,7 @@ import { CitableResults } from './items/citations.ts'
 import type { ClosingFields, ClosingStatus, EmitEvent, ItemBuilder } from './items/item.ts'
 import { MessageBuilder } from './items/message.ts'
 import { buildItem, OpenItems } from './items/open-items.ts'
+import { deltasOf, freshId } from './repeated-items.ts'
 import { type Ending, endedResponse, failedResponse } from './response-object.ts'
 import type { Sink } from './sink.ts'
 
@@ -30,6 +31,18 @@ interface AnswerSource {
   pause(): void
   resume(): void
 }
+
+/** An event within an output item, as it is kept: its number and the id of its item belong to one answer. */
+export type ItemEvent =
+  | {
+      readonly type: 'response.output_item.added' | 'response.output_item.done'
+      readonly output_index: number
+      readonly item: OutputItem
+    }
+  | {
+      readonly type: Exclude<StreamEvent['type'], 'response.output_item.added' | 'response.output_item.done'>
+      readonly output_index: number
+    }
 
 /** The deltas that are content: all except the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
@@ -295,6 +308,35 @@ export class Answer {
       case 'progress':
         this.#item(delta.item).progress(delta.name, delta.fields)
         break
+    }
+  }
+
+  /** Repeats an event of an earlier answer, with the ids of this one. */
+  repeat(event: ItemEvent): void {
+    const { type, output_index: at } = event
+    if (type === 'response.output_item.added' || type === 'response.output_item.done') {
+      const item = { ...event.item, id: this.output[at]?.id ?? freshId(event.item) }
+      this.output[at] = item
+      if (this.live) this.#deliver({ type, sequence_number: 0, output_index: at, item })
+      return
+    }
+    if (!this.live) return
+    const { type: _type, ...fields } = event
+    const repeated = { type, sequence_number: 0, item_id: this.output[at]?.id ?? '', ...fields }
+    this.#deliver(repeated as unknown as StreamEvent)
+  }
+
+  /** Repeats a whole item of an earlier answer. */
+  repeatItem(item: OutputItem): void {
+    if (!this.live) {
+      this.output.push({ ...item, id: freshId(item) })
+      return
+    }
+    const deltas = deltasOf(item, this.output.length)
+    if (deltas !== null) for (const delta of deltas) this.receive(delta)
+    else {
+      const hosted = { ...(item as HostedStart), id: freshId(item) }
+      this.endItem(this.addItem({ ...hosted, status: 'in_progress' }), hosted, 'completed')
     }
   }
 

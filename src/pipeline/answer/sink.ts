@@ -22,6 +22,10 @@ export interface Sink {
   reportCompression?(tokens: number): void
   /** Called with the number of changes that the request needed, before the first event that is sent. */
   reportChanges?(changes: number): void
+  /** Called before the first event if an earlier answer is given; `ageSeconds`: since its end, 0 if it still runs. */
+  reportCached?(ageSeconds: number): void
+  /** True if everything that is written after its client has left is dropped. Absent: then nothing may be written. */
+  readonly outlivesClient?: boolean
   /**
    * Puts the originals of these placeholders into all that leaves from here on; may be called again with the same. Absent:
    * its reader sees placeholders.
@@ -78,6 +82,9 @@ export class FinalSink implements Sink {
   removedTokens = 0
   /** The number of changes that the request needed for its provider. */
   changes = 0
+  /** The age in seconds of the earlier answer that was given; null: it is a new one. */
+  cachedAge: number | null = null
+  readonly outlivesClient = true
   /** The placeholders in the response; null: there are none. */
   masks: Masks | null = null
   /** Also set for a failed reply. */
@@ -99,6 +106,10 @@ export class FinalSink implements Sink {
 
   reportChanges(changes: number): void {
     this.changes = changes
+  }
+
+  reportCached(ageSeconds: number): void {
+    this.cachedAge = ageSeconds
   }
 
   unmask(masks: Masks): void {

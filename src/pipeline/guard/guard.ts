@@ -44,6 +44,8 @@ import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } f
 
 /** All guardrails of one caller, merged and compiled. */
 export interface Guardrail {
+  /** Names its rule sets, each with its revision: two policies with the same name are the same. */
+  readonly revision: string
   readonly restrictions: Restrictions | null
   readonly input: GuardRules | null
   readonly output: OutputGuardRules | null
@@ -51,6 +53,8 @@ export interface Guardrail {
 
 /** The guardrails for the rest of an exchange. */
 export interface Guarding {
+  /** See Guardrail. */
+  readonly revision: string
   /** Null: every candidate is allowed. */
   readonly restrictions: Restrictions | null
   /** Null: no rule looks at input. */
@@ -87,7 +91,11 @@ export function prepareGuardrail(applied: readonly AppliedGuardrail[]): Guardrai
   const restrictions = restrictionsOf(policy.restrictions)
   const input = inputRulesOf(policy, applied)
   const output = outputRulesOf(policy, applied)
-  return restrictions === null && input === null && output === null ? null : { restrictions, input, output }
+  if (restrictions === null && input === null && output === null) return null
+  const revision = applied
+    .map(({ scope, guardrail }) => `${scope} ${guardrail.id} ${guardrail.revision}`)
+    .join()
+  return { revision, restrictions, input, output }
 }
 
 export function createGuard(deps: GuardDeps): Guard {
@@ -135,11 +143,12 @@ function guardRequest(
 
 function guardReply(
   { tasks, metrics, masking }: GuardDeps,
-  { restrictions, input, output }: Guardrail,
+  { revision, restrictions, input, output }: Guardrail,
   exchange: Exchange,
 ): Guarding & { readonly input: RequestGuard | null } {
   const own = onBehalfOf(exchange.caller, tasks)
   return {
+    revision,
     restrictions,
     input:
       input === null

@@ -42,6 +42,7 @@ import { ModelSchema, ProviderSchema, RolloutSchema, RouteSchema } from '../../p
 import { credentialsSettings, upstreamSettings } from '../../providers/settings.ts'
 import { adminSettings, limitsSettings, listenSettings } from '../../server/settings.ts'
 import {
+  cacheSettings,
   idempotencySettings,
   redisSettings,
   resumeSettings,
@@ -141,6 +142,7 @@ export const Settings = group({
   retention: retentionSettings,
   resume: resumeSettings,
   idempotency: idempotencySettings,
+  cache: cacheSettings,
   batches: batchesSettings,
   capture: captureSettings,
   export: setting(

@@ -29,6 +29,7 @@ import type { MaskTables } from '../../storage/mask-tables.ts'
 import { openStore } from '../../storage/open.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { Store } from '../../storage/store.ts'
+import type { Transcripts } from '../../storage/transcripts/transcripts.ts'
 import type { Config } from '../config/settings.ts'
 import { CatalogueHolder } from '../services/live-catalogue.ts'
 import { createTextReader } from '../threads/text-reader.ts'
@@ -62,6 +63,8 @@ export interface GatewayOptions {
   readonly pins?: Pins
   /** Placeholders of sessions; default: those of this gateway only. */
   readonly masks?: MaskTables
+  /** Resumable streams and kept answers; absent: nothing is cached. */
+  readonly transcripts?: Transcripts
   /** Called with each loop of an agent that was found. */
   readonly onLoop?: (note: LoopNote) => void
   /** The containers of the main thread; default: containers of this gateway only. */

@@ -36,6 +36,7 @@ import { KeyCheck } from '../../pipeline/key-check.ts'
 import { Plans } from '../../pipeline/plans.ts'
 import { createPluginChains } from '../../pipeline/plugin-chain.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../pipeline/respond.ts'
+import type { ResponseCacheParts } from '../../pipeline/response-cache.ts'
 import { createRunningRights, type RunningRights } from '../../pipeline/rights.ts'
 import { Pauses } from '../../pipeline/routing/pauses.ts'
 import { Prefixes } from '../../pipeline/routing/prompt-cache-prefix.ts'
@@ -68,6 +69,7 @@ import { createMaskTables } from '../../storage/mask-tables.ts'
 import { createPins } from '../../storage/session-affinity/session-affinity.ts'
 import { openSpool } from '../../storage/spool/spool.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../../storage/store.ts'
+import type { Transcripts } from '../../storage/transcripts/transcripts.ts'
 import type { Config } from '../config/settings.ts'
 import type { CatalogueHolder } from '../services/live-catalogue.ts'
 import { sandboxTunnels } from '../threads/sandbox-tunnels.ts'
@@ -194,6 +196,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     ...parts,
     plans,
     loops,
+    ...(options.transcripts === undefined
+      ? {}
+      : { responseCache: responseCacheOf(config, options.transcripts) }),
     ...(running === null ? {} : { captures: running }),
   })
   return {
@@ -247,6 +252,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       await store.close()
     },
   }
+}
+
+function responseCacheOf({ cache }: Config, transcripts: Transcripts): ResponseCacheParts {
+  const { maxBytesPerWorkspace: maxBytes, ...policy } = cache
+  return { transcripts, policy, maxBytes }
 }
 
 /** A gateway whose routes have no rollout reads none. */

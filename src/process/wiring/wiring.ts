@@ -6,6 +6,7 @@ import { InterfaceDocument } from '../../api/openapi.ts'
 import type { Operation } from '../../api/operation.ts'
 import { createOperations } from '../../api/operations.ts'
 import { createDataRegions } from '../../api/request-facts.ts'
+import { systemClock } from '../../base/clock.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { Tracing } from '../../base/telemetry/tracing.ts'
 import { BatchAcceptances } from '../../batches/accept.ts'
@@ -38,7 +39,7 @@ const UPLOADS_AT_ONCE = 8
 /** This many files, in the same way. */
 const FILES_AT_ONCE = 8
 
-export type ServeOptions = GatewayOptions & FrontOptions
+export type ServeOptions = Omit<GatewayOptions, 'transcripts'> & FrontOptions
 
 /** One serving instance: its own server, caches, connections and metrics. */
 export interface Serving {
@@ -57,9 +58,11 @@ export interface Serving {
   close(): Promise<void>
 }
 
-export async function buildServing(options: ServeOptions): Promise<Serving> {
+export async function buildServing(given: ServeOptions): Promise<Serving> {
+  const { config, clock = systemClock } = given
+  const options = { ...given, transcripts: given.transcripts ?? createTranscripts(config, clock) }
   const gateway = await buildGateway(options)
-  const built = buildServer(gateway, (await loadFront(options.config.listen.front)).create, options)
+  const built = buildServer(gateway, (await loadFront(config.listen.front)).create, options)
   return {
     ...built,
     metrics: gateway.metrics,

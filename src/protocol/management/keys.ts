@@ -15,6 +15,7 @@ import {
   type ReadingPlace,
   type RecordOf,
 } from './record.ts'
+import { cacheField, type KeyCaching } from './response-cache.ts'
 
 const name = text({ min: 1, max: RECORD_NAME_MAX_CHARS, storable: true, singleLine: true })
 const limit = Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD })
@@ -67,6 +68,7 @@ const fields = {
   },
   rateLimit: rateLimitField,
   loops: loopsField,
+  cache: cacheField,
   ...computedFields(usd, 'usage', 'usageDaily', 'usageWeekly', 'usageMonthly'),
   ...computedFields(usd, 'byokUsage', 'byokUsageDaily', 'byokUsageWeekly', 'byokUsageMonthly'),
   createdAt: { schema: instant },
@@ -119,6 +121,8 @@ export interface KeyRecord extends RecordOf<typeof fields> {
   readonly rates: KeyRates | null
   /** Of the key or else of its workspace; null: none. Known only of a key that was looked up for a request. */
   readonly loopPolicy: LoopPolicy | null
+  /** Null: the key was not looked up for a request. */
+  readonly caching: KeyCaching | null
 }
 
 /** Changes to a key; absent fields keep their value. */

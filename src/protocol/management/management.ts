@@ -27,6 +27,7 @@ import {
   type ReadingPlace,
   type RecordOf,
 } from './record.ts'
+import { cacheField } from './response-cache.ts'
 
 // Workspaces
 
@@ -89,6 +90,8 @@ const workspaceFields = {
   rateLimit: rateLimitField,
   /** For keys without a policy of their own. */
   loops: loopsField,
+  /** For keys without a policy of their own. */
+  cache: cacheField,
   ...fixedFields(Type.Boolean(), false, 'includeByokInBudgets'),
   ...fixedFields(Type.Null(), null, 'ioLoggingApiKeyIds'),
   ...fixedFields(Type.Number(), 0, 'ioLoggingSamplingRate'),

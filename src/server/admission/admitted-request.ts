@@ -177,9 +177,11 @@ export abstract class AdmittedRequest implements RequestContext {
     this.#deadline = this.#control.deps.clock.after(LAST_USAGE_MS, () => this.giveUp())
   }
 
-  /** Lets the work continue without its client: `onLeft` is called instead of an abort. */
-  outlive(onLeft: () => void): void {
+  /** Lets the work continue without its client: `onLeft` is called instead of an abort. Only the first one is. */
+  outlive(onLeft: () => void): boolean {
+    if (this.#onLeft !== null) return false
     this.#onLeft = onLeft
+    return true
   }
 
   /** Aborts because the client has disconnected, or was dropped by the gateway. */

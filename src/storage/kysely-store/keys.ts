@@ -3,6 +3,7 @@ import type { Kysely, Selectable, Transaction } from 'kysely'
 import { KEY, type KeyRecord } from '../../protocol/management/keys.ts'
 import type { LoopPolicy } from '../../protocol/management/loops.ts'
 import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
+import type { CachePolicy } from '../../protocol/management/response-cache.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type KeyAdministration, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
 import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
@@ -39,6 +40,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .selectAll('apiKeys')
         .select(['keySecrets.label as secretLabel', 'keySecrets.expiresAt as secretExpiresAt'])
         .select(['workspaces.rateLimit as workspaceRateLimit', 'workspaces.loops as workspaceLoops'])
+        .select(['workspaces.cache as workspaceCache', 'workspaces.updatedAt as workspaceUpdatedAt'])
         .select(of =>
           of
             .selectFrom('endUsers')
@@ -50,11 +52,16 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         )
         .executeTakeFirst()
       if (row === undefined) return null
-      const { secretLabel, secretExpiresAt, workspaceRateLimit, workspaceLoops, limitsEndUsers, ...key } = row
+      const { secretLabel, secretExpiresAt, limitsEndUsers, ...rest } = row
+      const { workspaceRateLimit, workspaceLoops, workspaceCache, workspaceUpdatedAt, ...key } = rest
       const record = keyOf(key)
       const rates = ratesOf(record, workspaceRateLimit, limitsEndUsers !== null)
       const loopPolicy = record.loops ?? (JSON.parse(workspaceLoops ?? 'null') as LoopPolicy | null)
-      return { ...record, label: secretLabel ?? key.label, secretExpiresAt, rates, loopPolicy }
+      const caching = {
+        policy: record.cache ?? (JSON.parse(workspaceCache ?? 'null') as CachePolicy | null),
+        generation: workspaceUpdatedAt,
+      }
+      return { ...record, label: secretLabel ?? key.label, secretExpiresAt, rates, loopPolicy, caching }
     },
     async add(record) {
       const { hash } = record
@@ -218,7 +225,7 @@ async function keepRemoved(
 }
 
 function keyOf(row: KeyRow): KeyRecord {
-  return { ...recordOf(KEY, row), secretExpiresAt: null, rates: null, loopPolicy: null }
+  return { ...recordOf(KEY, row), secretExpiresAt: null, rates: null, loopPolicy: null, caching: null }
 }
 
 function ratesOf({ rateLimit }: KeyRecord, ofWorkspace: string | null, ofEndUsers: boolean): KeyRates | null {

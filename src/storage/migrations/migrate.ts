@@ -14,6 +14,7 @@ import { loops } from './0003-loops.ts'
 import { configurations } from './0004-configurations.ts'
 import { rollouts } from './0005-rollouts.ts'
 import { pauses } from './0006-pauses.ts'
+import { responseCache } from './0007-response-cache.ts'
 import { upgradeUnreleased } from './before-first-release.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -24,6 +25,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0004-configurations': configurations,
   '0005-rollouts': rollouts,
   '0006-pauses': pauses,
+  '0007-response-cache': responseCache,
 }
 
 /**

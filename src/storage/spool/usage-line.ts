@@ -36,6 +36,7 @@ type Optional = Extract<
   | 'agent'
   | 'parentAgent'
   | 'cacheMiss'
+  | 'cachedFrom'
   | 'rollout'
 >
 
@@ -87,6 +88,7 @@ export function lineOf(record: UsageRecord): string {
   if (record.trace !== undefined) line.trace = record.trace
   if (record.app !== undefined) line.app = record.app
   if (record.cacheMiss !== undefined) line.cacheMiss = record.cacheMiss
+  if (record.cachedFrom !== undefined) line.cachedFrom = record.cachedFrom
   if (record.rollout !== undefined) line.rollout = record.rollout
   if (record.agent !== undefined) line.agent = record.agent
   if (record.parentAgent !== undefined) line.parentAgent = record.parentAgent

@@ -60,6 +60,9 @@ const CLAIM_TRIES = 3
 /** Changes a claim only as long as it is the one of this instance. */
 const IF_OURS = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(unpack(ARGV, 2)) end"
 
+/** Begins a message about an answer that another instance has replaced. Ids have no spaces. */
+const REPLACED = 'replaced '
+
 /** The first line of an entry; frames follow it. */
 type EntryKind = 'open' | 'frames' | 'end' | 'dropped'
 
@@ -91,9 +94,18 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#redis = openRedis(shared)
     this.#presences = openRedis({
       ...shared,
-      channel: { name: `${prefix}transcripts`, onMessage: id => store.readElsewhere(id) },
+      channel: { name: `${prefix}transcripts`, onMessage: message => this.#hear(message) },
     })
     this.#scheduleRefresh()
+  }
+
+  #hear(message: string): void {
+    if (message.startsWith(REPLACED)) this.#store.replacedElsewhere(message.slice(REPLACED.length))
+    else this.#store.readElsewhere(message)
+  }
+
+  #tell(message: string): void {
+    this.#redis.send(['PUBLISH', `${this.#options.prefix}transcripts`, message]).catch(() => undefined)
   }
 
   opened(transcript: Transcript): void {
@@ -108,13 +120,14 @@ export class RedisTranscripts implements TranscriptMirror {
   ended(transcript: Transcript): void {
     if (this.#broken.has(transcript)) this.#rewrite(transcript)
     else this.#push(transcript, 'end', transcript.frames.next, '')
-    this.#extendClaim(transcript)
+    this.#endClaim(transcript)
   }
 
   async claim(claim: TranscriptClaim): Promise<TakenClaim | null> {
-    const owner = [claim.keyHash, claim.name]
+    const owner = claimOwner(claim)
     const key = `${this.#options.prefix}claim/${hash('sha256', owner.join(' '), 'hex')}`
     const value = this.#options.seal.seal(`${claim.id} ${claim.digest}`, owner)
+    const { replacesBeforeMs = 0 } = claim
     try {
       for (let tries = 0; tries < CLAIM_TRIES; tries++) {
         const set = await this.#redis.send(['SET', key, value, 'NX', 'PX', String(LEASE_MS)])
@@ -124,8 +137,15 @@ export class RedisTranscripts implements TranscriptMirror {
         }
         const found = await this.#redis.send(['GET', key])
         if (typeof found !== 'string') continue
-        const [id, digest] = this.#options.seal.open(found, owner)?.split(' ') ?? []
-        return id === undefined || digest === undefined ? null : { id, digest }
+        const [id, digest, ended] = this.#options.seal.open(found, owner)?.split(' ') ?? []
+        if (id === undefined || digest === undefined) return null
+        const endedMs = ended === undefined ? null : Number(ended)
+        if (endedMs === null || endedMs >= replacesBeforeMs) return { id, digest, endedMs }
+        const command = ['SET', key, value, 'PX', String(LEASE_MS)]
+        if ((await this.#redis.send(['EVAL', IF_OURS, '1', key, found, ...command])) === null) continue
+        this.#claims.set(claim.id, { key, value })
+        this.#tell(REPLACED + id)
+        return null
       }
     } catch {
       // Without Redis, each instance has names of its own.
@@ -140,6 +160,16 @@ export class RedisTranscripts implements TranscriptMirror {
 
   #extendClaim(transcript: Transcript): void {
     this.#ifOurs(transcript.id, key => ['PEXPIRE', key, String(lifeMs(transcript))])
+  }
+
+  /** From its end on, the claim says when that was. */
+  #endClaim(transcript: Transcript): void {
+    const { id, claim, endedMs } = transcript
+    const held = this.#claims.get(id)
+    if (claim === null || held === undefined) return
+    const value = this.#options.seal.seal(`${id} ${claim.digest} ${endedMs}`, claimOwner(claim))
+    this.#ifOurs(id, key => ['SET', key, value, 'PX', String(lifeMs(transcript))])
+    this.#claims.set(id, { key: held.key, value })
   }
 
   #ifOurs(id: string, command: (key: string) => readonly string[]): void {
@@ -175,10 +205,7 @@ export class RedisTranscripts implements TranscriptMirror {
         return Array.isArray(found) ? found.map(sealed => this.#decrypt(sealed, owner)) : []
       },
       length: async () => Number(await this.#redis.send(['LLEN', key])),
-      tellPresence: () => {
-        const channel = `${this.#options.prefix}transcripts`
-        this.#redis.send(['PUBLISH', channel, question.id]).catch(() => undefined)
-      },
+      tellPresence: () => this.#tell(question.id),
       onPart,
       closed: () => this.#readerClosed(question.id),
     })
@@ -250,6 +277,10 @@ export class RedisTranscripts implements TranscriptMirror {
 /** How long the copy lives if this instance says nothing more of it. */
 function lifeMs({ claim, state, keptMs }: Transcript): number {
   return claim !== null && state !== 'ended' ? LEASE_MS : keptMs
+}
+
+function claimOwner({ keyHash, name }: TranscriptClaim): readonly string[] {
+  return [keyHash, name]
 }
 
 function ownerOf({ id, keyHash }: Pick<TranscriptQuestion, 'id' | 'keyHash'>): readonly string[] {

@@ -69,6 +69,8 @@ export class Transcript {
   readonly readers = new Set<StoreReader>()
   keptMs: number
   state: TranscriptState = 'running'
+  /** Wall clock of its end; null before. */
+  endedMs: number | null = null
   /** True while the client that sent the request is connected. */
   isAttended = true
   /** The window has passed: the transcript is kept only for its readers. */
@@ -106,9 +108,10 @@ export class Transcript {
   }
 }
 
-/** The transcripts of one key, oldest first. */
+/** The transcripts of one owner, oldest first. */
 interface KeyTranscripts {
   bytes: number
+  readonly maxBytes: number
   readonly all: Set<Transcript>
 }
 
@@ -152,6 +155,8 @@ export class TranscriptStore implements Transcripts {
   ): Promise<StoreWriter | TakenClaim> {
     const name = nameOf(claim)
     const { mirror } = this
+    const own = this.#byName.get(name)
+    if (own !== undefined && isReplaced(own, claim)) this.#retire(own)
     if (mirror !== null && !this.#byName.has(name)) {
       // Claims that come meanwhile wait for the same question, so that one of them begins.
       const isFirst = !this.#asked.has(name)
@@ -161,8 +166,9 @@ export class TranscriptStore implements Transcripts {
       if (isFirst) this.#asked.delete(name)
       if (taken !== null) return taken
     }
-    const known = this.#byName.get(name)?.claim
-    if (known != null) return { id: known.id, digest: known.digest }
+    const known = this.#byName.get(name)
+    if (known !== undefined)
+      return { id: known.id, digest: known.claim?.digest ?? '', endedMs: known.endedMs }
     return this.#begin(new Transcript(claim, claim, claim, onNotice))
   }
 
@@ -170,7 +176,8 @@ export class TranscriptStore implements Transcripts {
     const { id, keyHash, claim } = transcript
     this.#byId.set(id, transcript)
     if (claim !== null) this.#byName.set(nameOf(claim), transcript)
-    const mine = this.#byKey.get(keyHash) ?? { bytes: 0, all: new Set() }
+    const maxBytes = claim?.maxBytes ?? this.#limits.maxBytesPerKey
+    const mine = this.#byKey.get(keyHash) ?? { bytes: 0, maxBytes, all: new Set() }
     this.#byKey.set(keyHash, mine)
     mine.all.add(transcript)
     this.#count(mine, TRANSCRIPT_BYTES)
@@ -206,6 +213,12 @@ export class TranscriptStore implements Transcripts {
     this.watch(transcript)
   }
 
+  /** Another instance has begun a new answer under the name of this one. */
+  replacedElsewhere(id: string): void {
+    const transcript = this.#byId.get(id)
+    if (transcript?.state === 'ended') this.#retire(transcript)
+  }
+
   /** All streams, for the mirror. */
   all(): Iterable<Transcript> {
     return this.#byId.values()
@@ -228,6 +241,7 @@ export class TranscriptStore implements Transcripts {
     if (transcript.state === 'dropped' && transcript.claim !== null) this.forget(transcript)
     if (transcript.state !== 'running') return
     transcript.state = 'ended'
+    transcript.endedMs = this.#clock.nowMs()
     if (!isKept) {
       this.#release(transcript)
       transcript.keptMs = LEAVING_MS
@@ -276,6 +290,11 @@ export class TranscriptStore implements Transcripts {
   #windowOver(transcript: Transcript): void {
     transcript.timer = null
     if (transcript.state === 'running') transcript.notify('unread')
+    this.#retire(transcript)
+  }
+
+  /** Nobody can find the transcript any more; those who read it go on. */
+  #retire(transcript: Transcript): void {
     this.#release(transcript)
     if (transcript.readers.size === 0) this.forget(transcript)
     else transcript.isOver = true
@@ -289,10 +308,10 @@ export class TranscriptStore implements Transcripts {
   }
 
   #makeRoom(transcript: Transcript): void {
-    const { maxBytesPerKey, maxBytes } = this.#limits
+    const { maxBytes } = this.#limits
     for (;;) {
       const mine = this.#byKey.get(transcript.keyHash)
-      const isKeyFull = mine !== undefined && mine.bytes > maxBytesPerKey
+      const isKeyFull = mine !== undefined && mine.bytes > mine.maxBytes
       if (!isKeyFull && this.#bytes <= maxBytes) return
       // The key with the most bytes loses streams, so that no key can displace those of others.
       const payer = isKeyFull ? mine : this.#heaviest()
@@ -309,7 +328,7 @@ export class TranscriptStore implements Transcripts {
       const running = payer === mine ? transcript : first(payer.all, ({ state }) => state === 'running')
       if (running === null || running.state !== 'running') return
       // The request would run again, and be paid for again.
-      const isAlone = running.heldBytes > maxBytesPerKey || this.#bytes > maxBytes
+      const isAlone = running.heldBytes > payer.maxBytes || this.#bytes > maxBytes
       if (running.claim !== null && !isAlone) return
       this.#drop(running)
       if (running === transcript) return
@@ -355,6 +374,10 @@ export class TranscriptStore implements Transcripts {
     if (mine.all.size === 0) this.#byKey.delete(transcript.keyHash)
     return true
   }
+}
+
+function isReplaced({ endedMs }: Transcript, { replacesBeforeMs }: TranscriptClaim): boolean {
+  return endedMs !== null && replacesBeforeMs !== undefined && endedMs < replacesBeforeMs
 }
 
 /** A key hash has no spaces. */

@@ -1,7 +1,8 @@
 /**
- * Transcripts: the stored events of resumable streams, readable from any event onwards, and the answers of requests with
- * an idempotency key, readable from their beginning. This is the contract of their stores, for the writer and the
- * readers of a transcript. The main thread has the transcripts, so that a reader may use any serve thread.
+ * Transcripts: the stored events of resumable streams, readable from any event onwards, and answers under a name,
+ * readable from their beginning: those of requests with an idempotency key, and those of the response cache. This is
+ * the contract of their stores, for the writer and the readers of a transcript. The main thread has the transcripts, so
+ * that a reader may use any serve thread.
  */
 
 /** A message to the writer of a stream. */
@@ -55,7 +56,7 @@ export interface TranscriptWriter {
 /** Selects the part of a stream that a reader wants. */
 export interface TranscriptQuestion {
   readonly id: string
-  /** Hash of the reader's API key. */
+  /** The owner: hash of the reader's API key, or of its workspace for an answer of the response cache. */
   readonly keyHash: string
   /** Number of the last event that the reader has; -1: none. */
   readonly after: number
@@ -67,7 +68,10 @@ export interface TranscriptQuestion {
 export interface TranscriptClaim {
   /** A new id, which becomes the id of the transcript if this claim is the first. */
   readonly id: string
-  /** Hash of the API key. Other keys have names of their own. */
+  /**
+   * The owner: hash of the API key, or of the workspace for an answer of the response cache. Each has names of its own,
+   * and loses its own oldest answers first.
+   */
   readonly keyHash: string
   /** Without secrets: other instances see it. */
   readonly name: string
@@ -77,12 +81,18 @@ export interface TranscriptClaim {
   readonly unreadMs: number
   /** How long it is kept after its end. */
   readonly keptMs: number
+  /** An answer that ended before this time (wall clock) is replaced; a running one is not. Absent: none is. */
+  readonly replacesBeforeMs?: number
+  /** Bytes of all transcripts of its owner. Absent: as for resumable streams. */
+  readonly maxBytes?: number
 }
 
 /** Somebody else was first: what to read, and the digest to compare with. */
 export interface TakenClaim {
   readonly id: string
   readonly digest: string
+  /** Wall clock of its end; null: it runs. */
+  readonly endedMs: number | null
 }
 
 /** One reader of a stream. */

@@ -93,6 +93,7 @@ t.test('a file whose workspace is removed while it arrives is removed too', asyn
     disabledTools: [],
     rateLimit: null,
     loops: null,
+    cache: null,
     createdAt: TOMORROW,
     updatedAt: TOMORROW,
   })

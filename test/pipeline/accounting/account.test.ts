@@ -106,6 +106,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     toolPermissions: { disabledFor: () => new Set() },
     guard: {
       request: () => ({
+        revision: '',
         restrictions: null,
         input: null,
         reply: { rules, tasks: failing('overloaded'), metrics },

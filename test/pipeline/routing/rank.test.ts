@@ -63,7 +63,7 @@ function setup() {
     const dataRegion = given.dataRegion ?? null
     const exchange = new RoutedExchange({ ...scriptedExchange().clientRequest, request, dataRegion }, 1)
     if (guardrail !== undefined)
-      exchange.guarding = { restrictions: restrictionsOf(guardrail), input: null, reply: null }
+      exchange.guarding = { revision: '', restrictions: restrictionsOf(guardrail), input: null, reply: null }
     if (order !== undefined) exchange.plugins = { fitting: () => 'whole', reads: () => false, order } as never
     const deps = {
       catalog,

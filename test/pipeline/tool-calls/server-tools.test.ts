@@ -65,7 +65,7 @@ async function start({
   const exchange = new RunningExchange(asked, 1, answer)
   if (text !== undefined) {
     const input: InputGuard = { prompt: () => undefined, text }
-    exchange.guarding = { restrictions: null, input, reply: null }
+    exchange.guarding = { revision: '', restrictions: null, input, reply: null }
   }
   const log = createLog('silent', { write: () => undefined })
   const metrics = createMetrics()

@@ -1,6 +1,7 @@
 /** The form for a new or changed key, with all fields of POST and PATCH /keys. */
 import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
+import { CacheField, cacheOf, sameCache } from './cache-field.js'
 import { LoopField, loopsOf, sameLoops } from './loop-field.js'
 import { RateFields, rateLimitOf, sameRates } from './rate-fields.js'
 
@@ -32,6 +33,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
             include_byok_in_limit: values.include_byok_in_limit,
             rate_limit: rateLimitOf(values),
             loops: loopsOf(values.loops, record),
+            cache: cacheOf(values.cache, record),
             trace_trusted: values.trace_trusted,
           }),
     }
@@ -118,6 +120,7 @@ function ApiKeyFields({ record }) {
     />
     <${RateFields} record=${record} without="Empty: as the configuration says" />
     <${LoopField} record=${record} without="as the workspace says" />
+    <${CacheField} record=${record} without="as the workspace says" />
     <${Check}
       label="The sampled flag of the traceparent header decides which traces are kept"
       name="trace_trusted"
@@ -133,10 +136,12 @@ function changesOf(record, settings) {
       ? sameRates(record.rate_limit, value)
       : name === 'loops'
         ? sameLoops(record.loops, value)
-        : name === 'expires_at'
-          ? localOf(record.expires_at) === localOf(value)
-          : // A management key without a role is an admin.
-            (record[name] ?? (name === 'role' ? 'admin' : null)) === value
+        : name === 'cache'
+          ? sameCache(record.cache, value)
+          : name === 'expires_at'
+            ? localOf(record.expires_at) === localOf(value)
+            : // A management key without a role is an admin.
+              (record[name] ?? (name === 'role' ? 'admin' : null)) === value
   return Object.fromEntries(Object.entries(settings).filter(([name, value]) => !same(name, value)))
 }
 

@@ -3,6 +3,7 @@ import { dateTime, text } from '../format.js'
 import { Confirm, Field, FormDialog, listOrNull } from '../forms.js'
 import { html, useState } from '../html.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Table, useApi } from '../parts.js'
+import { CacheField, cacheOf } from './cache-field.js'
 import { LoopField, loopsOf } from './loop-field.js'
 import { RateFields, rateLimitOf, ratesText } from './rate-fields.js'
 
@@ -25,6 +26,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
       disabled_server_tools: listOrNull(tools),
       rate_limit: rateLimitOf(values),
       loops: loopsOf(values.loops, open.workspace),
+      cache: cacheOf(values.cache, open.workspace),
     }
     const id = open.workspace?.id
     await (id === undefined
@@ -88,6 +90,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
             />
             <${RateFields} record=${workspace} without="For the sum of its keys. Empty: no limit" />
             <${LoopField} record=${workspace} without="no policy" />
+            <${CacheField} record=${workspace} without="as the configuration says" />
           <//>
         `
       }

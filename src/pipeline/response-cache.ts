@@ -1,0 +1,620 @@
+/**
+ * The response cache: equal requests get one answer. The first one claims the name of the request in the transcripts
+ * and runs; the answer goes, event by event, to those that ask meanwhile, and is kept for later ones. A hit has passed
+ * guardrails, routing and limits like any request, and costs nothing. Idempotency keys use the same claims and
+ * transcripts (api/idempotency.ts), where the client gives the name. A request that may not use the cache never comes
+ * here. Serve threads.
+ */
+import { hash } from 'node:crypto'
+import type { Clock } from '../base/clock.ts'
+import { GatewayError, overloaded } from '../base/errors.ts'
+import type { Metrics } from '../base/metrics/metrics.ts'
+import type { Candidate, ClientRequest, EndedExchange, Exchange, Finish } from '../exchange/exchange.ts'
+import type { Change, Usage } from '../formats/format.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { OutputItem } from '../protocol/items.ts'
+import { writtenJson } from '../protocol/json/as-written.ts'
+import { COMPACTS, type NotedRequest } from '../protocol/json/request-notes.ts'
+import type { CachePolicy } from '../protocol/management/response-cache.ts'
+import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
+import { framed, WholeFrames } from '../storage/transcripts/frames.ts'
+import {
+  isTaken,
+  type TakenClaim,
+  type TranscriptClaim,
+  type TranscriptNotice,
+  type TranscriptPart,
+  type TranscriptReader,
+  type Transcripts,
+  type TranscriptWriter,
+} from '../storage/transcripts/transcripts.ts'
+import type { ItemEvent } from './answer/answer.ts'
+import type { Sink } from './answer/sink.ts'
+import type { RunningExchange } from './exchange-stages.ts'
+import { openRecord } from './turn/failover.ts'
+import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
+
+/** How long a run may last without its client and without another reader. Then it ends, as for a client that left. */
+const UNREAD_MS = 10_000
+/** How often a request looks for another answer after one that it waited for was lost. Then it runs for itself. */
+const TRIES = 3
+/** Changes with the form of what is kept. */
+const FORM = 1
+/** Ends after which the answer is whole. */
+const WHOLE_ENDS: ReadonlySet<Finish['reason']> = new Set(['stop', 'tool_calls'])
+/** Items of a model alone: what a tool of the provider did, it did for one request. */
+const KEPT_ITEMS: ReadonlySet<string> = new Set(['message', 'reasoning', 'function_call', 'custom_tool_call'])
+/** Fields of a request that name its sender, or the form of the answer; they do not change what a model says. */
+const NOT_COMPARED: ReadonlySet<string> = new Set([
+  ...['stream', 'stream_options', 'user', 'safety_identifier', 'session_id', 'metadata', 'trace'],
+  ...['prompt_cache_key', 'prompt_cache_retention', 'store'],
+])
+
+export interface ResponseCacheDeps {
+  readonly clock: Clock
+  readonly metrics: Metrics
+  /** Absent: nothing is cached. */
+  readonly responseCache?: ResponseCacheParts
+}
+
+export interface ResponseCacheParts {
+  readonly transcripts: Transcripts
+  /** For keys and workspaces without a policy. */
+  readonly policy: CachePolicy
+  /** Bytes of all kept answers of one workspace. */
+  readonly maxBytes: number
+}
+
+interface CacheTerms {
+  readonly policy: CachePolicy
+  readonly parts: ResponseCacheParts
+  /** True: a kept answer is replaced. */
+  readonly refreshes: boolean
+}
+
+/** How a request uses the cache; null: it does not. */
+export function openCacheUse(
+  { responseCache: parts }: ResponseCacheDeps,
+  call: ClientRequest,
+): CacheUse | null {
+  const { batch, cache: wish, caller, parent, request, witness } = call
+  if (parts === undefined || batch !== undefined || parent !== undefined || witness !== undefined) return null
+  const { enabled, seconds, scope } = caller.caching?.policy ?? parts.policy
+  if (wish === undefined ? !enabled : wish.action === 'off') return null
+  if (request.debug != null || (request as NotedRequest)[COMPACTS] !== undefined) return null
+  const { data_collection: collection, zdr } = request.provider ?? {}
+  if (zdr === true || collection === 'deny') return null
+  const policy = {
+    enabled: true,
+    seconds: wish?.seconds ?? seconds,
+    scope: enabled ? scope : ('key' as const),
+  }
+  return new CacheUse({ policy, parts, refreshes: wish?.action === 'refresh' })
+}
+
+/** One frame of a kept answer. The first one is `begin`; the last one `end` or `failed`. */
+type KeptFrame =
+  | {
+      readonly begin: {
+        readonly id: string
+        readonly candidate: string
+        readonly changes?: readonly Change[]
+      }
+    }
+  | { readonly event: ItemEvent }
+  /** Instead of events, if the first client saw none. */
+  | { readonly item: OutputItem }
+  | { readonly end: KeptEnd }
+  | { readonly failed: KeptFailure }
+
+interface KeptEnd {
+  /** Unix seconds. */
+  readonly at: number
+  readonly finish: Finish
+  readonly usage: Usage
+  /** Findings about the answer. */
+  readonly pipeline: readonly PipelineStage[]
+  /** Fields of plugins. */
+  readonly fields?: Partial<ResponseResource>
+  /** The limits of its caller may have cut it. */
+  readonly isLimited?: true
+}
+
+type KeptFailure = Pick<GatewayError, 'code' | 'message' | 'metadata' | 'retryAfterSeconds'>
+
+/** The way of one request through the cache: it leads a run, or follows one. */
+export class CacheUse {
+  readonly terms: CacheTerms
+  /** Fields of plugins in the answer that it got. */
+  fields: Partial<ResponseResource> | undefined
+  #sink: CopiedSink | null = null
+  #writer: TranscriptWriter | null = null
+  /** Findings before the answer. */
+  #stagesBefore = 0
+  #hasLeft = false
+  /** False if nothing of the answer can be read any more. */
+  #isReadable = true
+
+  constructor(terms: CacheTerms) {
+    this.terms = terms
+  }
+
+  /** The sink for the answer. */
+  around(sink: Sink): Sink {
+    this.#sink = new CopiedSink(sink)
+    return this.#sink
+  }
+
+  follow(exchange: Exchange, notice: TranscriptNotice): void {
+    if (notice === 'read') {
+      this.#sink?.flowFreely()
+      return
+    }
+    this.#isReadable = false
+    if (!this.#hasLeft) this.#sink?.flowAsRead()
+    else this.#giveUp(exchange)
+  }
+
+  /** The request runs, and its answer is given to others. */
+  lead(exchange: RunningExchange, writer: TranscriptWriter): void {
+    this.#writer = writer
+    this.#stagesBefore = exchange.pipeline.length
+    const add = (frame: KeptFrame): void => writer.add(framed(JSON.stringify(frame)), 1)
+    this.#sink?.copyTo({
+      begin: () => {
+        const attempt = exchange.attempts.at(-1)
+        if (attempt === undefined) return
+        const { changes } = attempt
+        add({
+          begin: {
+            id: exchange.id,
+            candidate: referenceOf(attempt),
+            ...(changes === undefined ? {} : { changes }),
+          },
+        })
+      },
+      event: event => add({ event }),
+      item: item => add({ item }),
+    })
+    if (exchange.answer.sink.outlivesClient !== true) return
+    exchange.clientRequest.context.outlive?.(() => {
+      this.#hasLeft = true
+      writer.leave()
+      if (this.#isReadable) this.#sink?.flowFreely()
+      else this.#giveUp(exchange)
+    })
+  }
+
+  /** The run has ended: its answer is kept, or only given to those who wait for it, or forgotten. */
+  end(end: EndedExchange<RunningExchange>, endedAt: number): void {
+    const writer = this.#writer
+    if (writer === null) return
+    this.#writer = null
+    const { error, exchange } = end
+    const { answer, attempts, bill, finish, pipeline, plugins, reservation, signal } = exchange
+    if (error === null && finish !== null && bill.total !== null) {
+      const fields = plugins?.responseFields()
+      const kept: KeptEnd = {
+        at: endedAt,
+        finish,
+        usage: bill.total.usage,
+        pipeline: pipeline.slice(this.#stagesBefore),
+        ...(fields === undefined ? {} : { fields }),
+        ...(reservation?.allowance == null ? {} : { isLimited: true }),
+      }
+      writer.add(framed(JSON.stringify({ end: kept })), 1)
+      writer.end(WHOLE_ENDS.has(finish.reason) && answer.output.every(({ type }) => KEPT_ITEMS.has(type)))
+    } else if (error !== null && attempts.at(-1)?.error != null && !signal.aborted) {
+      // A failure of its providers would be the same for everybody who waits.
+      const { code, message, metadata, retryAfterSeconds } = error
+      const failed = {
+        code,
+        message,
+        ...(metadata === undefined ? {} : { metadata }),
+        ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      }
+      writer.add(framed(JSON.stringify({ failed })), 1)
+      writer.end(false)
+    } else writer.forget()
+  }
+
+  #giveUp({ clientRequest }: Exchange): void {
+    clientRequest.context.abort?.(
+      new GatewayError('client_closed', 'The client disconnected, and nobody else waited for the answer'),
+    )
+  }
+}
+
+/** Gets what a client gets. */
+interface AnswerCopy {
+  begin(): void
+  event(event: ItemEvent): void
+  item(item: OutputItem): void
+}
+
+/** A sink whose events others get too. Its reader no longer sets the pace once others read. */
+class CopiedSink implements Sink {
+  readonly live: boolean
+  /** Each event is written, because the copy needs it. */
+  readonly relays = null
+  readonly #sink: Sink
+  #copy: AnswerCopy | null = null
+  #isFree = false
+  #isStalled = false
+  #resume: (() => void) | null = null
+
+  constructor(sink: Sink) {
+    this.#sink = sink
+    this.live = sink.live
+  }
+
+  get tellsOverflow(): boolean {
+    return this.#sink.tellsOverflow === true
+  }
+
+  get outlivesClient(): boolean {
+    return this.#sink.outlivesClient === true
+  }
+
+  copyTo(copy: AnswerCopy): void {
+    this.#copy = copy
+  }
+
+  /** What is kept bounds how far a slow reader falls behind. */
+  flowFreely(): void {
+    this.#isFree = true
+    if (!this.#isStalled) return
+    this.#isStalled = false
+    this.#resume?.()
+  }
+
+  flowAsRead(): void {
+    this.#isFree = false
+  }
+
+  reportCompression(tokens: number): void {
+    this.#sink.reportCompression?.(tokens)
+  }
+
+  reportChanges(changes: number): void {
+    this.#sink.reportChanges?.(changes)
+  }
+
+  reportCached(ageSeconds: number): void {
+    this.#sink.reportCached?.(ageSeconds)
+  }
+
+  unmask(masks: Parameters<NonNullable<Sink['unmask']>>[0]): void {
+    this.#sink.unmask?.(masks)
+  }
+
+  write(event: StreamEvent): boolean {
+    if (this.#copy !== null) this.#give(this.#copy, event)
+    return this.#flows(this.#sink.write(event))
+  }
+
+  relay(): boolean {
+    return true
+  }
+
+  cork(): void {
+    this.#sink.cork()
+  }
+
+  flush(): boolean {
+    return this.#flows(this.#sink.flush())
+  }
+
+  onDrain(resume: () => void): void {
+    this.#resume = resume
+    this.#sink.onDrain(() => {
+      this.#isStalled = false
+      resume()
+    })
+  }
+
+  end(): void {
+    this.#sink.end()
+  }
+
+  #flows(isFlowing: boolean): boolean {
+    if (isFlowing || this.#isFree) return true
+    this.#isStalled = true
+    return false
+  }
+
+  #give(copy: AnswerCopy, event: StreamEvent): void {
+    if (event.type === 'response.created') copy.begin()
+    else if ('output_index' in event) {
+      const { sequence_number: _number, ...kept } = event
+      // The id of its item belongs to this answer.
+      const { item_id: _id, ...fields } = kept as typeof kept & { item_id?: string }
+      copy.event(fields as ItemEvent)
+    } else if (!this.live && (event.type === 'response.completed' || event.type === 'response.incomplete')) {
+      copy.begin()
+      for (const item of event.response.output) copy.item(item)
+    }
+  }
+}
+
+export type RunOnceDeps = TurnsDeps & ResponseCacheDeps
+
+/** The turns of a request that may get the answer of another one. Rejects as `runTurns` does. */
+export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Promise<void> {
+  const { cache, signal } = exchange
+  const counted = deps.metrics.responseCache
+  if (cache === null || isUnfit(exchange)) {
+    counted.inc({ outcome: 'unfit' })
+    return runTurns(deps, exchange)
+  }
+  const { parts, policy, refreshes } = cache.terms
+  const name = digestOf(exchange, policy.scope)
+  for (let tries = 0; tries < TRIES; tries++) {
+    const nowMs = deps.clock.nowMs()
+    const claim: TranscriptClaim = {
+      id: `${exchange.id}@cache${tries}`,
+      keyHash: ownerOf(exchange),
+      name,
+      digest: name,
+      unreadMs: UNREAD_MS,
+      keptMs: policy.seconds * 1000,
+      replacesBeforeMs: refreshes ? Number.POSITIVE_INFINITY : nowMs - policy.seconds * 1000,
+      maxBytes: parts.maxBytes,
+    }
+    const claimed = await claimOf(parts.transcripts, claim, notice => cache.follow(exchange, notice))
+    if (claimed === null) break
+    if (!isTaken(claimed)) {
+      if (signal.aborted) claimed.forget()
+      else cache.lead(exchange, claimed)
+      counted.inc({ outcome: refreshes ? 'refresh' : 'miss' })
+      signal.throwIfAborted()
+      return runTurns(deps, exchange)
+    }
+    signal.throwIfAborted()
+    // It waits for somebody else's answer, so its money may serve others meanwhile.
+    exchange.reservation?.release?.({ cost: 0, isByok: false, tokens: 0 })
+    const outcome = await new AnswerReader(deps, exchange, cache, claimed, claim.keyHash).run()
+    if (outcome === 'given') {
+      counted.inc({ outcome: claimed.endedMs === null ? 'shared' : 'hit' })
+      return
+    }
+    if (outcome === 'unreadable') break
+  }
+  counted.inc({ outcome: 'alone' })
+  return runTurns(deps, exchange)
+}
+
+/** Null: the main thread is gone, and this request does not depend on it. */
+async function claimOf(
+  transcripts: Transcripts,
+  claim: TranscriptClaim,
+  onNotice: (notice: TranscriptNotice) => void,
+): Promise<TranscriptWriter | TakenClaim | null> {
+  try {
+    return await transcripts.claim(claim, onNotice)
+  } catch {
+    return null
+  }
+}
+
+/** True for a request whose answer is for it alone, or must not be kept. */
+function isUnfit({ bill, innerCalls, prompt, tools, zeroRetention }: RunningExchange): boolean {
+  if (zeroRetention || tools !== null || innerCalls !== null) return true
+  // Plugins have already paid for something that went into the prompt.
+  if (bill.tools.cost + bill.inner.cost > 0 || bill.searches > 0) return true
+  return prompt.tools?.some(({ type }) => type !== 'function' && type !== 'custom') === true
+}
+
+/** Answers belong to a workspace: its bytes are counted together, and nobody else can find them. */
+function ownerOf({ caller: { organizationId, workspaceId } }: Exchange): string {
+  return hash('sha256', JSON.stringify(['response cache', organizationId, workspaceId]))
+}
+
+/** Two requests with one digest may have one answer. */
+function digestOf(exchange: RunningExchange, scope: CachePolicy['scope']): string {
+  const { candidates, caller, dataRegion, dialect, disabledTools, guarding, plugins, prompt, request } =
+    exchange
+  const { caching, keyHash } = caller
+  const parts = [
+    FORM,
+    scope === 'key' ? keyHash : null,
+    caching?.generation ?? null,
+    guarding?.revision ?? null,
+    [...disabledTools].sort(),
+    dialect,
+    dataRegion,
+    // Plugins that replace items do so in whole answers only.
+    plugins?.finishes === true && request.stream === true,
+    candidates.map(referenceOf).sort(),
+  ]
+  const fields = Object.entries(prompt).filter(([name, value]) => value != null && !NOT_COMPARED.has(name))
+  return hash('sha256', `${JSON.stringify(parts)}\n${writtenJson(Object.fromEntries(fields))}`, 'base64url')
+}
+
+const REFERENCES = new WeakMap<object, string>()
+
+/** Names an endpoint with everything that its row says, prices and address too, and the key that is used there. */
+function referenceOf({ endpoint, credential }: Candidate): string {
+  let reference = REFERENCES.get(endpoint)
+  if (reference === undefined) {
+    const json = JSON.stringify(endpoint, (_, value) => (value instanceof Set ? [...value] : value))
+    reference = hash('sha256', json, 'base64url')
+    REFERENCES.set(endpoint, reference)
+  }
+  return credential === null ? reference : `${reference} ${credential.id}`
+}
+
+/** `lost`: the answer is gone, so another one may be looked for; `unreadable`: no answer can be read. */
+type ReadOutcome = 'given' | 'lost' | 'unreadable'
+
+/** Gives an earlier answer, from its first event to its end, as fast as the client reads. */
+class AnswerReader {
+  readonly #deps: RunOnceDeps
+  readonly #exchange: RunningExchange
+  readonly #cache: CacheUse
+  readonly #claimed: TakenClaim
+  readonly #owner: string
+  readonly #frames = new WholeFrames()
+  readonly #done = Promise.withResolvers<ReadOutcome>()
+  #reader: TranscriptReader | null = null
+  #isPaused = false
+  /** True while a part waits for the client. */
+  #isDue = false
+  #isOver = false
+
+  constructor(
+    deps: RunOnceDeps,
+    exchange: RunningExchange,
+    cache: CacheUse,
+    claimed: TakenClaim,
+    owner: string,
+  ) {
+    this.#deps = deps
+    this.#exchange = exchange
+    this.#cache = cache
+    this.#claimed = claimed
+    this.#owner = owner
+  }
+
+  /** Rejects with the failure of the answer, or with the reason of the exchange's signal. */
+  run(): Promise<ReadOutcome> {
+    const { answer, masks, signal } = this.#exchange
+    if (masks !== null) answer.sink.unmask?.(masks)
+    answer.openTurn(false)
+    answer.follow({
+      pause: () => {
+        this.#isPaused = true
+      },
+      resume: () => {
+        this.#isPaused = false
+        this.#goOn()
+      },
+    })
+    const question = { id: this.#claimed.id, keyHash: this.#owner, after: -1, isClaimed: true } as const
+    this.#reader = this.#cache.terms.parts.transcripts.read(question, part => this.#take(part))
+    signal.addEventListener('abort', this.#onAbort, { once: true })
+    return this.#done.promise
+  }
+
+  #take(part: TranscriptPart): void {
+    if (this.#isOver) return
+    if (part.kind !== 'frames') {
+      this.#lose(part.kind === 'busy' || part.kind === 'dropped' ? 'unreadable' : 'lost')
+      return
+    }
+    const { answer, held } = this.#exchange
+    if (!held.count(part.bytes.length)) {
+      this.#fail(overloaded())
+      return
+    }
+    try {
+      const frames = this.#frames.add(part)
+      answer.hold()
+      if (frames !== null) for (const frame of framesIn(frames)) if (!this.#isOver) this.#give(frame)
+      if (!answer.flush()) this.#isPaused = true
+    } catch (thrown) {
+      this.#fail(thrown)
+      return
+    }
+    if (answer.live) held.count(-part.bytes.length)
+    // The last part without an end: a run that ended in another way.
+    if (part.isEnd && !this.#isOver) this.#lose('lost')
+    this.#isDue = true
+    this.#goOn()
+  }
+
+  #goOn(): void {
+    if (!this.#isDue || this.#isPaused || this.#isOver) return
+    this.#isDue = false
+    this.#reader?.next()
+  }
+
+  #give(frame: KeptFrame): void {
+    const { answer } = this.#exchange
+    if ('event' in frame) answer.repeat(frame.event)
+    else if ('item' in frame) answer.repeatItem(frame.item)
+    else if ('begin' in frame) this.#begin(frame.begin)
+    else if ('end' in frame) this.#end(frame.end)
+    else {
+      const { code, message, ...details } = frame.failed
+      this.#fail(new GatewayError(code, message, details as ConstructorParameters<typeof GatewayError>[2]))
+    }
+  }
+
+  #begin({ id, candidate, changes }: Extract<KeptFrame, { begin: unknown }>['begin']): void {
+    const exchange = this.#exchange
+    const { answer, candidates, watch } = exchange
+    const { clock } = this.#deps
+    const found = candidates.find(each => referenceOf(each) === candidate)
+    if (found === undefined) {
+      this.#lose('unreadable')
+      return
+    }
+    const attempt = openRecord(found)
+    if (changes !== undefined) attempt.changes = changes
+    const { endedMs } = this.#claimed
+    exchange.repeated = { attempt, source: id, endedAt: null }
+    const nowMs = clock.monotonicMs()
+    watch.enter('stream', nowMs)
+    exchange.firstTokenMs = nowMs
+    const age = endedMs === null ? 0 : Math.max(0, Math.floor((clock.nowMs() - endedMs) / 1000))
+    answer.sink.reportCached?.(age)
+    if (changes !== undefined) answer.reportChanges(changes.length)
+    answer.begin(found.endpoint.modelId, found.endpoint.provider.name, [])
+  }
+
+  #end({ at, finish, usage, pipeline, fields, isLimited }: KeptEnd): void {
+    const exchange = this.#exchange
+    const { answer, bill, repeated } = exchange
+    // The end of somebody else's money is not the end of this answer.
+    if (finish.reason === 'length' && isLimited === true && !answer.turnSeen) {
+      this.#lose('unreadable')
+      return
+    }
+    if (repeated !== null) repeated.endedAt = at
+    this.#cache.fields = fields
+    exchange.finish = finish
+    exchange.pipeline.push(...pipeline)
+    bill.repeat(usage)
+    exchange.watch.enter('flush', this.#deps.clock.monotonicMs())
+    this.#close()
+    this.#done.resolve('given')
+  }
+
+  /** The answer cannot be read to its end. */
+  #lose(outcome: Exclude<ReadOutcome, 'given'>): void {
+    const { answer } = this.#exchange
+    if (answer.turnSeen) {
+      this.#fail(
+        new GatewayError(
+          'service_unavailable',
+          'The request whose answer this one shared ended early; try again',
+        ),
+      )
+      return
+    }
+    this.#close()
+    answer.dropTurn()
+    this.#exchange.repeated = null
+    this.#exchange.firstTokenMs = null
+    this.#done.resolve(outcome)
+  }
+
+  #fail(thrown: unknown): void {
+    this.#close()
+    this.#done.reject(thrown)
+  }
+
+  #close(): void {
+    this.#isOver = true
+    this.#reader?.close()
+    this.#exchange.answer.follow(null)
+    this.#exchange.signal.removeEventListener('abort', this.#onAbort)
+  }
+
+  readonly #onAbort = (): void => this.#fail(this.#exchange.signal.reason)
+}
+
+function* framesIn(frames: Buffer): Generator<KeptFrame> {
+  for (const frame of frames.toString().split('\n\n')) if (frame !== '') yield JSON.parse(frame) as KeptFrame
+}

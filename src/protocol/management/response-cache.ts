@@ -1,0 +1,45 @@
+/** When an earlier answer may be given to an equal request: the field `cache` of keys and workspaces. Pure. */
+import { type Static, Type } from '@sinclair/typebox'
+import { maybe, nullable, oneOf } from '../json/schema.ts'
+import { inBodies } from './record.ts'
+
+export const CACHE_SECONDS_MAX = 86_400
+export const CACHE_SCOPES = ['key', 'workspace'] as const
+export const CACHE_SECONDS_USUAL = 300
+
+const parts = {
+  enabled: Type.Boolean(),
+  /** How long an answer is kept after its end, and how old one may be that is given. */
+  seconds: Type.Integer({ minimum: 1, maximum: CACHE_SECONDS_MAX }),
+  /** `key`: only requests of the same key get it; `workspace`: those of all its keys that have this scope. */
+  scope: oneOf(...CACHE_SCOPES),
+}
+
+export const CachePolicy = Type.Object(parts)
+export type CachePolicy = Readonly<Static<typeof CachePolicy>>
+
+const body = Type.Object(
+  { enabled: parts.enabled, seconds: Type.Optional(parts.seconds), scope: Type.Optional(parts.scope) },
+  { additionalProperties: false },
+)
+
+/** Of a key, null: as its workspace; of a workspace, null: as the configuration says. */
+export const cacheField = {
+  schema: nullable(CachePolicy),
+  column: 'json',
+  initial: null,
+  ...inBodies(maybe(body)),
+  read: ({ enabled, seconds = CACHE_SECONDS_USUAL, scope = 'key' }: Static<typeof body>): CachePolicy => ({
+    enabled,
+    seconds,
+    scope,
+  }),
+} as const
+
+/** The response cache for the requests of a key. */
+export interface KeyCaching {
+  /** Of the key, or else of its workspace; null: as the configuration says. */
+  readonly policy: CachePolicy | null
+  /** Changes whenever the record of the workspace does; null: it has no record. */
+  readonly generation: string | null
+}
