@@ -19,7 +19,7 @@ const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
 export function configuration(
   bench: Bench,
-  { limits, transport, front, http2, tracing, continues }: Extras = {},
+  { limits, transport, front, http2, tracing, continues, cache }: Extras = {},
 ): object {
   const providers = (Object.keys(PATHS) as Wire[]).flatMap(format =>
     ([false, true] as const).map(tls => ({
@@ -53,6 +53,7 @@ export function configuration(
     threads: { serve: 1, tasks: 1 },
     ...(limits === undefined ? {} : { limits }),
     ...(tracing === undefined ? {} : { tracing }),
+    ...(cache === undefined ? {} : { cache }),
     ...(continues === true ? { continueStreams: true, providers: providers.flatMap(twice) } : { providers }),
     models,
   }
@@ -89,6 +90,8 @@ interface Extras {
   readonly tracing?: object
   /** Each model has two endpoints, and a stream that breaks at one goes on at the other. */
   readonly continues?: true
+  /** `cache` of its configuration. Default: its own, which is off. */
+  readonly cache?: object
   /** It sends itself no requests after its start, which would be counted with ours. */
   readonly isCold?: true
 }

@@ -62,6 +62,8 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   'sluice-undici': bench => startGateway(bench, 'sluice-undici', '', { transport: 'undici' }),
   'sluice-node': bench => startGateway(bench, 'sluice-node', '', { front: 'node' }),
   'sluice-h2': bench => startGateway(bench, 'sluice-h2', '', { http2: true }),
+  'sluice-cached': bench =>
+    startGateway(bench, 'sluice-cached', '', { cache: { enabled: true, seconds: 86_400 } }),
   'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', { prepare: setGuards }),
   'sluice-patterns': bench => startGateway(bench, 'sluice-patterns', '', { prepare: setPatterns }),
   'sluice-many-patterns': bench =>

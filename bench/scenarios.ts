@@ -12,6 +12,7 @@ export const SUBJECTS = [
   'sluice-node',
   'sluice-h2',
   'sluice-guarded',
+  'sluice-cached',
   'sluice-patterns',
   'sluice-many-patterns',
   'sluice-windowed',
@@ -29,6 +30,7 @@ export const SUBJECTS = [
  * `sluice-undici` asks the upstream by undici, as it does behind a proxy;
  * `sluice-node` serves by the front on `node:http`; `sluice-h2` asks the upstream over HTTP/2, at most 16 streams a
  * connection, and loses one of its connections in every window;
+ * `sluice-cached` gives equal requests the answer of the first one;
  * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-patterns` and
  * `sluice-many-patterns` have patterns of users alone on what goes in; `sluice-busy` has requests of another caller
  * beside the load, which its task workers look at, while those of the load are not guarded;
@@ -158,6 +160,18 @@ export const SCENARIOS: readonly Scenario[] = [
     title: 'JSON replies of 1.4 kB, one connection',
     load: { kind: 'json', connections: 1, plan: REPLY },
     subjects: ['direct', ...PEERS],
+    rounds: 3,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'cache-json-1',
+    title: 'equal requests, JSON replies of 1.4 kB, one connection: the upstream, and the response cache',
+    load: { kind: 'json', connections: 1, plan: REPLY },
+    aside: true,
+    subjects: ['nginx', 'sluice', 'sluice-cached'],
     rounds: 3,
     rampSeconds: 0,
     warmSeconds: 1,

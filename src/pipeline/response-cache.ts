@@ -6,18 +6,11 @@
  * here. Serve threads.
  */
 import { hash } from 'node:crypto'
-import type { Clock } from '../base/clock.ts'
 import { GatewayError, overloaded } from '../base/errors.ts'
-import type { Metrics } from '../base/metrics/metrics.ts'
-import type { Candidate, ClientRequest, EndedExchange, Exchange, Finish } from '../exchange/exchange.ts'
-import type { Change, Usage } from '../formats/format.ts'
-import type { StreamEvent } from '../protocol/events.ts'
-import type { OutputItem } from '../protocol/items.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { writtenJson } from '../protocol/json/as-written.ts'
-import { COMPACTS, type NotedRequest } from '../protocol/json/request-notes.ts'
 import type { CachePolicy } from '../protocol/management/response-cache.ts'
-import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
-import { framed, WholeFrames } from '../storage/transcripts/frames.ts'
+import { WholeFrames } from '../storage/transcripts/frames.ts'
 import {
   isTaken,
   type TakenClaim,
@@ -28,8 +21,13 @@ import {
   type Transcripts,
   type TranscriptWriter,
 } from '../storage/transcripts/transcripts.ts'
-import type { ItemEvent } from './answer/answer.ts'
-import type { Sink } from './answer/sink.ts'
+import {
+  type CacheUse,
+  type KeptEnd,
+  type KeptFrame,
+  type ResponseCacheDeps,
+  referenceOf,
+} from './cached-request.ts'
 import type { RunningExchange } from './exchange-stages.ts'
 import { openRecord } from './turn/failover.ts'
 import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
@@ -40,302 +38,11 @@ const UNREAD_MS = 10_000
 const TRIES = 3
 /** Changes with the form of what is kept. */
 const FORM = 1
-/** Ends after which the answer is whole. */
-const WHOLE_ENDS: ReadonlySet<Finish['reason']> = new Set(['stop', 'tool_calls'])
-/** Items of a model alone: what a tool of the provider did, it did for one request. */
-const KEPT_ITEMS: ReadonlySet<string> = new Set(['message', 'reasoning', 'function_call', 'custom_tool_call'])
 /** Fields of a request that name its sender, or the form of the answer; they do not change what a model says. */
 const NOT_COMPARED: ReadonlySet<string> = new Set([
   ...['stream', 'stream_options', 'user', 'safety_identifier', 'session_id', 'metadata', 'trace'],
   ...['prompt_cache_key', 'prompt_cache_retention', 'store'],
 ])
-
-export interface ResponseCacheDeps {
-  readonly clock: Clock
-  readonly metrics: Metrics
-  /** Absent: nothing is cached. */
-  readonly responseCache?: ResponseCacheParts
-}
-
-export interface ResponseCacheParts {
-  readonly transcripts: Transcripts
-  /** For keys and workspaces without a policy. */
-  readonly policy: CachePolicy
-  /** Bytes of all kept answers of one workspace. */
-  readonly maxBytes: number
-}
-
-interface CacheTerms {
-  readonly policy: CachePolicy
-  readonly parts: ResponseCacheParts
-  /** True: a kept answer is replaced. */
-  readonly refreshes: boolean
-}
-
-/** How a request uses the cache; null: it does not. */
-export function openCacheUse(
-  { responseCache: parts }: ResponseCacheDeps,
-  call: ClientRequest,
-): CacheUse | null {
-  const { batch, cache: wish, caller, parent, request, witness } = call
-  if (parts === undefined || batch !== undefined || parent !== undefined || witness !== undefined) return null
-  const { enabled, seconds, scope } = caller.caching?.policy ?? parts.policy
-  if (wish === undefined ? !enabled : wish.action === 'off') return null
-  if (request.debug != null || (request as NotedRequest)[COMPACTS] !== undefined) return null
-  const { data_collection: collection, zdr } = request.provider ?? {}
-  if (zdr === true || collection === 'deny') return null
-  const policy = {
-    enabled: true,
-    seconds: wish?.seconds ?? seconds,
-    scope: enabled ? scope : ('key' as const),
-  }
-  return new CacheUse({ policy, parts, refreshes: wish?.action === 'refresh' })
-}
-
-/** One frame of a kept answer. The first one is `begin`; the last one `end` or `failed`. */
-type KeptFrame =
-  | {
-      readonly begin: {
-        readonly id: string
-        readonly candidate: string
-        readonly changes?: readonly Change[]
-      }
-    }
-  | { readonly event: ItemEvent }
-  /** Instead of events, if the first client saw none. */
-  | { readonly item: OutputItem }
-  | { readonly end: KeptEnd }
-  | { readonly failed: KeptFailure }
-
-interface KeptEnd {
-  /** Unix seconds. */
-  readonly at: number
-  readonly finish: Finish
-  readonly usage: Usage
-  /** Findings about the answer. */
-  readonly pipeline: readonly PipelineStage[]
-  /** Fields of plugins. */
-  readonly fields?: Partial<ResponseResource>
-  /** The limits of its caller may have cut it. */
-  readonly isLimited?: true
-}
-
-type KeptFailure = Pick<GatewayError, 'code' | 'message' | 'metadata' | 'retryAfterSeconds'>
-
-/** The way of one request through the cache: it leads a run, or follows one. */
-export class CacheUse {
-  readonly terms: CacheTerms
-  /** Fields of plugins in the answer that it got. */
-  fields: Partial<ResponseResource> | undefined
-  #sink: CopiedSink | null = null
-  #writer: TranscriptWriter | null = null
-  /** Findings before the answer. */
-  #stagesBefore = 0
-  #hasLeft = false
-  /** False if nothing of the answer can be read any more. */
-  #isReadable = true
-
-  constructor(terms: CacheTerms) {
-    this.terms = terms
-  }
-
-  /** The sink for the answer. */
-  around(sink: Sink): Sink {
-    this.#sink = new CopiedSink(sink)
-    return this.#sink
-  }
-
-  follow(exchange: Exchange, notice: TranscriptNotice): void {
-    if (notice === 'read') {
-      this.#sink?.flowFreely()
-      return
-    }
-    this.#isReadable = false
-    if (!this.#hasLeft) this.#sink?.flowAsRead()
-    else this.#giveUp(exchange)
-  }
-
-  /** The request runs, and its answer is given to others. */
-  lead(exchange: RunningExchange, writer: TranscriptWriter): void {
-    this.#writer = writer
-    this.#stagesBefore = exchange.pipeline.length
-    const add = (frame: KeptFrame): void => writer.add(framed(JSON.stringify(frame)), 1)
-    this.#sink?.copyTo({
-      begin: () => {
-        const attempt = exchange.attempts.at(-1)
-        if (attempt === undefined) return
-        const { changes } = attempt
-        add({
-          begin: {
-            id: exchange.id,
-            candidate: referenceOf(attempt),
-            ...(changes === undefined ? {} : { changes }),
-          },
-        })
-      },
-      event: event => add({ event }),
-      item: item => add({ item }),
-    })
-    if (exchange.answer.sink.outlivesClient !== true) return
-    exchange.clientRequest.context.outlive?.(() => {
-      this.#hasLeft = true
-      writer.leave()
-      if (this.#isReadable) this.#sink?.flowFreely()
-      else this.#giveUp(exchange)
-    })
-  }
-
-  /** The run has ended: its answer is kept, or only given to those who wait for it, or forgotten. */
-  end(end: EndedExchange<RunningExchange>, endedAt: number): void {
-    const writer = this.#writer
-    if (writer === null) return
-    this.#writer = null
-    const { error, exchange } = end
-    const { answer, attempts, bill, finish, pipeline, plugins, reservation, signal } = exchange
-    if (error === null && finish !== null && bill.total !== null) {
-      const fields = plugins?.responseFields()
-      const kept: KeptEnd = {
-        at: endedAt,
-        finish,
-        usage: bill.total.usage,
-        pipeline: pipeline.slice(this.#stagesBefore),
-        ...(fields === undefined ? {} : { fields }),
-        ...(reservation?.allowance == null ? {} : { isLimited: true }),
-      }
-      writer.add(framed(JSON.stringify({ end: kept })), 1)
-      writer.end(WHOLE_ENDS.has(finish.reason) && answer.output.every(({ type }) => KEPT_ITEMS.has(type)))
-    } else if (error !== null && attempts.at(-1)?.error != null && !signal.aborted) {
-      // A failure of its providers would be the same for everybody who waits.
-      const { code, message, metadata, retryAfterSeconds } = error
-      const failed = {
-        code,
-        message,
-        ...(metadata === undefined ? {} : { metadata }),
-        ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-      }
-      writer.add(framed(JSON.stringify({ failed })), 1)
-      writer.end(false)
-    } else writer.forget()
-  }
-
-  #giveUp({ clientRequest }: Exchange): void {
-    clientRequest.context.abort?.(
-      new GatewayError('client_closed', 'The client disconnected, and nobody else waited for the answer'),
-    )
-  }
-}
-
-/** Gets what a client gets. */
-interface AnswerCopy {
-  begin(): void
-  event(event: ItemEvent): void
-  item(item: OutputItem): void
-}
-
-/** A sink whose events others get too. Its reader no longer sets the pace once others read. */
-class CopiedSink implements Sink {
-  readonly live: boolean
-  /** Each event is written, because the copy needs it. */
-  readonly relays = null
-  readonly #sink: Sink
-  #copy: AnswerCopy | null = null
-  #isFree = false
-  #isStalled = false
-  #resume: (() => void) | null = null
-
-  constructor(sink: Sink) {
-    this.#sink = sink
-    this.live = sink.live
-  }
-
-  get tellsOverflow(): boolean {
-    return this.#sink.tellsOverflow === true
-  }
-
-  get outlivesClient(): boolean {
-    return this.#sink.outlivesClient === true
-  }
-
-  copyTo(copy: AnswerCopy): void {
-    this.#copy = copy
-  }
-
-  /** What is kept bounds how far a slow reader falls behind. */
-  flowFreely(): void {
-    this.#isFree = true
-    if (!this.#isStalled) return
-    this.#isStalled = false
-    this.#resume?.()
-  }
-
-  flowAsRead(): void {
-    this.#isFree = false
-  }
-
-  reportCompression(tokens: number): void {
-    this.#sink.reportCompression?.(tokens)
-  }
-
-  reportChanges(changes: number): void {
-    this.#sink.reportChanges?.(changes)
-  }
-
-  reportCached(ageSeconds: number): void {
-    this.#sink.reportCached?.(ageSeconds)
-  }
-
-  unmask(masks: Parameters<NonNullable<Sink['unmask']>>[0]): void {
-    this.#sink.unmask?.(masks)
-  }
-
-  write(event: StreamEvent): boolean {
-    if (this.#copy !== null) this.#give(this.#copy, event)
-    return this.#flows(this.#sink.write(event))
-  }
-
-  relay(): boolean {
-    return true
-  }
-
-  cork(): void {
-    this.#sink.cork()
-  }
-
-  flush(): boolean {
-    return this.#flows(this.#sink.flush())
-  }
-
-  onDrain(resume: () => void): void {
-    this.#resume = resume
-    this.#sink.onDrain(() => {
-      this.#isStalled = false
-      resume()
-    })
-  }
-
-  end(): void {
-    this.#sink.end()
-  }
-
-  #flows(isFlowing: boolean): boolean {
-    if (isFlowing || this.#isFree) return true
-    this.#isStalled = true
-    return false
-  }
-
-  #give(copy: AnswerCopy, event: StreamEvent): void {
-    if (event.type === 'response.created') copy.begin()
-    else if ('output_index' in event) {
-      const { sequence_number: _number, ...kept } = event
-      // The id of its item belongs to this answer.
-      const { item_id: _id, ...fields } = kept as typeof kept & { item_id?: string }
-      copy.event(fields as ItemEvent)
-    } else if (!this.live && (event.type === 'response.completed' || event.type === 'response.incomplete')) {
-      copy.begin()
-      for (const item of event.response.output) copy.item(item)
-    }
-  }
-}
 
 export type RunOnceDeps = TurnsDeps & ResponseCacheDeps
 
@@ -429,19 +136,6 @@ function digestOf(exchange: RunningExchange, scope: CachePolicy['scope']): strin
   ]
   const fields = Object.entries(prompt).filter(([name, value]) => value != null && !NOT_COMPARED.has(name))
   return hash('sha256', `${JSON.stringify(parts)}\n${writtenJson(Object.fromEntries(fields))}`, 'base64url')
-}
-
-const REFERENCES = new WeakMap<object, string>()
-
-/** Names an endpoint with everything that its row says, prices and address too, and the key that is used there. */
-function referenceOf({ endpoint, credential }: Candidate): string {
-  let reference = REFERENCES.get(endpoint)
-  if (reference === undefined) {
-    const json = JSON.stringify(endpoint, (_, value) => (value instanceof Set ? [...value] : value))
-    reference = hash('sha256', json, 'base64url')
-    REFERENCES.set(endpoint, reference)
-  }
-  return credential === null ? reference : `${reference} ${credential.id}`
 }
 
 /** `lost`: the answer is gone, so another one may be looked for; `unreadable`: no answer can be read. */
@@ -541,7 +235,7 @@ class AnswerReader {
     }
   }
 
-  #begin({ id, candidate, changes }: Extract<KeptFrame, { begin: unknown }>['begin']): void {
+  #begin({ id, candidate, changes, read }: Extract<KeptFrame, { begin: unknown }>['begin']): void {
     const exchange = this.#exchange
     const { answer, candidates, watch } = exchange
     const { clock } = this.#deps
@@ -560,7 +254,7 @@ class AnswerReader {
     const age = endedMs === null ? 0 : Math.max(0, Math.floor((clock.nowMs() - endedMs) / 1000))
     answer.sink.reportCached?.(age)
     if (changes !== undefined) answer.reportChanges(changes.length)
-    answer.begin(found.endpoint.modelId, found.endpoint.provider.name, [])
+    answer.begin(found.endpoint.modelId, found.endpoint.provider.name, [], read ?? null)
   }
 
   #end({ at, finish, usage, pipeline, fields, isLimited }: KeptEnd): void {

@@ -196,6 +196,7 @@ t.test('what the pipeline is told', async t => {
       organizationId: 'org_default',
       rates: null,
       loops: null,
+      caching: null,
       workspaceId: 'ws_default',
       memberId: null,
       limit: null,

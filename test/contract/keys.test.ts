@@ -48,6 +48,7 @@ t.test('a key is made: shown once, with every field of its record', async t => {
     include_byok_in_limit: false,
     rate_limit: null,
     loops: null,
+    cache: null,
     ...NOTHING_USED,
     created_at: '2026-07-16T12:00:00.000Z',
     updated_at: '2026-07-16T12:00:00.000Z',

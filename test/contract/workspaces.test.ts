@@ -44,6 +44,7 @@ t.test('a workspace is made and found by its id and its slug', async t => {
     is_observability_io_logging_enabled: false,
     rate_limit: null,
     loops: null,
+    cache: null,
     created_at: '2026-07-16T12:00:00.000Z',
     updated_at: '2026-07-16T12:00:00.000Z',
   })

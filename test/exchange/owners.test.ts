@@ -17,6 +17,7 @@ const TURN = 'pipeline/turn/turn.ts'
 const TARGET = 'pipeline/turn/answer-target.ts'
 const STAGES = 'pipeline/exchange-stages.ts'
 const NOTES = 'exchange/reasons.ts'
+const CACHE = 'pipeline/response-cache.ts'
 
 const OWNERS: Readonly<Record<string, readonly string[]>> = {
   // The prompt, which each stage rewrites in its turn.
@@ -57,8 +58,10 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
   lossy: [MODEL_CALL],
   isSubmitted: [MODEL_CALL],
   candidate: [TURN],
-  firstTokenMs: [TARGET, LOOP],
-  finish: [MODEL_CALL, LOOP, EMBED],
+  firstTokenMs: [TARGET, LOOP, CACHE],
+  finish: [MODEL_CALL, LOOP, EMBED, CACHE],
+  cache: [RESPOND],
+  repeated: [CACHE],
   turn: [LOOP],
   vectors: [EMBED],
   // Notes.

@@ -1,7 +1,7 @@
 /** Items of an earlier answer as items of this one. Pure. */
 import { type ItemPrefix, itemId } from '../../base/ids.ts'
+import type { Delta } from '../../formats/format.ts'
 import type { OutputItem } from '../../protocol/items.ts'
-import type { Content } from './answer.ts'
 
 const PREFIXES: Readonly<Record<string, ItemPrefix>> = {
   message: 'msg',
@@ -25,6 +25,8 @@ export function deltasOf(item: OutputItem, key: number): Content[] | null {
   const { id: _id, ...fields } = item
   return [{ kind: 'open', item: key, start }, ...piecesOf(item, key), { kind: 'close', item: key, fields }]
 }
+
+type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
 
 type Start = Extract<Content, { kind: 'open' }>['start']
 

@@ -121,7 +121,7 @@ export interface KeyRecord extends RecordOf<typeof fields> {
   readonly rates: KeyRates | null
   /** Of the key or else of its workspace; null: none. Known only of a key that was looked up for a request. */
   readonly loopPolicy: LoopPolicy | null
-  /** Null: the key was not looked up for a request. */
+  /** Null: neither the key nor its workspace has a policy. Known only of a key that was looked up for a request. */
   readonly caching: KeyCaching | null
 }
 

@@ -38,8 +38,8 @@ export const cacheField = {
 
 /** The response cache for the requests of a key. */
 export interface KeyCaching {
-  /** Of the key, or else of its workspace; null: as the configuration says. */
-  readonly policy: CachePolicy | null
+  /** Of the key, or else of its workspace. */
+  readonly policy: CachePolicy
   /** Changes whenever the record of the workspace does; null: it has no record. */
   readonly generation: string | null
 }

@@ -57,10 +57,8 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       const record = keyOf(key)
       const rates = ratesOf(record, workspaceRateLimit, limitsEndUsers !== null)
       const loopPolicy = record.loops ?? (JSON.parse(workspaceLoops ?? 'null') as LoopPolicy | null)
-      const caching = {
-        policy: record.cache ?? (JSON.parse(workspaceCache ?? 'null') as CachePolicy | null),
-        generation: workspaceUpdatedAt,
-      }
+      const policy = record.cache ?? (JSON.parse(workspaceCache ?? 'null') as CachePolicy | null)
+      const caching = policy === null ? null : { policy, generation: workspaceUpdatedAt }
       return { ...record, label: secretLabel ?? key.label, secretExpiresAt, rates, loopPolicy, caching }
     },
     async add(record) {
