@@ -218,3 +218,32 @@ t.test('an exception in the stream of InvokeModel is a failure in the stream', a
   const stream = client.beta.messages.stream({ model: 'acme/bedrock', ...ASK })
   await t.rejects(stream.finalMessage(), /Slow down|rate_limit|overloaded/i)
 })
+
+t.test(
+  'arguments that are streamed as they are written: the field at Vertex, the beta at Bedrock',
+  async t => {
+    const eager = { name: 'f', input_schema: { type: 'object' as const }, eager_input_streaming: true }
+    const send = async (model: string, tools: readonly object[]) => {
+      asked.length = 0
+      await client.messages.create({ ...ASK, model, tools: tools as unknown as Anthropic.Tool[] })
+      return asked[0] as Asked
+    }
+    const vertex = await send('acme/vertex', [eager])
+    t.match(vertex.body['tools'], [{ name: 'f', eager_input_streaming: true }])
+    // With a tool of the model's own it is InvokeModel, else Converse.
+    const invoke = await send('acme/bedrock', [...ASK.tools, eager])
+    t.match(invoke.path, /\/invoke$/)
+    t.same(invoke.body['anthropic_beta'], ['fine-grained-tool-streaming-2025-05-14'])
+    t.notMatch(JSON.stringify(invoke.body['tools']), 'eager_input_streaming')
+    const byConverse = await send('acme/bedrock', [eager])
+    t.match(byConverse.path, /\/converse$/)
+    t.match(byConverse.body['additionalModelRequestFields'], {
+      anthropic_beta: ['fine-grained-tool-streaming-2025-05-14'],
+    })
+    t.notMatch(JSON.stringify(byConverse.body), 'eager_input_streaming')
+    for (const flag of [false, undefined]) {
+      const { body } = await send('acme/bedrock', [...ASK.tools, { ...eager, eager_input_streaming: flag }])
+      t.notMatch(JSON.stringify(body), /eager_input_streaming|fine-grained/)
+    }
+  },
+)

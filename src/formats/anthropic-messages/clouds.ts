@@ -2,7 +2,7 @@
  * The Messages API on other clouds: Claude on Vertex (`rawPredict`) and on Bedrock (`InvokeModel`). Each has the model
  * in the path and its own version in the body, and accepts only some betas and fields. Pure.
  */
-import { filled } from '../../base/json.ts'
+import { filled, type Json, records } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
@@ -21,6 +21,8 @@ export interface CloudFormat {
   readonly betasInBody: boolean
   /** Fields that the cloud does not accept, in addition to the model. */
   readonly without: readonly string[]
+  /** True: it refuses the field `eager_input_streaming` of tools, and has a beta in its place. */
+  readonly eagerByBeta: boolean
 }
 
 /** Fields that the cloud has from here alone. */
@@ -38,6 +40,15 @@ export const BETAS_OF_CLOUDS = [
   'effort-',
   'fine-grained-tool-streaming-',
 ]
+
+/** The field of a tool whose arguments are streamed as they are written, and the beta that does it for all tools. */
+const EAGER = 'eager_input_streaming'
+export const EAGER_BETA = 'fine-grained-tool-streaming-2025-05-14'
+
+/** True if the tool, or its fields of the Messages API, ask for it. */
+export function isEager(tool: object): boolean {
+  return (tool as { readonly [EAGER]?: unknown })[EAGER] === true
+}
 
 /** Betas of both. */
 export const BETAS_OF_BOTH = [...BETAS_OF_CLOUDS, 'tool-search-tool-', 'tool-examples-', 'compact-']
@@ -58,6 +69,7 @@ export const VERTEX: CloudFormat = {
   betas: [...BETAS_OF_BOTH, 'web-search-'],
   betasInBody: false,
   without: FIELDS_OF_NEITHER,
+  eagerByBeta: false,
 }
 
 /** The path that counts tokens at Vertex. */
@@ -87,6 +99,8 @@ export function inCloud(
   const betas = (filled(headers[BETAS]) ?? '')
     .split(',')
     .filter(beta => cloud.betas.some(beginning => beta.startsWith(beginning)))
+  if (cloud.eagerByBeta && records(body['tools']).some(isEager) && !betas.includes(EAGER_BETA))
+    betas.push(EAGER_BETA)
   const isAsked = betas.length > 0
   return {
     path: cloud.path(upstreamModel, stream),
@@ -94,8 +108,15 @@ export function inCloud(
     body: {
       anthropic_version: cloud.version,
       ...Object.fromEntries(fields),
+      ...(cloud.eagerByBeta && body['tools'] != null
+        ? { tools: records(body['tools']).map(withoutEager) }
+        : {}),
       ...(isAsked && cloud.betasInBody ? { anthropic_beta: betas } : {}),
     },
     ...(changes === undefined ? {} : { changes }),
   }
+}
+
+function withoutEager({ [EAGER]: _, ...tool }: Json): Json {
+  return tool
 }

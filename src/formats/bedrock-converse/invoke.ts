@@ -25,6 +25,7 @@ const INVOKE: CloudFormat = {
   betasInBody: true,
   // The path decides whether the reply is streamed.
   without: [...FIELDS_OF_NEITHER, 'stream', 'metadata'],
+  eagerByBeta: true,
 }
 
 /** Tools of the Messages API that the model knows without a schema. */

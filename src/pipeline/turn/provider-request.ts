@@ -7,6 +7,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, texts } from '../../base/json.ts'
 import { holdsSecret } from '../../base/scrub.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import { EAGER_BETA, isEager } from '../../formats/anthropic-messages/clouds.ts'
 import type { Change, Format, WireRequest } from '../../formats/format.ts'
 import { lostMarks } from '../../formats/marks/cache-marks.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
@@ -301,8 +302,17 @@ function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequ
 }
 
 function betasOf(request: ResponsesRequest): readonly string[] {
-  const { betas } = request as { readonly betas?: unknown }
-  return texts(betas)
+  const { betas, tools } = request as {
+    readonly betas?: unknown
+    readonly tools?: readonly NativeTool[] | null
+  }
+  const isEagerly = tools?.some(({ native }) => native != null && isEager(native)) === true
+  return isEagerly ? [...texts(betas), EAGER_BETA] : texts(betas)
+}
+
+/** A tool with fields of the client's own API. */
+interface NativeTool {
+  readonly native?: object | null
 }
 
 /**
