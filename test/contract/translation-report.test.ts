@@ -15,6 +15,10 @@ const gateway = await startGateway({
   models: [
     ...(rows.models ?? []),
     {
+      id: 'parrot/pro',
+      endpoints: [{ provider: 'parrot', format: 'google-gemini', upstreamModel: 'gemini-2.5-pro' }],
+    },
+    {
       id: 'parrot/two',
       endpoints: [
         { provider: 'parrot', format: 'anthropic-messages', upstreamModel: 'm' },
@@ -404,4 +408,19 @@ t.test('tools that a provider gets in another form are told, and added ones as m
   )
   t.equal(status, 404)
   t.match(text, 'tools[0]')
+})
+
+t.test('a model that always thinks gets its smallest budget, and that is told', async t => {
+  const chat = { model: 'parrot/pro', messages: [USER] }
+  t.same((await post('/chat/completions', { ...chat, reasoning_effort: 'none' })).told, [
+    'changed reasoning_effort',
+  ])
+  t.match(parrot.bodies.at(-1), '"thinkingBudget":128')
+  t.same((await post('/chat/completions', { ...chat, reasoning_effort: 'low' })).told, [])
+  const { told } = await post('/responses', {
+    model: 'parrot/pro',
+    input: 'Hi',
+    reasoning: { enabled: false },
+  })
+  t.same(told, ['changed reasoning.enabled'])
 })

@@ -7,7 +7,7 @@ import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { prepares, unknownFields } from '../outgoing.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
-import { isSigning, modelPath, thinkingConfig } from './model.ts'
+import { isSigning, keptThinking, modelPath, thinkingConfig } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** @throws GatewayError `unprocessable` with the path of a field that Gemini cannot express. */
@@ -25,7 +25,9 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
   const additions = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : []
-  const changes = omissions.length === 0 ? additions : [...additions, ...omissions]
+  const kept = keptThinking(request, model)
+  const changes =
+    omissions.length === 0 && kept === null ? additions : [...additions, ...(kept ?? []), ...omissions]
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
     body: {

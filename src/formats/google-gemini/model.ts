@@ -6,6 +6,7 @@
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
+import type { Change } from '../format.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 
 /** First segments of full resource names, which an operator may configure instead of a plain model name. */
@@ -51,6 +52,9 @@ const THINKING: readonly (readonly [RegExp, Thinking])[] = [
   [/gemini-2\.5-pro/, { by: 'budget', minTokens: 128, maxTokens: 32_768 }],
   [/gemini-2\.5-flash-lite/, { by: 'budget', minTokens: 512, maxTokens: 24_576 }],
 ]
+
+/** Models that always think: they refuse a budget of 0, and get their smallest one. */
+const ALWAYS_THINKS = /gemini-2\.5-pro/
 
 /** The setting for unknown names: later generations accept budgets too. */
 const BUDGET: Thinking = { by: 'budget', minTokens: 0, maxTokens: 24_576 }
@@ -98,8 +102,11 @@ export function thinkingConfig(
   if (own !== undefined) return own
   const maxTokens = reasoning.max_tokens ?? null
   const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
-  // Models that cannot stop thinking refuse this themselves, with a clear message.
-  if (effort === 'none' || reasoning.enabled === false || maxTokens === 0) return { thinkingBudget: 0 }
+  if (effort === 'none' || fieldThatStops(reasoning) !== null) {
+    const thinking = thinkingOf(endpoint.upstreamModel)
+    const isStoppable = thinking.by === 'level' || !ALWAYS_THINKS.test(endpoint.upstreamModel)
+    return { thinkingBudget: isStoppable ? 0 : thinking.minTokens }
+  }
   if (effort === null && maxTokens === null)
     return reasoning.summary == null ? null : { includeThoughts: true }
 
@@ -118,6 +125,28 @@ export function thinkingConfig(
     thinkingBudget: Math.max(Math.min(wantedTokens, maxThinking), thinking.minTokens),
   }
 }
+
+/** The setting by which a request turns thinking off; null if it does not. */
+function fieldThatStops({
+  effort,
+  enabled,
+  max_tokens,
+}: NonNullable<ResponsesRequest['reasoning']>): string | null {
+  if (effort === 'none') return 'effort'
+  if (enabled === false) return 'enabled'
+  return max_tokens === 0 ? 'max_tokens' : null
+}
+
+/** The changes of a request that turns thinking off at a model that always thinks; null: there are none. */
+export function keptThinking({ reasoning }: ResponsesRequest, model: string): readonly Change[] | null {
+  if (reasoning == null || !ALWAYS_THINKS.test(model)) return null
+  const { thinking: own } = reasoning as { readonly thinking?: unknown }
+  const field = own === undefined ? fieldThatStops(reasoning) : null
+  if (field === null) return null
+  return [{ field: `reasoning.${field}`, action: 'changed', reason: KEEPS_THINKING }]
+}
+
+const KEEPS_THINKING = 'the model always thinks: it gets its smallest budget'
 
 function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
   const share = tokens / limit

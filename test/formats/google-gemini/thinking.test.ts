@@ -92,6 +92,13 @@ t.test('models with a budget', async t => {
   )
   t.strictSame(config('gemini-2.5-pro', { max_tokens: 1 }), budget(128), 'not less than the model takes')
   t.strictSame(config(flash, { effort: 'none' }), { thinkingBudget: 0 })
+  for (const reasoning of [
+    { effort: 'none' },
+    { enabled: false, effort: 'high' },
+    { max_tokens: 0 },
+  ] as const)
+    t.strictSame(config('gemini-2.5-pro', reasoning), { thinkingBudget: 128 }, 'it refuses 0')
+  t.strictSame(config('gemini-2.5-flash-lite', { effort: 'none' }), { thinkingBudget: 0 })
   t.strictSame(config(flash, { enabled: false, effort: 'high' }), { thinkingBudget: 0 })
   t.strictSame(config(flash, { max_tokens: 0 }), { thinkingBudget: 0 })
 })
