@@ -12,7 +12,8 @@ import { listening } from '../support/listening.ts'
 const CHUNK = { id: 'c', object: 'chat.completion.chunk', model: 'm' }
 const RESPONSE = { id: 'resp_1', object: 'response', model: 'm', output: [] }
 const data = (fields: object): string => `data: ${JSON.stringify(fields)}\n\n`
-const named = (fields: { readonly type: string; readonly sequence_number?: number }): string => `event: ${fields.type}\n${data(fields)}`
+const named = (fields: { readonly type: string; readonly sequence_number?: number }): string =>
+  `event: ${fields.type}\n${data(fields)}`
 
 /** A stream with two calls of a tool, the arguments of each in these pieces. */
 const STREAMS: Readonly<Record<string, (pieces: readonly string[]) => string | Buffer>> = {
