@@ -10,8 +10,8 @@ import type { Masks } from '../exchange/masks.ts'
 import type { Sink } from '../pipeline/answer/sink.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
+import { ClientStream, type StreamTimes } from './client-stream.ts'
 import type { Reply } from './operation.ts'
-import { StreamReader, type StreamTimes } from './stream-reader.ts'
 import { unmaskedFrames } from './unmasked-frames.ts'
 
 export interface StreamDeps extends StreamTimes {
@@ -48,7 +48,7 @@ export class EventSink implements Sink {
   ending: Promise<void> | undefined = undefined
   readonly #reply: Reply
   readonly #deps: StreamDeps
-  readonly #reader: StreamReader
+  readonly #stream: ClientStream
   #frames: FrameWriter
   #isUnmasked = false
   /** The callback of a sink around this one that reads `lastFrames` after every event; null: there is none. */
@@ -83,7 +83,7 @@ export class EventSink implements Sink {
     this.#frames = frames
     this.#deps = deps
     this.#onOpen = onOpen
-    this.#reader = new StreamReader(reply, deps, frames, this)
+    this.#stream = new ClientStream(reply, deps, frames, this)
     reply.stream = this
   }
 
@@ -114,12 +114,12 @@ export class EventSink implements Sink {
 
   write(event: StreamEvent): boolean {
     if (this.#isOver) return true
-    const isHeavy = this.#reader.isSlow || this.#reader.bytes > LONG_STREAM_BYTES
+    const isHeavy = this.#stream.isSlow || this.#stream.bytes > LONG_STREAM_BYTES
     if (isHeavy && this.#onOpen === null && REPEATS.test(event.type)) {
       this.lastFrames = ''
       if (this.#late === null) this.#late = [event]
       else this.#late.push(event)
-      return !this.#reader.isSlow
+      return !this.#stream.isSlow
     }
     if (this.#late !== null) this.#tellLate(this.#late)
     const frames = this.#frames.write(event)
@@ -127,7 +127,7 @@ export class EventSink implements Sink {
     if (frames !== '') {
       this.#events++
       this.#pending += frames
-    } else if (this.#pending === '') return !this.#reader.isSlow
+    } else if (this.#pending === '') return !this.#stream.isSlow
     if (this.#isHolding && this.#pending.length < HELD_MAX_CHARACTERS) return true
     return this.#release()
   }
@@ -137,10 +137,10 @@ export class EventSink implements Sink {
     if (this.#late !== null) this.#tellLate(this.#late)
     this.#events += events
     // Pieces of one read are sent in two writes: the first at once, then the others together.
-    const mustGather = this.#isHolding && this.#hasWritten && !this.#reader.isSlow
+    const mustGather = this.#isHolding && this.#hasWritten && !this.#stream.isSlow
     if (this.#pending === '' && !mustGather) {
       this.#hasWritten = true
-      return this.#reader.send(frames)
+      return this.#stream.send(frames)
     }
     this.#pending += frames.toString()
     return this.#pending.length < HELD_MAX_CHARACTERS || this.#release()
@@ -150,7 +150,7 @@ export class EventSink implements Sink {
   relaySlice(bytes: Buffer, events: number, endsFrame: boolean): boolean {
     if (this.#isOver) return true
     this.#events += events
-    return this.#reader.sendSlice(bytes, endsFrame)
+    return this.#stream.sendSlice(bytes, endsFrame)
   }
 
   /** The writer stores what it needs of the event. */
@@ -178,7 +178,7 @@ export class EventSink implements Sink {
     if (this.#isOver) return
     const { started } = this.#reply
     if (this.#late !== null) {
-      if (!started) this.#reader.open('')
+      if (!started) this.#stream.open('')
       this.#endSlowly(this.#late)
     } else {
       const end = this.#frames.end()
@@ -187,8 +187,8 @@ export class EventSink implements Sink {
         return
       }
       const last = this.#pending + end
-      this.#reader.bytes += Buffer.byteLength(last)
-      if (!started) this.#reader.open(last)
+      this.#stream.bytes += Buffer.byteLength(last)
+      if (!started) this.#stream.open(last)
       this.#reply.endStream(started ? last : '')
     }
     this.close()
@@ -220,12 +220,12 @@ export class EventSink implements Sink {
     this.end()
   }
 
-  /** Called by the StreamReader before it sends the head of the stream. */
+  /** Called by the ClientStream before it sends the head of the stream. */
   opens(): void {
     this.#onOpen?.()
   }
 
-  /** Called by the StreamReader when a slow client has caught up. */
+  /** Called by ClientStream when a slow client has caught up. */
   goOn(): void {
     if (this.#late !== null) {
       this.#tellLate(this.#late)
@@ -238,14 +238,14 @@ export class EventSink implements Sink {
   close(): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#reader.close()
+    this.#stream.close()
     this.#resume = null
     // At the end of a long stream this object is old, so its references would live until the next full collection.
     this.#pending = ''
     this.#late = null
     this.lastFrames = ''
     this.#deps.metrics.streamChunks.inc(this.#events)
-    this.#deps.metrics.streamBytes.inc(this.#reader.bytes)
+    this.#deps.metrics.streamBytes.inc(this.#stream.bytes)
   }
 
   /**
@@ -253,14 +253,14 @@ export class EventSink implements Sink {
    */
   #endApart(end: string): void {
     if (this.#pending !== '') this.#release()
-    this.#reader.bytes += Buffer.byteLength(end)
+    this.#stream.bytes += Buffer.byteLength(end)
     const { clock } = this.#deps
     const reply = this.#reply
     const finish = (): void => {
       if (!reply.started) reply.openStream('', this.#frames.contentType)
       reply.endStream(end)
     }
-    if (!this.#reader.isOpen || this.#reader.quietMs >= APART_MS) finish()
+    if (!this.#stream.isOpen || this.#stream.quietMs >= APART_MS) finish()
     else
       this.ending = new Promise(resolve => {
         clock.after(APART_MS, () => {
@@ -276,7 +276,7 @@ export class EventSink implements Sink {
     const frames = this.#frames
     const { streamBytes } = this.#deps.metrics
     const pending = this.#pending
-    this.#reader.bytes += Buffer.byteLength(pending)
+    this.#stream.bytes += Buffer.byteLength(pending)
     const pieces = this.#piecesOf(lateEvents)
     let hasPieces = true
     let hasEnd = true
@@ -328,7 +328,7 @@ export class EventSink implements Sink {
   #release(): boolean {
     const pending = this.#pending
     this.#pending = ''
-    return this.#reader.send(pending)
+    return this.#stream.send(pending)
   }
 }
 

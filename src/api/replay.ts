@@ -15,9 +15,9 @@ import {
   type TranscriptReader,
   type Transcripts,
 } from '../storage/transcripts/transcripts.ts'
+import { ClientStream } from './client-stream.ts'
 import type { StreamDeps } from './event-sink.ts'
 import type { AnswerHead, ApiContext, Reply } from './operation.ts'
-import { StreamReader } from './stream-reader.ts'
 import { type FrameSeal, SealedFrames } from './unmasked-frames.ts'
 
 const REPLAYED_HEADER = 'X-Gateway-Replayed'
@@ -51,7 +51,7 @@ export class Replay {
   /** Bytes that count as memory of the request. */
   #heldBytes = 0
   /** Null until the stream has begun, and for a document. */
-  #client: StreamReader | null = null
+  #client: ClientStream | null = null
   #timer: Timer | null = null
   #isOver = false
 
@@ -119,7 +119,7 @@ export class Replay {
     this.#reply.repeat(this.#head)
     const contentType = headers[headers.indexOf('Content-Type') + 1]
     const frames = form === 'events' || contentType === undefined ? {} : { contentType }
-    this.#client = new StreamReader(
+    this.#client = new ClientStream(
       this.#reply,
       { ...this.#deps.stream, heartbeatMs: NEVER_MS },
       frames,
@@ -128,7 +128,7 @@ export class Replay {
   }
 
   /** Sends the complete part of a stream. False if the client is slow. */
-  #sendOn(client: StreamReader): boolean {
+  #sendOn(client: ClientStream): boolean {
     const chunk = this.#head?.form === 'events' ? this.#rest : this.#pieces.join('')
     if (this.#head?.form === 'events') this.#rest = NOTHING
     this.#pieces = []

@@ -11,7 +11,7 @@ import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } f
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
 import { FAULTY, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
-import { checkedRoutes, routeModels } from './routes.ts'
+import { checkedRoutes, routeModels } from './route-rows.ts'
 import type { ModelRow, RolloutRow, RouteRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'
 import { endsInVariant } from './variants.ts'

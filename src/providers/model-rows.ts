@@ -12,7 +12,7 @@ import {
   makesEmbeddings,
   type Provider,
 } from '../protocol/provider.ts'
-import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'
+import { pricingOf, UNKNOWN_PRICING } from './price-rows.ts'
 import { FAULTY, quote } from './provider-rows.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'

@@ -5,7 +5,7 @@
 import type { PicoUsd } from '../../base/money.ts'
 import type { Endpoint, Pricing, TokenPrices } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { pricesFor } from '../../providers/pricing.ts'
+import { pricesFor } from '../../providers/price-rows.ts'
 import { audioIn, imagesIn } from './media.ts'
 import { type FetchingEndpoint, fetchedTokens } from './outside-tokens.ts'
 

@@ -11,7 +11,7 @@ import { joinedTexts, withCrossing } from '../../features/guardrails/texts/joine
 import type { RequestText } from '../../features/guardrails/texts/request-texts.ts'
 import { TextWindow, type Window, type WindowFindings } from '../../features/guardrails/window.ts'
 import type { GatewayTasks } from '../../features/tasks/pool/pool.ts'
-import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
+import type { CompiledRules, GuardRules, OutputGuardRules } from './compiled-rules.ts'
 
 export type GuardTasks = Pick<GatewayTasks, 'run'>
 

@@ -28,6 +28,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { AppliedGuardrail } from '../../storage/guardrails.ts'
 import { type Restriction, type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
+import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './compiled-rules.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
 import { Masking, type MaskingDeps } from './masking.ts'
 import type { ReplyGuarding } from './reply.ts'
@@ -40,7 +41,6 @@ import {
   uncheckedError,
   uncheckedStages,
 } from './report.ts'
-import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
 
 /** All guardrails of one caller, merged and compiled. */
 export interface Guardrail {

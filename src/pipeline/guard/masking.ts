@@ -18,8 +18,8 @@ import {
 } from '../../storage/mask-tables.ts'
 import type { SummarySeal } from '../compaction.ts'
 import { ttlOf } from '../routing/sticky.ts'
+import type { GuardRules } from './compiled-rules.ts'
 import { evaluateTexts, type GuardTasks } from './evaluate.ts'
-import type { GuardRules } from './rules.ts'
 
 /** The dependencies of the placeholders of sessions. */
 export interface MaskingDeps {

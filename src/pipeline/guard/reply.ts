@@ -15,8 +15,8 @@ import type { Annotation } from '../../protocol/parts.ts'
 import type { Content } from '../answer/answer.ts'
 import type { Sink } from '../answer/sink.ts'
 import type { AttemptTarget } from '../turn/attempt-target.ts'
+import type { OutputGuardRules } from './compiled-rules.ts'
 import { type GuardTasks, type WindowResult, WindowScan } from './evaluate.ts'
-import { type Queued, type QueuedDelta, type QueueOwner, ReplyQueue } from './reply-queue.ts'
 import {
   fieldTexts,
   type ItemFields,
@@ -28,7 +28,7 @@ import {
   withoutLogprobs,
 } from './reply-text.ts'
 import { ReplyReport } from './report.ts'
-import type { OutputGuardRules } from './rules.ts'
+import { type Queued, type QueuedDelta, type QueueOwner, ScanQueue } from './scan-queue.ts'
 
 /** The rules for replies of one caller, and the means to evaluate them. */
 export interface ReplyGuarding {
@@ -56,7 +56,7 @@ type HostedOpening = Opening & { readonly start: { readonly type: 'hosted' } }
 
 export class OutputGuard implements AttemptTarget {
   readonly sink: Pick<Sink, 'cork' | 'flush'>
-  readonly #queue: ReplyQueue
+  readonly #queue: ScanQueue
   readonly #scan: WindowScan
   readonly #report: ReplyReport
   readonly #exchange: Exchange
@@ -88,7 +88,7 @@ export class OutputGuard implements AttemptTarget {
     before = '',
   ) {
     this.sink = this
-    this.#queue = new ReplyQueue(attempt, entry =>
+    this.#queue = new ScanQueue(attempt, entry =>
       entry.kind === 'end' ? this.#finish(entry) : this.#process(entry),
     )
     this.#scan = new WindowScan(rules, tasks)

@@ -10,8 +10,8 @@ import type { Finding } from '../../features/guardrails/detector.ts'
 import { strictest } from '../../features/guardrails/rules.ts'
 import { BUILTIN_LABELS, INJECTION_SLUG } from '../../protocol/management/guardrails.ts'
 import type { PipelineStage } from '../../protocol/response.ts'
+import type { GuardRules, RuleOwner, RuleSource } from './compiled-rules.ts'
 import type { WindowResult } from './evaluate.ts'
-import type { GuardRules, RuleOwner, RuleSource } from './rules.ts'
 
 type Side = 'request' | 'reply'
 /** A pattern that matched, without its position in the text. */

@@ -15,7 +15,7 @@ import { Exclusions, SharedCandidates } from './candidate.ts'
 import type { Pauses } from './pauses.ts'
 import type { Restrictions } from './restrictions.ts'
 import type { Rollouts } from './rollouts.ts'
-import type { RoutedRequest } from './routes.ts'
+import type { RoutedRequest } from './route-targets.ts'
 
 /** The knowledge of one thread about endpoints, and its measures of requests. */
 export interface RankFacts {

@@ -42,7 +42,7 @@ import {
 import { type Group, rankGroups, wantsPrice } from './rankers.ts'
 import { allPaused, nothingLeft, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
-import { drawnTargets } from './routes.ts'
+import { drawnTargets } from './route-targets.ts'
 import { tierWish } from './service-tiers.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 

@@ -4,7 +4,7 @@ import type { PolicyRestrictions, ZdrGroup } from '../../features/guardrails/pol
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { Endpoint, Provider } from '../../protocol/provider.ts'
 import { collectsNothing, retainsNothing } from '../../providers/credentials/catalog.ts'
-import { isFree } from '../../providers/pricing.ts'
+import { isFree } from '../../providers/price-rows.ts'
 import { isNamed, type RouteCandidate } from './candidate.ts'
 
 /** The names of restrictions in `availability.excluded_by`. */

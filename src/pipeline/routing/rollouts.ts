@@ -8,7 +8,7 @@ import { ALL_PERCENT, type RolloutPart } from '../../protocol/rollout.ts'
 import type { Route, RouteTarget } from '../../protocol/route.ts'
 import { StoreList } from '../../storage/invalidation/store-list.ts'
 import type { RolloutRecord, RolloutStore } from '../../storage/rollouts.ts'
-import { type RoutedRequest, rolloutPlace } from './routes.ts'
+import { type RoutedRequest, rolloutPlace } from './route-targets.ts'
 
 interface RolloutsDeps {
   readonly store: { readonly rollouts: Pick<RolloutStore, 'list'> }

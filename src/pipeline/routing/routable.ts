@@ -8,7 +8,7 @@ import { type Endpoint, type Model, makesEmbeddings } from '../../protocol/provi
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf, withVariants } from '../../protocol/routers.ts'
 import { honours, usedOf } from '../../providers/parameters.ts'
-import { isFree } from '../../providers/pricing.ts'
+import { isFree } from '../../providers/price-rows.ts'
 import { priceOf, type RouteCandidate } from './candidate.ts'
 import { namedModel } from './names.ts'
 import { Needs } from './needs.ts'

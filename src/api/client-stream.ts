@@ -1,5 +1,5 @@
 /**
- * The reader of one event stream: sends bytes, notices a slow client, keeps the connection of a silent stream open with
+ * The event stream of one client: sends bytes, notices a slow client, keeps the connection of a silent stream open with
  * heartbeats, and drops a client that reads nothing (`timeouts.stallMs`). Hot path: one write for each call, no closure
  * and no timer. The single timer checks the clock when it fires, and is set again for the remaining time.
  */
@@ -15,7 +15,7 @@ export interface StreamTimes {
   readonly clock: Clock
 }
 
-/** The sink whose frames the reader gets. */
+/** The sink whose frames are sent. */
 interface StreamOwner {
   /** Called before the head of the stream is sent. */
   opens(): void
@@ -33,7 +33,7 @@ const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
  */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
-export class StreamReader {
+export class ClientStream {
   /** True once the head of the stream has been sent. Written only here. */
   isOpen = false
   /** True while bytes wait for the reader. Written only here. */
@@ -119,12 +119,12 @@ export class StreamReader {
     this.isSlow = true
     this.#wait(this.#times.stallMs)
     this.#isAdmitted = true
-    setImmediate(StreamReader.#slowTurnOver, this)
+    setImmediate(ClientStream.#slowTurnOver, this)
   }
 
-  static #slowTurnOver(reader: StreamReader): void {
-    reader.#backlogBytes = 0
-    reader.#isAdmitted = false
+  static #slowTurnOver(stream: ClientStream): void {
+    stream.#backlogBytes = 0
+    stream.#isAdmitted = false
   }
 
   #pileUp(bytes: number): void {
@@ -134,13 +134,13 @@ export class StreamReader {
         return
       }
       this.#isAdmitted = true
-      setImmediate(StreamReader.#turnOver, this)
+      setImmediate(ClientStream.#turnOver, this)
     }
     this.#backlogBytes += bytes
   }
 
-  static #turnOver(reader: StreamReader): void {
-    reader.#isAdmitted = false
+  static #turnOver(stream: ClientStream): void {
+    stream.#isAdmitted = false
   }
 
   readonly #progress = (drained: boolean): void => {
@@ -151,11 +151,11 @@ export class StreamReader {
   #caughtUp(): void {
     this.isSlow = false
     this.#wait(this.#times.heartbeatMs)
-    setImmediate(StreamReader.#goOn, this)
+    setImmediate(ClientStream.#goOn, this)
   }
 
-  static #goOn(reader: StreamReader): void {
-    if (!reader.isSlow) reader.#owner.goOn()
+  static #goOn(stream: ClientStream): void {
+    if (!stream.isSlow) stream.#owner.goOn()
   }
 
   #wait(ms: number): void {

@@ -1,7 +1,7 @@
 /** The choice of a route's target. */
 import t from 'tap'
 import { Rollouts } from '../../../src/pipeline/routing/rollouts.ts'
-import { drawnTargets, type RoutedRequest } from '../../../src/pipeline/routing/routes.ts'
+import { drawnTargets, type RoutedRequest } from '../../../src/pipeline/routing/route-targets.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Condition, Route, RouteTarget } from '../../../src/protocol/route.ts'
 import type { RolloutRecord } from '../../../src/storage/rollouts.ts'

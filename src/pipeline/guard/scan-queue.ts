@@ -23,7 +23,7 @@ export interface QueueOwner {
 /** Characters that may queue during a scan before the provider is paused. */
 const QUEUE_MAX_CHARS = 64 * 1024
 
-export class ReplyQueue {
+export class ScanQueue {
   readonly #owner: QueueOwner
   /** False if a scan has to finish first, and the entry must be processed again. */
   readonly #process: (entry: Queued) => boolean
