@@ -190,8 +190,19 @@ function valuesOf(schema: TSchema): string {
   return KindGuard.IsString(schema) ? 'text' : 'map'
 }
 
-function range(kind: string, { minimum, maximum }: { minimum?: number; maximum?: number }): string {
-  return maximum === undefined ? `${kind} from ${minimum}` : `${kind} from ${minimum} to ${maximum}`
+interface Bounds {
+  readonly minimum?: number
+  readonly exclusiveMinimum?: number
+  readonly maximum?: number
+  readonly exclusiveMaximum?: number
+}
+
+function range(kind: string, { minimum, exclusiveMinimum, maximum, exclusiveMaximum }: Bounds): string {
+  const isOpen = exclusiveMinimum !== undefined || exclusiveMaximum !== undefined
+  const low = exclusiveMinimum === undefined ? `from ${minimum}` : `above ${exclusiveMinimum}`
+  if (exclusiveMaximum !== undefined) return `${kind} ${low} and below ${exclusiveMaximum}`
+  if (maximum === undefined) return `${kind} ${low}`
+  return `${kind} ${low} ${isOpen ? 'and at most' : 'to'} ${maximum}`
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -307,7 +307,7 @@ class Acceptance {
     return accepted.batch
   }
 
-  /** If this fails, the end of the lease removes the batch. */
+  /** If this fails, the batch is removed when its lease expires. */
   async #abandon(): Promise<void> {
     const verb = { verb: 'abandon', id: this.#id, storageUrl: this.#deps.storageUrl } as const
     await this.#deps.tasks.run('store-batch', verb, this.#terms()).catch(() => undefined)

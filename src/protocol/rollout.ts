@@ -12,7 +12,7 @@ export interface RolloutGuard {
   readonly cost?: number
 }
 
-/** `running`: moves by itself. `holding`: an operator holds it at its share; it may still be taken back. */
+/** `running`: moves by itself. `holding`: an operator holds it at its share; it may still be rolled back. */
 export const ROLLOUT_STATES = ['running', 'holding', 'promoted', 'rolled_back'] as const
 export type RolloutState = (typeof ROLLOUT_STATES)[number]
 

@@ -234,8 +234,14 @@ export const EndpointSchema = Type.Object(
       Type.Boolean(),
       'false: the model never thinks and its streams come in small pieces, so that streams of callers with a limit reserve 1,024 tokens at a time from the first request on. Callers who disconnect from a stream before any content then pay the prompt alone. Default: an endpoint has to [prove it first](decisions/0009-limits-and-their-counters.md)',
     ),
-    continueStreams: field(ContinueStreamsField, 'default: as the provider'),
-    continues: field(oneOf(CONTINUES), 'default: as the provider'),
+    continueStreams: field(
+      ContinueStreamsField,
+      'overrides `continueStreams` for streams that break at this endpoint; default: that of its provider',
+    ),
+    continues: field(
+      oneOf(CONTINUES),
+      'how the endpoint [continues an answer](continuation.md) that broke at another one; default: that of its provider',
+    ),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
   },
@@ -345,11 +351,11 @@ export const GuardSchema = Type.Object(
   {
     errors: field(
       Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
-      `points of the share of requests that the model does not answer; default ${DEFAULT_GUARD_ERRORS}`,
+      `how much larger the share of requests without an answer may be: 0.02 is two percentage points; default ${DEFAULT_GUARD_ERRORS}`,
     ),
     firstTokenMs: field(
       Type.Number({ exclusiveMinimum: 0, maximum: 3_600_000 }),
-      'milliseconds more until the first content; default: not compared',
+      'how many milliseconds later the first content may come; default: not compared',
     ),
     tokensPerSecond: field(
       Type.Number({ exclusiveMinimum: 0, exclusiveMaximum: 1 }),
@@ -359,7 +365,7 @@ export const GuardSchema = Type.Object(
       Type.Number({ exclusiveMinimum: 0, maximum: 1_000 }),
       'share by which a request may cost more; default: not compared',
     ),
-    judged: field(Missing, 'refused: not there yet'),
+    judged: field(Missing, 'not supported yet; any value is refused'),
   },
   closed,
 )
@@ -377,8 +383,8 @@ export const RolloutSchema = Type.Object(
       'time after which a step is over, if nothing is proven before',
     ),
     guard: field(GuardSchema, 'how much worse the candidate may be'),
-    shadow: field(Missing, 'refused: not there yet'),
-    shadowBudgetUsd: field(Missing, 'refused: not there yet'),
+    shadow: field(Missing, 'not supported yet; any value is refused'),
+    shadowBudgetUsd: field(Missing, 'not supported yet; any value is refused'),
   },
   closed,
 )

@@ -313,10 +313,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Only for `begin`. */
   proceed(): void {
     try {
-      const answer = this.#serve()
-      if (answer === undefined) this.finish()
+      const work = this.#serve()
+      if (work === undefined) this.finish()
       else
-        answer.then(
+        work.then(
           () => this.finish(),
           thrown => this.#failed(thrown),
         )

@@ -48,7 +48,7 @@ const MOVES = {
   },
   rollback: {
     to: ({ step }: RolloutRecord) => ({ step, ...ROLLED_BACK }),
-    reason: 'an operator took it back',
+    reason: 'an operator rolled it back',
   },
 } as const
 export type RolloutMove = keyof typeof MOVES
@@ -57,7 +57,7 @@ export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler 
   const { clock, changes } = parts
   return async (request, reply) => {
     const { record, rollout } = await found(parts, request.params.get('route') ?? '')
-    // A promoted candidate can still be taken back.
+    // A promoted candidate can still be rolled back.
     if (record.state === 'rolled_back' || (isFinished(record) && name !== 'rollback')) throw finished(record)
     const { to, reason } = MOVES[name]
     const moved = { ...to(record, rollout), reason, sinceMs: clock.nowMs() }

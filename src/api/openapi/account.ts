@@ -260,13 +260,13 @@ const rollouts = tagged('Rollouts', {
     failures: ['conflict'],
   },
   holdRollout: {
-    text: 'It stays at its share until it is advanced; a candidate that is proven worse is still taken back.',
+    text: 'It stays at its share until it is advanced; a candidate that is proven worse is still rolled back.',
     answers: { 200: oneRollout('The rollout, which holds.', { state: 'holding' }) },
     failures: ['conflict'],
   },
   rollbackRollout: {
-    text: 'The candidate gets no requests any more. A promoted one can be taken back too.',
-    answers: { 200: oneRollout('The rollout, taken back.', { state: 'rolled_back', share: 0 }) },
+    text: 'The candidate gets no requests any more. A promoted one can be rolled back too.',
+    answers: { 200: oneRollout('The rollout, rolled back.', { state: 'rolled_back', share: 0 }) },
     failures: ['conflict'],
   },
 })

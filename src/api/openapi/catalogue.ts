@@ -177,8 +177,8 @@ const VERSIONED: readonly ParameterDescription[] = [
 ]
 const MESSAGES_PAGES: readonly ParameterDescription[] = [
   ...VERSIONED,
-  query('after_id', text, 'With anthropic-version: the page after this model.'),
-  query('before_id', text, 'With anthropic-version: the page before this model.'),
+  query('after_id', text, 'Only with the header anthropic-version: the id after which the page begins.'),
+  query('before_id', text, 'Only with the header anthropic-version: the id before which the page ends.'),
 ]
 
 const capabilities = Type.Object({}, { additionalProperties: true })

@@ -99,7 +99,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
     answers: { 200: answer(MessageBatchAnswer, 'The batch.', BATCH) },
   },
   getMessageBatchResults: {
-    text: 'One JSON document per line: results in the order of the requests, then requests without one.',
+    text: 'One JSON document per line: first the results in the order of the requests, then a line of type expired or canceled for each request that has no result.',
     answers: {
       200: {
         text: 'The results.',
@@ -116,7 +116,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
     failures: ['conflict'],
   },
   deleteMessageBatch: {
-    text: 'Only a batch that has ended.',
+    text: 'Deletes a batch that has ended. While it runs, the answer is 409: cancel it first.',
     answers: {
       200: answer(
         Type.Object({ id: text, type: Type.Literal('message_batch_deleted') }),

@@ -3,7 +3,7 @@ import { toUsd } from '../../base/money.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Explanation } from './explanation.ts'
 
-/** As much as the record contains: attempts without times, and no reasons for choices. */
+/** Only the facts in the record: attempts have no start times, and choices have no reasons. */
 export function explanationOfRecord(record: UsageRecord): Explanation {
   const { latencyMs, generationMs, error } = record
   return {

@@ -108,7 +108,7 @@ async function bytesAt({ descriptor, bytes }: OpenBytes, at: number, count: numb
   let length = 0
   while (length < byteCount) {
     const { bytesRead } = await read(descriptor, buffer, length, byteCount - length, at + length)
-    if (bytesRead === 0) throw new TypeError('the body is shorter than it was')
+    if (bytesRead === 0) throw new TypeError('the stored body became shorter while it was read')
     length += bytesRead
   }
   return buffer

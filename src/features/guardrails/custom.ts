@@ -10,25 +10,25 @@ import { type CustomRule, type Detect, type Lane, noShapes, type Shape } from '.
 import { nativePattern } from './expressions/engine.ts'
 import { PATTERN_MAX_POSITIONS, readPattern } from './pattern-syntax.ts'
 
-/** Places of the patterns in one list that were checked so far. */
-interface ListedPlaces {
+/** The positions of the patterns in one list that were checked so far. */
+interface PositionTotal {
   positions: number
 }
 
 /**
- * The reason why a pattern cannot be run, worded to follow the name of its field; null if it can. `listed` counts the
- * places of the patterns before it in its list; the call adds its own.
+ * The reason why a pattern cannot be run, worded to follow the name of its field; null if it can. `total` sums the
+ * positions of the patterns before it in its list; the call adds its own.
  */
-export function patternProblem(pattern: string, listed?: ListedPlaces): string | null {
+export function patternProblem(pattern: string, total?: PositionTotal): string | null {
   if (pattern.length === 0) return 'must not be empty'
   if (pattern.length > FILTER_PATTERN_MAX_CHARS) {
     return `must have at most ${FILTER_PATTERN_MAX_CHARS} characters`
   }
   const { problem, literal, positions } = readPattern(pattern)
   if (problem !== null) return problem
-  if (listed !== undefined) {
-    listed.positions += positions
-    if (listed.positions > FILTERS_MAX_POSITIONS) return TOO_MANY_LISTED
+  if (total !== undefined) {
+    total.positions += positions
+    if (total.positions > FILTERS_MAX_POSITIONS) return TOO_MANY_LISTED
   }
   if (literal !== null) return null
   try {

@@ -1,5 +1,5 @@
 /**
- * Pareto router: `gateway/pareto-code` chooses a coding model by score and price: the cheapest in a score tier, or the
+ * Pareto router: `gateway/pareto-code` chooses a coding model by score and price: the lowestPrice in a score tier, or the
  * best at or below a price.
  */
 
@@ -121,7 +121,7 @@ function levelOf(score: number): Level {
   return score >= HIGH ? 'high' : score >= MEDIUM ? 'medium' : 'low'
 }
 
-/** The models of a tier, or of the nearest tier that has any: cheapest first, or fastest first. */
+/** The models of a tier, or of the nearest tier that has any: lowestPrice first, or fastest first. */
 export function byTier(
   models: readonly ScoredModel[],
   wantedTier: Level,
@@ -130,10 +130,10 @@ export function byTier(
   for (const tier of NEIGHBOURS[wantedTier]) {
     const found = models.filter(({ score }) => levelOf(score) === tier)
     if (found.length === 0) continue
-    const cheapest = found.toSorted((a, b) => compare(a.price, b.price) || b.score - a.score)
+    const lowestPrice = found.toSorted((a, b) => compare(a.price, b.price) || b.score - a.score)
     const ordered = fastest
-      ? cheapest.toSorted((a, b) => (b.throughput ?? -1) - (a.throughput ?? -1))
-      : cheapest
+      ? lowestPrice.toSorted((a, b) => (b.throughput ?? -1) - (a.throughput ?? -1))
+      : lowestPrice
     return { tier, ids: ordered.map(({ id }) => id) }
   }
   return { tier: wantedTier, ids: [] }
@@ -148,13 +148,13 @@ export function underPrice(models: readonly ScoredModel[], maxPrice: number): re
   const byScore = affordable.toSorted((a, b) => b.score - a.score || compare(a.price, b.price))
   const frontier: ScoredModel[] = []
   const others: ScoredModel[] = []
-  let cheapest = Number.POSITIVE_INFINITY
+  let lowestPrice = Number.POSITIVE_INFINITY
   for (const model of byScore) {
     const last = frontier.at(-1)
     const isEqual = last !== undefined && last.score === model.score && last.price === model.price
-    if (model.price < cheapest || isEqual) frontier.push(model)
+    if (model.price < lowestPrice || isEqual) frontier.push(model)
     else others.push(model)
-    cheapest = Math.min(cheapest, model.price)
+    lowestPrice = Math.min(lowestPrice, model.price)
   }
   return [...frontier, ...others].map(({ id }) => id)
 }

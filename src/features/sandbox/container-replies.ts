@@ -47,15 +47,15 @@ const LOST = {
   files: ' All files were deleted',
 }
 
-function stoppedOutput(stopped: LimitStop): RunOutput {
-  return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
+function stoppedOutput(stop: LimitStop): RunOutput {
+  return { stdout: '', stderr: '', exitCode: null, timedOut: stop === 'time' }
 }
 
 function stopWords(
-  stopped: LimitStop,
+  stop: LimitStop,
   { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): string {
-  switch (stopped) {
+  switch (stop) {
     case 'time':
       return 'The run took too long and was stopped'
     case 'cpu':

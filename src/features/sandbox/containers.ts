@@ -24,7 +24,7 @@ interface ContainersOptions {
 }
 
 export interface Containers extends SandboxCalls {
-  /** Maximum number of containers. */
+  /** Number of containers that exist now. */
   readonly count: number
   close(): Promise<void>
 }

@@ -3,20 +3,20 @@ import type { SandboxEngine } from './engine.ts'
 
 /** @param engines at least one, the best first */
 export function createFirstEngine(engines: readonly SandboxEngine[]): SandboxEngine {
-  let chosen: SandboxEngine | null = null
+  let chosenEngine: SandboxEngine | null = null
   return {
     get name() {
-      return chosen?.name ?? 'auto'
+      return chosenEngine?.name ?? 'auto'
     },
     get holdsDomains() {
-      return chosen?.holdsDomains === true
+      return chosenEngine?.holdsDomains === true
     },
     async refusal() {
       const reasons: string[] = []
       for (const engine of engines) {
         const reason = await engine.refusal()
         if (reason === null) {
-          chosen = engine
+          chosenEngine = engine
           return null
         }
         reasons.push(reason)
@@ -24,8 +24,8 @@ export function createFirstEngine(engines: readonly SandboxEngine[]): SandboxEng
       return `no engine works on this machine: ${reasons.join('; ')}`
     },
     create(id, allowedDomains) {
-      if (chosen === null) throw new TypeError('no engine has been chosen')
-      return chosen.create(id, allowedDomains)
+      if (chosenEngine === null) throw new TypeError('no engine has been chosen')
+      return chosenEngine.create(id, allowedDomains)
     },
     async close() {
       await Promise.all(engines.map(engine => engine.close()))

@@ -59,7 +59,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   }
 }
 
-/** The fields of the item. The model's own text is in both of them. */
+/** The fields of the item. The model wrote both: `arguments`, and `query`, which is a part of them. */
 function itemOf({ arguments: args }: ToolCall): Readonly<Record<string, unknown>> {
   const query = textOf(args['query'])
   return { ...(query === '' ? {} : { query }), arguments: JSON.stringify(args) }

@@ -149,16 +149,16 @@ function wantedThinking({ request, effort }: GenerationWishes): Effort | number 
 /** The thinking budget and the output limit that includes it; null if the limit is too low for thinking. */
 function budget(
   wanted: Effort | number,
-  maxTokens: number | null,
+  requestedMax: number | null,
 ): { tokens: number; max_tokens: number } | null {
-  if (maxTokens === null && typeof wanted === 'number') {
+  if (requestedMax === null && typeof wanted === 'number') {
     const tokens = clamp(wanted)
     return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
   }
-  const max_tokens = maxTokens ?? DEFAULT_MAX_TOKENS
-  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * EFFORT_SHARES[wanted]))
-  if (max_tokens <= BUDGET_MIN) return null
-  return { tokens: Math.min(tokens, max_tokens - 1), max_tokens }
+  const outputMax = requestedMax ?? DEFAULT_MAX_TOKENS
+  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(outputMax * EFFORT_SHARES[wanted]))
+  if (outputMax <= BUDGET_MIN) return null
+  return { tokens: Math.min(tokens, outputMax - 1), max_tokens: outputMax }
 }
 
 function clamp(tokens: number): number {

@@ -58,12 +58,14 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const tier = TIERS.get(request.service_tier ?? '')
   set('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
-  const acceptedBody = withAcceptedPoints(body)
-  const pointedBody = takesAllPoints(family) ? acceptedBody : withShortPoints(acceptedBody)
+  const bodyWithAcceptedPoints = withAcceptedPoints(body)
+  const bodyWithPoints = takesAllPoints(family)
+    ? bodyWithAcceptedPoints
+    : withShortPoints(bodyWithAcceptedPoints)
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
   return {
     path,
-    body: isMarked ? withOwnPoints(pointedBody, takesAllPoints(family), model.isSeen) : pointedBody,
+    body: isMarked ? withOwnPoints(bodyWithPoints, takesAllPoints(family), model.isSeen) : bodyWithPoints,
     ...(goesOn || talk.omissions.length > 0
       ? { changes: goesOn ? [...WENT_ON, ...talk.omissions] : talk.omissions }
       : undefined),

@@ -43,7 +43,7 @@ export class ChatDecoder implements Decoder {
   #stopSequence: string | null = null
   #serviceTier: string | null = null
   /** True for a whole reply, which cannot be cut off. Some servers send no finish reason in it, or '' for calls. */
-  #whole = false
+  #isWholeReply = false
   #hasUsage = false
   #sentinel = false
   isSettled = false
@@ -106,7 +106,7 @@ export class ChatDecoder implements Decoder {
   #certain(): boolean {
     if (this.#finish !== null) return true
     // Without a finish reason, a stream is complete only with its usage and its closing mark.
-    return this.#whole ? this.#spokeAtAll() : this.#sentinel && this.#hasUsage
+    return this.#isWholeReply ? this.#spokeAtAll() : this.#sentinel && this.#hasUsage
   }
 
   #parse(data: string): Json {
@@ -160,21 +160,21 @@ export class ChatDecoder implements Decoder {
 
   /** @throws GatewayError for a frame with an error */
   #throwError(event: string, body: Json, choices: readonly unknown[] | null): void {
-    const certain = event === 'error'
-    const error = errorIn(body) ?? (certain || choices === null ? bareErrorIn(body, certain) : null)
+    const isErrorEvent = event === 'error'
+    const error = errorIn(body) ?? (isErrorEvent || choices === null ? bareErrorIn(body, isErrorEvent) : null)
     if (error !== null) throw providerFailure(error)
   }
 
   #choice(choice: Json, body: Json, data: string): void {
     const delta = record(choice['delta'])
-    const whole = record(choice['message'])
+    const wholeMessage = record(choice['message'])
     // Perplexity sends the message so far next to each delta; in a whole reply, next to an empty delta.
-    const useWhole = whole !== null && !this.#spokeAtAll() && (delta === null || !says(delta))
-    const message = useWhole ? whole : delta
+    const useWhole = wholeMessage !== null && !this.#spokeAtAll() && (delta === null || !says(delta))
+    const message = useWhole ? wholeMessage : delta
     if (useWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
-      this.#whole = true
+      this.#isWholeReply = true
     }
-    const plain = this.#takeMessage !== null && this.#whole ? this.#plainText(message, choice) : null
+    const plain = this.#takeMessage !== null && this.#isWholeReply ? this.#plainText(message, choice) : null
     if (plain !== null) this.#plain = { text: plain, json: jsonOf(plain, data, 'content') }
     else if (message !== null) {
       const { logprobs } = choice

@@ -72,9 +72,9 @@ export class Masking {
   ): readonly string[] | Promise<readonly string[]> {
     const masks = exchange.masks ?? exchange.clientRequest.masks ?? new Masks()
     const session = this.#deps === null ? undefined : exchange.request.session_id
-    const needs =
+    const needsMasks =
       session !== undefined || !masks.isEmpty || texts.some(({ findings }) => findings.some(isMask))
-    if (!needs) return texts.map(({ text, findings }) => redact(text, findings))
+    if (!needsMasks) return texts.map(({ text, findings }) => redact(text, findings))
     const marked = isCallers && exchange.clientRequest.masks == null ? texts.map(withOwn) : texts
     const found = foundIn(marked)
     const known = session === undefined ? undefined : this.#recall(exchange, session, masks, found)

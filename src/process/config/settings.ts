@@ -98,7 +98,7 @@ export const Settings = group({
   ),
   rollouts: setting(
     Type.Array(RolloutSchema, { maxItems: 100 }),
-    '[rollouts](rollouts.md): candidates that get a growing share of a route, and are taken back if they are worse',
+    '[rollouts](rollouts.md): candidates that get a growing share of a route, and are rolled back if they are worse',
     { default: [] },
   ),
   defaultModel: setting(

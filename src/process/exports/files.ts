@@ -20,7 +20,7 @@ interface ListedFile {
 /** The file of another process that shares the folder is left alone until it has been unchanged for this long. */
 const RESTED_MS = 60_000
 const RESTED_AT_START_MS = 1_000
-/** The first record is shorter. */
+/** Bytes at the beginning of a file that contain the id and the time of its first record. */
 const HEAD_BYTES = 4_096
 
 /** @throws the error of the file system */

@@ -10,7 +10,7 @@ import type { RolloutGuard } from '../../protocol/rollout.ts'
 import type { ArmSums, StepSums } from '../../storage/rollouts.ts'
 import { differenceInterval, type LogSums, meanOf, shareInterval } from './statistics.ts'
 
-/** The chance that a candidate that is no worse is ever taken back, over all steps and figures of a rollout. */
+/** The chance that a candidate that is no worse is ever rolled back, over all steps and figures of a rollout. */
 export const FALSE_ALARMS = 0.01
 /** Requests of each arm without which time alone does not move a rollout. */
 export const LEAST_REQUESTS = 200

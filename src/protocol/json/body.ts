@@ -222,12 +222,14 @@ function expectedString(schema: TSchema): string {
 }
 
 function bounds(schema: TSchema): string {
-  const { minimum, exclusiveMinimum, maximum } = schema as {
+  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = schema as {
     minimum?: number
     exclusiveMinimum?: number
     maximum?: number
+    exclusiveMaximum?: number
   }
   if (exclusiveMinimum !== undefined) {
+    if (exclusiveMaximum !== undefined) return ` above ${exclusiveMinimum} and below ${exclusiveMaximum}`
     return maximum === undefined
       ? ` above ${exclusiveMinimum}`
       : ` above ${exclusiveMinimum} and at most ${maximum}`

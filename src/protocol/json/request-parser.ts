@@ -150,7 +150,7 @@ function models(request: ResponsesRequest, offered: Offered): string | null {
     }
     named = router
     if (request.model !== model && ALONE.has(router.name)) {
-      return `models[${index}]: the router ${router.name} works only in model`
+      return `models[${index}]: the router ${router.name} cannot be a fallback: name it in the field model`
     }
   }
   return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`

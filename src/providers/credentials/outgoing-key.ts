@@ -221,7 +221,7 @@ function azureKey(
   )
   const first = order[0] ?? ''
   const target = azureTarget(key, targets, endpoint, subject)
-  // The row has one address for all of them.
+  // A fixed address in the provider's row serves all resources, so a failure says nothing about one of them.
   if (target.baseUrl === undefined) return target
   const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, first) }
   return { ...target, resources }

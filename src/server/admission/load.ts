@@ -114,7 +114,7 @@ export class Load {
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
   #sampledMs = 0
-  /** The part of them that is held for unknown keys, beyond UNKNOWN_BYTES each. Only `HeldBytes` writes it. */
+  /** The part of `bufferedBytes` that is held for unknown keys, beyond UNKNOWN_BYTES each. Only `HeldBytes` writes it. */
   unknownBytes = 0
   /** Number of requests that were refused because of the load of the thread. */
   shed = 0

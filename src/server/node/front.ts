@@ -62,7 +62,7 @@ class NodeFront implements Front {
       keepAliveTimeout: 0,
       insecureHTTPParser: false,
     })
-    // Otherwise further headers would be silently dropped; their bytes are bounded.
+    // 0: no limit. By default Node silently drops headers after the first 2,000; their bytes are bounded anyway.
     this.#http.maxHeadersCount = 0
     this.#http.on('request', this.#onRequest)
     this.#http.on('checkExpectation', this.#onRequest)

@@ -2,6 +2,7 @@
  * Formats one record of a capture as lines for people. Callers and providers wrote most of it, so it must not be able
  * to control the terminal. Pure.
  */
+import { counted } from '../terminal/text.ts'
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these would move the cursor or hide text
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g
@@ -59,7 +60,7 @@ export function shownRecord(line: string): readonly string[] {
 function* linesOf(record: ShownRecord): Generator<string> {
   yield ''
   if (record.generation_id === undefined) {
-    yield `(${record.left_out ?? 0} requests were left out here)`
+    yield `(left out here: ${counted(record.left_out ?? 0, 'request')})`
     return
   }
   const { generation_id: id, time, duration_ms: ms, dialect, model, key_hash: hash } = record

@@ -15,7 +15,7 @@ export interface BarPart {
 
 interface BarStyle {
   readonly columns: number
-  /** True if blocks may be drawn, which only exist in Unicode. */
+  /** True if the bar may use Unicode's block characters. */
   readonly blocks: boolean
   readonly colors: boolean
 }

@@ -25,7 +25,7 @@ const MOVES = [
     'hold',
     'Hold',
     ['running'],
-    'The candidate keeps its share until you advance it. It is still taken back if it is proven to be worse.',
+    'The candidate keeps its share until you advance it. It is still rolled back if it is proven to be worse.',
   ],
   [
     'rollback',

@@ -182,7 +182,12 @@ async function surveyOf(tester: Tester, proved: Proved): Promise<Survey> {
     await tester.ask(proved, keyed(newId()), id)
     tester.repeat = repeat
     const isCache = runsOf(tester, id) === runs
-    return { ...survey, why: isCache ? 'not run: the gateway keeps answers, whatever the key' : null }
+    return {
+      ...survey,
+      why: isCache
+        ? 'not run: the gateway caches answers, so a repeated request does not run again even with another Idempotency-Key'
+        : null,
+    }
   })
 }
 
