@@ -81,7 +81,7 @@ async function start(t: Test, { kept = {}, ...options }: Terms = {}) {
     },
     async generations() {
       await shipper.ship()
-      return (await manage('GET', '/generations')).list as Record<string, unknown>[]
+      return (await manage('GET', '/generations?limit=100')).list as Record<string, unknown>[]
     },
     async counted() {
       const { values } = await serving.metrics.responseCache.get()
