@@ -76,6 +76,25 @@ t.test("a caller's own placeholder never gets the original of another value", as
   t.match(later.said, `Say [EMAIL_1] ${BOB}`)
 })
 
+t.test('an answer from the response cache has the originals of the caller who gets it', async t => {
+  const { gateway, repeater } = await startMaskWorld(t)
+  const ask = async (value: string, stream: boolean) => {
+    const reply = await gateway.respond(
+      { model: CHAT, input: `Say ${value}`, stream },
+      { headers: { 'x-gateway-cache': 'seconds=60' } },
+    )
+    const text = await reply.text()
+    const document = (stream ? eventsIn(text).at(-1)?.['response'] : JSON.parse(text)) as Loose
+    const [said] = String(saidIn(document)).split('\n')
+    t.equal([ANN, BOB].filter(each => text.includes(each)).join(), value)
+    return { cached: reply.headers.get('x-gateway-cached'), said }
+  }
+  t.same(await ask(ANN, false), { cached: null, said: `Say ${ANN}` })
+  t.same(await ask(BOB, false), { cached: '0', said: `Say ${BOB}` })
+  t.same(await ask(BOB, true), { cached: '0', said: `Say ${BOB}` })
+  t.equal(repeater.bodies.length, 1)
+})
+
 t.test('a session remembers its placeholders, and no other one knows them', async t => {
   const world = await asking(t)
   const { ask, repeater } = world

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/process/config/config.ts'
 import type { Config } from '../../src/process/config/settings.ts'
 import { createTranscripts } from '../../src/process/threads/transcripts.ts'
+import { configuredParts, packParts } from '../../src/process/wiring/catalog.ts'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { addKey, addOrganization, caller } from '../support/management.ts'
 import { until } from '../support/patience.ts'
@@ -392,6 +393,26 @@ t.test('a guardrail that was added or changed, and a revoked key, hold on a hit'
   t.equal((await s.manage('DELETE', `/guardrails/${id}`)).status, 200)
   t.equal((await s.manage('PATCH', `/keys/${hash}`, { disabled: true })).status, 200)
   t.equal((await s.ask()).status, 401)
+})
+
+t.test('a model with another price or address begins anew', async t => {
+  const s = await start(t)
+  s.answerAll()
+  const reload = (prompt: string, upstreamModel: string) => {
+    const endpoint = { provider: 'told', pricing: { prompt, completion: '0.000001' }, upstreamModel }
+    const config = {
+      ...loadConfig([], {}),
+      providers: [{ slug: 'told', format: 'openai-chat', baseUrl: s.provider.baseUrl }],
+      models: [{ id: MODEL, maxOutputTokens: 1000, endpoints: [endpoint] }],
+    } as unknown as Config
+    s.serving.catalogue(packParts(configuredParts(config, { simUrl: null })))
+  }
+  reload('0.000001', 'one')
+  t.same([textOf(await s.ask()), textOf(await s.ask())], ['answer 1', 'answer 1'])
+  reload('0.000002', 'one')
+  t.same([textOf(await s.ask()), textOf(await s.ask())], ['answer 2', 'answer 2'])
+  reload('0.000002', 'two')
+  t.equal(textOf(await s.ask()), 'answer 3')
 })
 
 t.test('a spent limit refuses a hit, and a hit spends nothing', async t => {
