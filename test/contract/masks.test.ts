@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { systemClock } from '../../src/base/clock.ts'
+import { Tracing } from '../../src/base/telemetry/tracing.ts'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { TranscriptStore } from '../../src/storage/transcripts/transcript-store.ts'
 import { captured } from '../support/captured.ts'
@@ -343,8 +345,13 @@ t.test('server tools see placeholders, and their turns keep them', async t => {
   t.same(seen, ['[EMAIL_1]', '[EMAIL_1]'])
 })
 
-t.test('captures, explanations, usage records and logs have placeholders alone', async t => {
-  const world = await asking(t, { capture: { enabled: true } })
+t.test('captures, explanations, usage records, traces and logs have placeholders alone', async t => {
+  const traces: unknown[] = []
+  const tracing = new Tracing(
+    { clock: systemClock, send: sent => traces.push(structuredClone(sent)) },
+    { share: 1, keepSlowerThanMs: 5_000, trust: 'keys' },
+  )
+  const world = await asking(t, { capture: { enabled: true }, tracing })
   const { gateway, ask, records, store } = world
   const manage = caller(gateway.url, gateway.managementKey)
   const asked = { key_hash: hashKey(gateway.apiKey), minutes: 5 }
@@ -361,7 +368,13 @@ t.test('captures, explanations, usage records and logs have placeholders alone',
   const { text } = await captured(gateway, id)
   t.match(text, '[EMAIL_1]')
   t.notMatch(text, /one\.example/)
+  // Exports are made of these records alone.
   t.notMatch(JSON.stringify(await records()), /one\.example/)
+  await until('both have a trace', () => {
+    tracing.flush()
+    return traces.flat().length >= 2
+  })
+  t.notMatch(JSON.stringify(traces), /one\.example/)
   t.notMatch(logged(gateway), /one\.example/)
   const path = gateway.storageUrl.replace(/^sqlite:/, '')
   await store.close()
