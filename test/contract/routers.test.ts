@@ -146,7 +146,7 @@ t.test('settings and combinations that cannot be are 400 and name the field', as
       { model: 'gateway/auto', models: ['openrouter/free'] },
       /^models\[0\]: a request can name only one router/,
     ],
-    [{ model: 'ash/model-0', models: ['nvidia/switchyard'] }, /^models\[0\]: .*only in model/],
+    [{ model: 'ash/model-0', models: ['nvidia/switchyard'] }, /^models\[0\]: .*cannot be a fallback/],
     [switchyard('ash/model-0', 'nobody/none'), /^models\[1\]: is not a text model/],
     [switchyard('ash/model-0:free'), /^models\[0\]: .*not aliases/],
     [
