@@ -3,6 +3,7 @@
  * There is no build step. Each file is read on first use, and cached.
  */
 import { createHash } from 'node:crypto'
+import { readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
@@ -28,61 +29,12 @@ const PACKAGE_OF: ReadonlyMap<string, string> = new Map(
   Object.entries(LIBRARIES).map(([specifier, name]) => [name, specifier]),
 )
 
-const OWN: ReadonlySet<string> = new Set([
-  'index.html',
-  'style.css',
-  'views.css',
-  'main.js',
-  'batches.js',
-  'calls.js',
-  'changes.js',
-  'chart.js',
-  'colours.js',
-  'csv.js',
-  'detail.js',
-  'format.js',
-  'forms.js',
-  'html.js',
-  'key-check.js',
-  'live.js',
-  'endpoints.js',
-  'names.js',
-  'outcome.js',
-  'parts.js',
-  'pauses.js',
-  'rollouts.js',
-  'sign-in.js',
-  'wordmark.js',
-  'access/accounts.js',
-  'access/credentials.js',
-  'access/end-users.js',
-  'access/key-form.js',
-  'access/keys.js',
-  'access/loop-field.js',
-  'access/rate-fields.js',
-  'access/workspaces.js',
-  'guardrails/budgets.js',
-  'guardrails/guardrail-form.js',
-  'guardrails/guardrails.js',
-  'guardrails/text-check.js',
-  'home/problems.js',
-  'home/home.js',
-  'playground/answer.js',
-  'playground/asking.js',
-  'playground/markdown.js',
-  'playground/playground.js',
-  'playground/snippets.js',
-  'requests/charts.js',
-  'requests/generation-row.js',
-  'requests/list.js',
-  'requests/requests.js',
-  'requests/search.js',
-  'usage/dimensions.js',
-  'usage/usage.js',
-  'usage/usage-chart.js',
-  'usage/usage-controls.js',
-  'usage/usage-table.js',
-])
+/** No path of a request reaches the disk: only names that are here are read. */
+const OWN: ReadonlySet<string> = new Set(
+  readdirSync(new URL('page/', import.meta.url), { recursive: true, encoding: 'utf8' })
+    .map(name => name.replaceAll('\\', '/'))
+    .filter(name => /\.(?:js|css|html)$/.test(name)),
+)
 
 /** A browser cannot resolve package names, and an import map would be an inline script. */
 const PACKAGE_IMPORT = /(\bfrom\s*)(["'])([a-z][a-zA-Z./-]*)\2/g
