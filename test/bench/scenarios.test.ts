@@ -15,6 +15,7 @@ t.test('the table holds what the results promise', async t => {
     SCENARIOS.map(({ name }) => name),
     [
       'json-1',
+      'cache-json-1',
       'json-64',
       'json-256',
       'guard-json-16',

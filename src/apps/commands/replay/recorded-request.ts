@@ -1,6 +1,8 @@
 /** A request of a capture that can be sent again, read from its line of JSON. Pure. */
 import { parseJson, record } from '../../../base/json.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
 import type { OutputItem } from '../../../protocol/items.ts'
+import type { DialectName } from '../../../protocol/request.ts'
 
 /** A call to a provider with its whole reply. */
 export interface RecordedCall {
@@ -58,7 +60,8 @@ export function recordedRequest(line: string): RecordedRequest | Skipped | null 
   const { dialect, error, finish, output, parent_id: parent, request, calls = [] } = fields
   const skipped = (why: string): Skipped => ({ id, why })
   if (parent !== undefined) return skipped('a tool of another request made it')
-  if (dialect === 'embeddings') return skipped('it asks for embeddings')
+  const abilities = DIALECT_ABILITIES[dialect as DialectName] as { readonly embeds: boolean } | undefined
+  if (abilities?.embeds === true) return skipped('it asks for embeddings')
   const body = record(request)
   if (body === null) return skipped('it has no content')
   if (typeof body['left_out'] === 'string') return skipped(`its content was not kept: ${body['left_out']}`)
