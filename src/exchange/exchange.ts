@@ -178,7 +178,7 @@ export interface ClientRequest {
   readonly inOwnNames?: ((text: string, request: ResponsesRequest) => string) | undefined
 }
 
-/** What a client wants of the response cache. */
+/** The header `X-Gateway-Cache` of a request. */
 export interface CacheWish {
   /** `refresh`: a new answer, which replaces the kept one. */
   readonly action: 'on' | 'off' | 'refresh'

@@ -243,7 +243,7 @@ class CopiedSink implements Sink {
     this.#copy = copy
   }
 
-  /** What is kept bounds how far a slow reader falls behind. */
+  /** Lets the run go on without its own client, who may fall behind by as much as is kept. */
   flowFreely(): void {
     this.#isFree = true
     if (!this.#isStalled) return

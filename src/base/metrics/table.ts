@@ -26,7 +26,7 @@ const TASK_BUCKETS = [
 /** Seconds. A turn takes less than a millisecond; readers notice one of tens of milliseconds. */
 const TURN_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
-/** What most of a turn of the event loop went into; process/threads/loop-turns.ts counts on this order. */
+/** The largest part of a turn of the event loop. */
 export const TURN_CAUSES = ['collector', 'starts_and_ends', 'other'] as const
 export type TurnCause = (typeof TURN_CAUSES)[number]
 

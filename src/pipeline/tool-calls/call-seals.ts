@@ -18,7 +18,7 @@ import type { SummarySeal } from '../compaction.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they issued. */
 export const SIGNING: FormatName = 'google-gemini'
-/** What a provider signs as a call of a function, in the forms in which clients may have declared its tool. */
+/** Items that a provider signs as calls of functions; their type depends on how the client declared the tool. */
 const CALLS: ReadonlySet<unknown> = new Set(['function_call', 'custom_tool_call', 'tool_search_call'])
 /** Long, because a client may wait for its user. */
 const KEPT_MS = 3_600_000

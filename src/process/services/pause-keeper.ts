@@ -75,7 +75,7 @@ export class PauseKeeper {
     for (const provider of before.keys())
       if (!this.#running.has(provider))
         log.notice('providers', 'a paused provider is in service again', { provider })
-    // What is not removed now is removed after the next pause.
+    // Records that are not removed now are removed after the next pause.
     if (this.#running.size < records.length) store.pauses.prune(nowMs).catch(() => undefined)
     this.#timer?.cancel()
     this.#timer = null

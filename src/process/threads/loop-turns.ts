@@ -3,7 +3,7 @@
  * thread wait. Serve threads. Hot path: `#turnEnded` is one call per turn; many turns are reported together.
  */
 import { PerformanceObserver, performance } from 'node:perf_hooks'
-import { TURN_CAUSES, type TurnCause } from '../../base/metrics/table.ts'
+import type { TurnCause } from '../../base/metrics/table.ts'
 
 interface LoopTurnsDeps {
   /** Work that may wait; see LoopShare. */
@@ -97,6 +97,6 @@ export class LoopTurns {
 
 function causeOf(activeMs: number, deferredMs: number, pausedMs: number): TurnCause {
   const otherMs = activeMs - deferredMs - pausedMs
-  const most = Math.max(pausedMs, deferredMs, otherMs)
-  return TURN_CAUSES[[pausedMs, deferredMs, otherMs].indexOf(most)] ?? 'other'
+  if (otherMs >= Math.max(pausedMs, deferredMs)) return 'other'
+  return pausedMs > deferredMs ? 'collector' : 'starts_and_ends'
 }

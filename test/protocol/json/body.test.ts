@@ -34,6 +34,7 @@ const Drawing = Type.Object({
   scale: Type.Optional(
     Type.Union([oneOf('auto'), Type.Number({ minimum: 1 }), Type.Object({ x: Type.Number() })]),
   ),
+  part: Type.Optional(Type.Number({ exclusiveMinimum: 0, exclusiveMaximum: 1 })),
   note: nullable(Type.String({ minLength: 1 })),
   any: Type.Unknown(),
 })
@@ -66,6 +67,7 @@ t.test('the first problem is named by its path, with what is expected', t => {
     [{ ...good, scale: 'big' }, 'scale: must be auto or a number of at least 1 or an object'],
     [{ ...good, scale: 0 }, 'scale: must be a number of at least 1'],
     [{ ...good, scale: {} }, 'scale.x: is required and must be a number'],
+    [{ ...good, part: 1 }, 'part: must be a number above 0 and below 1'],
     [{ ...good, note: '' }, 'note: must be a non-empty string'],
     [{ ...good, note: 1 }, 'note: must be a non-empty string or null'],
     [{ ...good, any: undefined }, 'any: is required and must be any value'],

@@ -237,6 +237,7 @@ const BOUNDS: readonly (readonly [keyword: string, words: string])[] = [
   ['minimum', 'at least'],
   ['exclusiveMinimum', 'above'],
   ['maximum', 'at most'],
+  ['exclusiveMaximum', 'below'],
   ['minLength', 'characters at least'],
   ['maxLength', 'characters at most'],
   ['minItems', 'elements at least'],

@@ -20,28 +20,12 @@ export interface Answered {
   readonly latency_ms: number
 }
 
-/** Those that can differ; a latency always does. */
-export const COMPARED = [
-  'status',
-  'model',
-  'provider',
-  'finish',
-  'text',
-  'tool_calls',
-  'input_tokens',
-  'output_tokens',
-  'cost',
-] as const
+/** Fields that a model decides, so a simulated answer says nothing about them. */
+const OF_THE_MODEL = ['finish', 'text', 'tool_calls', 'input_tokens', 'output_tokens', 'cost'] as const
+const OF_THE_ROUTE = ['status', 'model', 'provider'] as const
+/** Fields that can differ; a latency always does. */
+export const COMPARED = [...OF_THE_ROUTE, ...OF_THE_MODEL] as const
 export type ComparedField = (typeof COMPARED)[number]
-/** What a simulated answer says nothing about. */
-const OF_THE_MODEL: ReadonlySet<ComparedField> = new Set<ComparedField>([
-  'finish',
-  'text',
-  'tool_calls',
-  'input_tokens',
-  'output_tokens',
-  'cost',
-])
 
 export interface Compared {
   readonly generation: string
@@ -72,9 +56,8 @@ export function answered(
 }
 
 export function compared(generation: string, simulated: boolean, from: Answered, to: Answered): Compared {
-  const differences = COMPARED.filter(
-    name => !(simulated && OF_THE_MODEL.has(name)) && !isDeepStrictEqual(from[name], to[name]),
-  )
+  const fields: readonly ComparedField[] = simulated ? OF_THE_ROUTE : COMPARED
+  const differences = fields.filter(name => !isDeepStrictEqual(from[name], to[name]))
   return { generation, simulated, differences, from, to }
 }
 

@@ -35,7 +35,7 @@ interface Retried {
   readonly runs: number
 }
 
-/** What the gateway does with the header. */
+/** How the gateway treats the header. */
 interface Survey extends Retried {
   readonly key: string
   /** The reason why nothing is checked; null: the gateway knows the header. */
