@@ -115,8 +115,8 @@ t.test('what is wrong with a pause is said by name', async t => {
     message: /no provider with this slug: GET \/v1\/providers lists them/,
   })
   for (const [body, said] of [
-    [{}, /minutes/],
-    [{ minutes: 0 }, /minutes/],
+    [{}, /minutes: is required and must be an integer from 1 to 10080/],
+    [{ minutes: 0 }, /minutes: must be an integer from 1 to 10080/],
     [{ minutes: 10_081 }, /minutes/],
     [{ minutes: 1, reason: 'x'.repeat(201) }, /reason/],
   ] as const)

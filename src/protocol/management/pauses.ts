@@ -8,11 +8,7 @@ export const PAUSE_MINUTES_MAX = 7 * 24 * 60
 const REASON_MAX_CHARS = 200
 
 export const PauseCreation = Type.Object({
-  minutes: Type.Integer({
-    minimum: 1,
-    maximum: PAUSE_MINUTES_MAX,
-    description: 'After this time the provider is in service again.',
-  }),
+  minutes: Type.Integer({ minimum: 1, maximum: PAUSE_MINUTES_MAX }),
   reason: maybe(text({ max: REASON_MAX_CHARS, storable: true })),
 })
 
