@@ -153,7 +153,7 @@ export class EventSink implements Sink {
     return this.#stream.sendSlice(bytes, endsFrame)
   }
 
-  /** The writer stores what it needs of the event. */
+  /** The writer copies the parts of the event that it needs. */
   overhear(event: StreamEvent): void {
     if (this.#late !== null) this.#tellLate(this.#late)
     if (this.#frames.overhear === undefined) this.#frames.write(event)

@@ -81,7 +81,7 @@ async function explained(
   return null
 }
 
-/** The record of a request, also of one that was refused early and has no usage record. */
+/** The record of a request, even if it was refused early and has no usage record. */
 type AnyRecord = Omit<UsageRecord, 'outcome'> & { readonly outcome: string }
 
 function refusedRecord(explanation: Explanation): AnyRecord {

@@ -34,7 +34,7 @@ const NOT_KEPT: ClientRequest['losses'] = [
   {
     field: `header:${SHOWN_HEADER}`,
     action: 'dropped',
-    reason: 'an answer that nobody may keep cannot be given again',
+    reason: 'the request forbids keeping its answer',
   },
 ]
 

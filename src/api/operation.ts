@@ -113,7 +113,7 @@ export interface ReplyCopy {
   add(chunk: string | Buffer): void
   /** The body is complete. */
   complete(): void
-  /** @param isFlowing false if the client is slow. Returns what the writer is told. */
+  /** @param isFlowing false if the client is slow. Returns the value for the writer. */
   flows(isFlowing: boolean): boolean
   /** The callback of the writer for a slow client that has read something. */
   onProgress(callback: (drained: boolean) => void): void
@@ -134,7 +134,7 @@ export interface Reply extends RateSink {
   error: GatewayError | null
   /** Id of the generation whose answer this is; undefined: it is the request's own. */
   replayOf: string | undefined
-  /** The stream of the answer; null: it has none, or its failure is told in another way. */
+  /** The stream of the answer; null: it has none, or its failure is reported in another way. */
   stream: FailableStream | null
   /** The status that was sent; 0 before. */
   readonly status: number

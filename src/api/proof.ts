@@ -93,7 +93,7 @@ export class RequestProof implements Witness {
   readonly #deps: ProofDeps
   readonly #ring: ProofRing
   readonly #requestDigest: string
-  /** The first exchange is that of the request. */
+  /** The first exchange belongs to the request itself. */
   readonly #exchanges: Exchange[] = []
 
   constructor(deps: ProofDeps, ring: ProofRing, requestDigest: string) {

@@ -24,7 +24,7 @@ const REPLAYED_HEADER = 'X-Gateway-Replayed'
 const NOTHING: Buffer = Buffer.alloc(0)
 /** A replay adds no heartbeats: those of the first run are in the answer. */
 const NEVER_MS = 2 ** 31 - 1
-/** How long the answer may still take to end after its reader was told to end. */
+/** Time in which the answer must end once its reader has to end. */
 const LAST_WORDS_MS = 500
 
 interface ReplayDeps {
@@ -144,7 +144,6 @@ export class Replay {
     return false
   }
 
-  /** Only for the reader of the client. */
   opens(): void {
     // `#begin` has already sent the head.
   }

@@ -30,7 +30,7 @@ function refused() {
   )
 }
 
-/** A wish that cannot be granted is told. */
+/** Reports that the request asked for the cache and cannot have it. */
 export function lossesOf(
   wish: CacheWish | undefined,
   { provider }: ResponsesRequest,
@@ -38,6 +38,6 @@ export function lossesOf(
 ): ClientRequest['losses'] {
   if (wish === undefined || wish.action === 'off') return losses
   if (provider?.zdr !== true && provider?.data_collection !== 'deny') return losses
-  const reason = 'an answer that nobody may keep cannot be given again'
+  const reason = 'the request forbids keeping its answer'
   return [...(losses ?? []), { field: `header:${SHOWN_HEADER}`, action: 'dropped', reason }]
 }

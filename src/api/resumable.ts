@@ -15,7 +15,7 @@ import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
 import { transcriptId } from './resume.ts'
 
 export const RESUMABLE_HEADER = 'x-gateway-resumable'
-/** The header as it is sent to clients. */
+/** The header that clients get. */
 const SHOWN_HEADER = 'X-Gateway-Resumable'
 
 /**

@@ -154,7 +154,7 @@ const STATUS_OF: ReadonlyMap<string, number> = new Map(
     .toReversed(),
 )
 
-/** The status of an error type: that of the first failure in the table that has the type; 500 for an unknown type. */
+/** The status of an error type, from the first failure in the table with this type; 500 for an unknown type. */
 export function statusOf(errorType: string | undefined | null): number {
   return STATUS_OF.get(errorType ?? '') ?? 500
 }

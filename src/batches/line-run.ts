@@ -299,7 +299,7 @@ export class LineRun {
         const { error } = end
         this.#end = end
         this.#outcome = error === null ? null : this.#fateOf(error, end.exchange)
-        // A line that waits, or was stopped without a result, runs again under the same id.
+        // A line that goes back to the queue without a result runs again under the same id.
         return this.#recorded === null && this.#outcome !== 'waits' && !this.#isHandedOver(error)
       },
     }

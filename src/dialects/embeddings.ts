@@ -25,7 +25,7 @@ export function createEmbeddings(offered: Offered): EmbeddingsDialect {
     name: 'embeddings',
     parse: createEmbeddingsParser(offered),
     document,
-    // The error envelope is that of chat completions. Errors already name fields of this body.
+    // The error envelope is the same as in chat completions. Errors already name fields of this body.
     failure: (error, details) => chatFailure(error, { ...details, request: null }),
   }
 }

@@ -59,9 +59,9 @@ export class Bill {
   total: Charge | null = null
   /** Number of closed turns. */
   turns = 0
-  /** True if the usage is that of an earlier answer, which costs nothing again. Written only here. */
+  /** True if the usage belongs to an earlier answer, which is not charged again. Written only here. */
   isCached = false
-  /** True if the running turn goes on after a part that counts. Written only here. */
+  /** True if the running turn continues after a part that counts. Written only here. */
   hasParts = false
   #beforeParts: Charge | null = null
   /** Number of searches by server tools. */
@@ -115,7 +115,7 @@ export class Bill {
     return (this.total?.cost ?? 0) - (closed?.cost ?? 0)
   }
 
-  /** Notes the usage of an earlier answer that is given again. It costs nothing. */
+  /** Notes the usage of an earlier answer that is delivered again, free of charge. */
   repeat(usage: Usage): void {
     this.isCached = true
     this.total = { usage, inputCost: 0, outputCost: 0, cost: 0, exact: true, isUnpriced: false }
@@ -138,7 +138,7 @@ export class Bill {
     this.turns++
   }
 
-  /** Makes what was said so far in the running turn count, if the turn ends well. */
+  /** Counts the output so far in the running turn, if the turn ends well. */
   closePart(): void {
     if (!this.hasParts) this.#beforeParts = this.closed
     this.hasParts = true

@@ -128,7 +128,7 @@ export interface RequestContext {
 
 /** The exchange of an open request. */
 export type RunningWork = Exchange & {
-  /** Tells the client at once why a stream ends whose caller has lost a right. False: nothing was told. */
+  /** Sends the client the error of a lost right at once, before the stream ends. False: nothing was sent. */
   tellLostRight?(reason: GatewayError): boolean
 }
 
@@ -275,7 +275,7 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   isStarted: boolean
   /** True if another attempt of the same model call answered first, so this one was closed. */
   isOutrun?: true
-  /** Characters of the answer after which it went on here; absent: it began the answer, or said nothing. */
+  /** Characters of the answer before this attempt continued it; absent: it began the answer, or delivered nothing. */
   continuedAt?: number
   /** Usage of its part of an answer in several parts. */
   partUsage?: Usage
@@ -293,7 +293,7 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
 
 /** The earlier answer that a request got. */
 export interface RepeatedAnswer {
-  /** As if the candidate that gave the answer had been asked. It is none of the exchange's attempts. */
+  /** Describes the candidate of the earlier answer like an attempt. Not one of the exchange's attempts. */
   readonly attempt: AttemptRecord
   /** The generation of the answer. */
   readonly source: string
@@ -370,7 +370,7 @@ export class Exchange {
   /**
    * For a plugin that calls other models before routing: resolves if some endpoint may serve the request and the
    * caller's limits allow it, so that nothing is spent on a request that would be refused. Rejects with the reason.
-   * `prompt`: the request to check; default: that of the exchange.
+   * `prompt`: the request to check; default: the exchange's request.
    */
   admitEarly: ((prompt?: ResponsesRequest) => Promise<void>) | null = null
 

@@ -173,7 +173,7 @@ export class Masks {
       const data = this.unmaskedIn(JSON.parse(line.slice(at, end)))
       return line.slice(0, at) + JSON.stringify(data) + line.slice(end)
     } catch {
-      // Not a document: it stays as it is.
+      // Not a document: it stays unchanged.
       return line
     }
   }

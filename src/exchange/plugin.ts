@@ -130,7 +130,7 @@ type Rewritten = ResponsesRequest | undefined
 export interface RouterChoice {
   /** The models that replace its slug, first choice first. */
   readonly models: readonly string[]
-  /** The prompt without what was meant for the router alone; absent: as it is. */
+  /** The prompt without the router's own instructions; absent: unchanged. */
   readonly prompt?: ResponsesRequest
 }
 
@@ -147,16 +147,16 @@ export interface ActivePlugin {
   /** Called with each model that has answered. */
   answered?(exchange: Exchange, modelId: string): void
   /**
-   * Before routing. Returns the prompt as it rewrites it; undefined: as it is. It may add to `exchange.pipeline`. A
+   * Before routing. Returns the rewritten prompt; undefined: unchanged. It may add to `exchange.pipeline`. A
    * GatewayError refuses the request.
    */
   prepare?(exchange: Exchange, inspect: Inspect): Rewritten | Promise<Rewritten>
   /** Runs after routing. Returns the same candidates in another order. */
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
-  /** Returns the prompt as it was before the last `fitTo`; undefined: as it is. */
+  /** Returns the prompt before the last `fitTo`; undefined: unchanged. */
   unfit?(exchange: Exchange): Rewritten
   /**
-   * Runs before each attempt, after `unfit`. Returns the prompt as it fits the endpoint; undefined: as it is. A
+   * Runs before each attempt, after `unfit`. Returns the prompt that fits the endpoint; undefined: unchanged. A
    * GatewayError fails the attempt.
    */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): Rewritten | Promise<Rewritten>

@@ -38,7 +38,7 @@ export const UNRANKED: RankingNotes = { skipped: [], choice: null, rather: null,
 /** A candidate that could not be called when its turn came. */
 export interface PassedCandidate {
   readonly candidate: Way
-  /** True if its provider had asked for a delay; false if its breaker was open. */
+  /** True if the provider had sent Retry-After; false if the breaker was open. */
   readonly isLimited: boolean
   readonly waitMs: number
 }

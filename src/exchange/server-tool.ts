@@ -119,13 +119,13 @@ export interface ToolOutcome {
 /** The calls that run before the model is called. */
 export interface DueCalls {
   readonly calls: readonly DueCall[]
-  /** The prompt without what only the gateway understands; absent: as it is. */
+  /** The prompt without the parts that only the gateway understands; absent: unchanged. */
   readonly prompt?: ResponsesRequest
 }
 
 /** A server tool at work in one exchange. */
 export interface ToolSession {
-  /** The prompt without what the session has taken over from it; absent: as it is. */
+  /** The prompt without the parts that the session has taken over; absent: unchanged. */
   readonly prompt?: ResponsesRequest
   /** Called before each turn. Rejects with a GatewayError that ends the exchange. */
   declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>

@@ -40,7 +40,7 @@ const COUNTED_OF_VERTEX: ReadonlySet<string> = new Set([
   'generationConfig',
 ])
 
-/** `:countTokens` of Gemini takes a whole request; that of Vertex takes its parts. */
+/** Gemini's `:countTokens` takes a whole request; Vertex's takes its parts. */
 export const GEMINI_COUNTING: TokenCounting = {
   request({ path, body }, { provider }) {
     const model = path.slice(0, path.lastIndexOf(':'))

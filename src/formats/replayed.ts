@@ -201,7 +201,7 @@ export function nativeAsCall(item: Replayed, index: number): readonly (Call | Ou
     case 'shell_call_output':
       return typeof item.call_id === 'string' ? outputOf(item.call_id, item.output) : null
     case 'local_shell_call_output':
-      // It names its call by its own id.
+      // The item's own id is the id of the call.
       return typeof item.id === 'string' ? outputOf(item.id, item.output) : null
     default:
       return null

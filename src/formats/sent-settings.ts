@@ -91,7 +91,7 @@ const WORDS: Readonly<
   },
 }
 
-/** Formats that cannot be told to make one call at a time. */
+/** Formats without a setting for one call at a time. */
 const ALWAYS_PARALLEL: ReadonlySet<FormatName> = new Set(['google-gemini', 'bedrock-converse'])
 
 /** The place of the stop sequences in each format. */
@@ -142,7 +142,7 @@ export function changedSettings(
     changes.push({
       field: 'text.format',
       action: 'changed',
-      reason: 'the provider has no JSON mode: words ask for it',
+      reason: 'the provider has no JSON mode: the prompt asks for JSON',
     })
   return changes
 }
@@ -161,7 +161,7 @@ function note(changes: Change[], field: string, value: unknown, places: readonly
 }
 
 export const NO_SUCH_FIELD = 'the provider has no such field'
-const NOT_TAKEN = 'the model does not take it, or not beside the other settings'
+const NOT_TAKEN = 'the model does not accept it, or not together with the other settings'
 
 function shown(sent: unknown): string {
   return typeof sent === 'string' || typeof sent === 'number' ? String(sent) : 'another value'

@@ -37,7 +37,7 @@ export class Withheld {
     this.bytes += PART_BYTES * parts
   }
 
-  /** Replaces the weight of an earlier value by that of a new one. Returns the new weight. */
+  /** Replaces the weight of an earlier value by the weight of a new value, and returns the latter. */
   replace(before: number, value: unknown): number {
     const weight = weightOf(value)
     this.bytes += weight - before

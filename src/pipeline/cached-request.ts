@@ -137,7 +137,7 @@ export class CacheUse {
     else this.#giveUp(exchange)
   }
 
-  /** The request runs, and its answer is given to others. */
+  /** The request runs, and other requests get its answer too. */
   lead(exchange: LeadingExchange, writer: TranscriptWriter): void {
     this.#writer = writer
     this.#stagesBefore = exchange.pipeline.length
@@ -168,7 +168,7 @@ export class CacheUse {
     })
   }
 
-  /** The run has ended: its answer is kept, or only given to those who wait for it, or forgotten. */
+  /** The run has ended: its answer is kept, or delivered only to waiting requests, or dropped. */
   end(end: EndedExchange<LeadingExchange>, endedAt: number): void {
     const writer = this.#writer
     if (writer === null) return
@@ -243,7 +243,7 @@ class CopiedSink implements Sink {
     this.#copy = copy
   }
 
-  /** Lets the run go on without its own client, who may fall behind by as much as is kept. */
+  /** Lets the run continue without its own client, which may fall behind by the size of the buffer. */
   flowFreely(): void {
     this.#isFree = true
     if (!this.#isStalled) return

@@ -293,7 +293,7 @@ function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
   return entries.length === 0 ? undefined : Object.fromEntries(entries)
 }
 
-/** Maximum number of attempts in a log line: those of two turns. */
+/** Maximum number of attempts in a log line: enough for two turns. */
 const TOLD_ATTEMPTS_MAX = 20
 
 function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {

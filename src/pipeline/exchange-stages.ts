@@ -58,11 +58,11 @@ export class RunningExchange extends RoutedExchange {
   candidate: RouteCandidate | null = null
   /** The last turn, as plugins judge it; null before the first turn, and after tools have run. */
   turn: Turn | null = null
-  /** Null if its answer is not given again, and it gets none of an earlier request. */
+  /** Null if the response cache is off for the request. */
   cache: CacheUse | null = null
   /** Null if it takes the general path. */
   readonly plan: Plan | null
-  /** Null: nobody counts what its session spends. */
+  /** Null: the spending of its session is not counted. */
   sessionSpending: SessionSpending | null = null
   /** True once its loops were looked for. */
   isWatched = false

@@ -31,7 +31,7 @@ export interface LoopDeps {
   readonly counters: Counters
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'loops'>
-  /** Absent: nobody is told. */
+  /** Absent: no alert is raised. */
   readonly onLoop?: ((note: LoopNote) => void) | undefined
 }
 
@@ -104,7 +104,7 @@ export function watchLoops(
   })
 }
 
-/** Tells the caller and the operator. @throws GatewayError `loop_detected` if the policy says so */
+/** Reports the loop to the caller and the operator. @throws GatewayError `loop_detected` if the policy is `stop` */
 function report(
   { metrics, onLoop }: LoopDeps,
   { caller, clientRequest }: Exchange,
@@ -122,7 +122,7 @@ function report(
   }
   const what =
     kind === 'spend'
-      ? `the session has spent ${(times / 100).toFixed(2)} USD without a new message of the user`
+      ? `the session has spent ${(times / 100).toFixed(2)} USD without a new user message`
       : kind === 'repeat'
         ? `${shown} was called ${times} times with the same arguments and the same result`
         : `the calls ${shown} came ${times} times in this order with the same arguments and the same results`

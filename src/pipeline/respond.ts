@@ -167,7 +167,7 @@ function ended(
     return SUBMITTED
   }
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
-  // Its provider may have ended the reply well after its client was told of a lost right.
+  // The provider may have ended its reply long after the client got the error of a lost right.
   const lost = conclusion === null && exchange.signal.aborted ? lostRightOf(exchange) : null
   const end = endOf(exchange, conclusion?.error ?? lost, deps.clock.monotonicMs())
   exchange.sessionSpending?.add(end.cost + end.fees + exchange.bill.inner.cost)
@@ -220,7 +220,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     try {
       exchange.prompt = openSummaries(deps, exchange)
       await guardRequest(deps, exchange)
-      // Plugins do not run here, but routing must know what they can make fit.
+      // Plugins do not run here, but routing must know whether they could make the prompt fit.
       exchange.plugins = deps.plugins.of(exchange.request)
       await rankCandidates(deps, exchange)
       await admit({ ...deps, reservationWait: undefined }, exchange)

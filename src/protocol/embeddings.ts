@@ -25,7 +25,7 @@ export interface EmbeddingsRequest extends ResponsesRequest {
   input: EmbeddingItem[]
 }
 
-/** `base64` is that of float32 numbers in little-endian order. */
+/** `base64` encodes float32 numbers in little-endian order. */
 export type VectorEncoding = 'float' | 'base64'
 
 /** Settings of a request, in the form that its provider's format needs. */

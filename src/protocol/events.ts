@@ -60,7 +60,7 @@ const KINDS = {
   ...events(['error'], { ...numbered, code: orNoText, message: text, param: orNoText }),
   // Request bodies and times of attempts come first; later times come before the last event.
   ...events(['response.debug'], { ...numbered, debug: DebugFacts }),
-  // The answer goes on at another endpoint; only if the metadata header asks for it.
+  // Another endpoint continues the answer; only if the metadata header asks for it.
   ...events(['response.gateway.continued'], {
     ...numbered,
     model: text,

@@ -74,7 +74,7 @@ const Reasoning = kind('reasoning', {
 })
 export type InputReasoning = Static<typeof Reasoning>
 
-// Calls that the client executes, and what they gave
+// Calls that the client executes, and their results
 
 const FunctionCall = kind('function_call', {
   call_id,
@@ -350,7 +350,7 @@ export const HostedItem = Type.Object(
   },
   {
     description:
-      'An item of a tool that a provider or the gateway ran. Its other fields are those of the input item of its type.',
+      'An item of a tool that a provider or the gateway ran. Its other fields are the same as in the input item of its type.',
   },
 )
 export interface HostedItem extends Static<typeof HostedItem> {

@@ -95,7 +95,7 @@ export const JSON_MAX_PARTS = 200_000
  */
 export const JSON_MAX_COMMAS = 1_000_000
 
-/** Nesting of a provider's reply or frame: twice that of a request, which it may quote. */
+/** Levels of nesting in a provider's reply or frame: twice as many as in a request, which it may quote. */
 export const REPLY_MAX_DEPTH = 2 * JSON_MAX_DEPTH
 /** Objects, arrays and fields, and commas, of a reply or a frame: the limits of a request, for the same reason. */
 export const REPLY_MAX_PARTS = JSON_MAX_PARTS

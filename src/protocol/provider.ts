@@ -153,7 +153,7 @@ export type PromptCaching = (typeof PROMPT_CACHING)[number]
 export const COMPACTION_MODES = ['own', 'provider'] as const
 export type CompactionMode = (typeof COMPACTION_MODES)[number]
 
-/** `instruction`: also at endpoints that have to be told to continue. */
+/** `instruction`: also at endpoints that need an instruction to continue. */
 export type ContinueStreams = boolean | 'instruction'
 /**
  * How an endpoint continues a text: `last-message`: the text is the last message, of the assistant; `prefix`: that message
@@ -242,7 +242,7 @@ export interface Provider {
   readonly promptCaching?: PromptCaching
   /** Absent: from the settings. */
   readonly compaction?: CompactionMode
-  /** If streams that break there go on elsewhere. Absent: from the settings. */
+  /** True if another endpoint continues streams that break there. Absent: from the settings. */
   readonly continueStreams?: ContinueStreams
   /** How it continues an answer that broke elsewhere. Absent: it does not. */
   readonly continues?: Continues
@@ -364,7 +364,7 @@ export interface Model {
   readonly outputModalities: readonly string[]
   /** In the order of the row. Never empty. */
   readonly endpoints: readonly Endpoint[]
-  /** The model stands for a route: its facts are those of the first target, its endpoints those of all. */
+  /** The model stands for a route: it has the facts of the first target and the endpoints of all targets. */
   readonly route?: Route
 }
 
@@ -401,7 +401,7 @@ export interface OutgoingKey {
   readonly scheme?: AuthScheme
   /** Creates the headers of a signature. */
   readonly sign?: (request: SignableRequest) => Promise<Readonly<Record<string, string>>>
-  /** The base URL that the key belongs to, checked. Absent: that of the provider's row. */
+  /** The base URL that the key belongs to, checked. Absent: the base URL of the provider's row. */
   readonly baseUrl?: string
   /** The full URL of each call, for a deployment. */
   readonly callUrl?: string

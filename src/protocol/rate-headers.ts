@@ -15,7 +15,7 @@ export interface RateSink {
   tellProviderRates(headers: Readonly<Record<string, string>>): void
 }
 
-/** The limits that there are, by what they count. */
+/** The limits that apply, by their unit. */
 export type RateKind = 'requests' | 'tokens'
 
 /** Headers in the form of OpenAI, which most clients know. */

@@ -156,7 +156,7 @@ export const GatewayMetadata = Type.Object(
     timings_ms: Type.Optional(
       Type.Unsafe<Readonly<Record<string, number>>>(Type.Object({}, { additionalProperties: Type.Number() })),
     ),
-    /** Unix seconds of the end of the earlier answer that was given; absent: the answer is new. */
+    /** Unix seconds when the earlier answer ended that this request got; absent: the answer is new. */
     cached_at: Type.Optional(Type.Integer()),
     /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
     generation_time: Type.Optional(Type.Number()),

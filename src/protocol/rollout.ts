@@ -56,7 +56,7 @@ export function isFinished({ state }: Pick<RolloutProgress, 'state'>): boolean {
 
 type Position = Pick<RolloutProgress, 'state' | 'step' | 'share'>
 
-/** The place after the next step, whose share is greater than that of now; the step of 100 % promotes the candidate. */
+/** The position after the next step with a greater share; at 100 % the candidate is promoted. */
 export function nextStep(steps: readonly number[], { share }: Pick<RolloutProgress, 'share'>): Position {
   const step = steps.findIndex(each => each > share)
   const next = steps[step] ?? ALL_PERCENT

@@ -29,7 +29,7 @@ export interface RouteTarget {
   readonly model: string
   /** Its share among the targets that may be chosen; 0: it is never chosen. */
   readonly weight: number
-  /** Take precedence over those of the request; null: there are none. */
+  /** They take precedence over the preferences of the request; null: there are none. */
   readonly preferences: ProviderPreferences | null
   /** All have to hold. Empty: it is chosen if no target with conditions is. */
   readonly when: readonly Condition[]

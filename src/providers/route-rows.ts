@@ -62,7 +62,7 @@ export function checkedRoutes(
 }
 
 const MINUTE_MS = 60_000
-/** Fields that a later version will have, and what they would need. */
+/** Fields of a later version, and the features that they need. */
 const MISSING = 'is not there yet; leave it out'
 
 /** Rollouts by their route. */
@@ -81,7 +81,7 @@ function checkedRollouts(
       faults.add(`${path}.route`, `there is no such route${didYouMean(route, names)}`)
     }
     if (steps.at(-1) !== ALL_PERCENT || steps.some((step, of) => step <= (steps[of - 1] ?? 0)))
-      faults.add(`${path}.steps`, `have to ascend, and to end with ${ALL_PERCENT}`)
+      faults.add(`${path}.steps`, `must ascend and end with ${ALL_PERCENT}`)
     for (const name of ['shadow', 'shadowBudgetUsd'] as const)
       if (row[name] !== undefined) faults.add(`${path}.${name}`, MISSING)
     const { errors = DEFAULT_GUARD_ERRORS, judged, ...others } = guard
@@ -118,7 +118,7 @@ function checkCondition({ field, op, value }: ConditionRow, path: string, faults
     faults.add(`${path}.value`, `${field} is compared with ${KINDS[kind]}`)
 }
 
-const KINDS = { number: 'numbers', boolean: 'true or false', string: 'texts: put it in quotes' } as const
+const KINDS = { number: 'numbers', boolean: 'true or false', string: 'text: put it in quotes' } as const
 
 /** The models that stand for routes. A route none of whose targets is in the catalogue yet is left out. */
 export function routeModels(

@@ -60,7 +60,7 @@ const Alias = Type.String({
 export const ProviderSchema = Type.Object(
   {
     slug: required(Slug, 'slug of a built-in provider to change, or a new one'),
-    name: field(Name, 'display name; default: that of the built-in row, or the slug'),
+    name: field(Name, 'display name; default: as in the built-in row, or the slug'),
     format: field(Format, 'wire format of the provider; optional only if the built-in row has one'),
     baseUrl: field(
       Type.String({
@@ -79,19 +79,19 @@ export const ProviderSchema = Type.Object(
     ),
     region: field(
       Type.String({ pattern: '^[a-z0-9-]{1,40}$' }),
-      'replaces `{region}` in the base URL for keys that name no region; default: that of the built-in row',
+      'replaces `{region}` in the base URL for keys that name no region; default: as in the built-in row',
     ),
     tokenUrl: field(
       Type.String({ pattern: '^https?://[^\\s?#]+$' }),
-      'where a service account is exchanged for a token; default: that of the built-in row',
+      'URL that exchanges a service account for a token; default: as in the built-in row',
     ),
     hosts: field(
       Type.Array(Type.String({ pattern: '^[a-z0-9*.-]{1,253}$' }), { minItems: 1 }),
-      'hosts that a key may name for `{host}` or a deployment; `*` matches one label; default: those of the built-in row',
+      'hosts that a key may name for `{host}` or a deployment; `*` matches one label; default: as in the built-in row',
     ),
     quirks: field(
       Type.Array(oneOf(QUIRKS)),
-      'deviations from the format ([list](#quirks)); default: those of the built-in row',
+      'deviations from the format ([list](#quirks)); default: as in the built-in row',
     ),
     headers: field(
       Type.Record(Type.String({ pattern: '^[A-Za-z0-9-]+$' }), Type.String()),
@@ -119,7 +119,7 @@ export const ProviderSchema = Type.Object(
     ),
     authors: field(
       Type.Array(Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*$', maxLength: 128 }), { maxItems: 100 }),
-      'vendor prefixes of the models that the provider makes, for [imported](models.md#imported-models) and discovered models; default: that of the built-in row, or the slug',
+      'vendor prefixes of the models that the provider makes, for [imported](models.md#imported-models) and discovered models; default: as in the built-in row, or the slug',
     ),
     batch: field(
       Type.Boolean(),
@@ -140,11 +140,11 @@ export const ProviderSchema = Type.Object(
     ),
     continues: field(
       oneOf(CONTINUES),
-      'how it [continues an answer](continuation.md) that broke at another endpoint. `last-message`: it goes on where the last message, of the assistant, ends; `prefix`: it wants the field `prefix` in that message; `instruction`: it has to be told. Default: it does not',
+      'how it [continues an answer](continuation.md) that broke at another endpoint. `last-message`: it continues an assistant message at the end; `prefix`: that message also needs the field `prefix`; `instruction`: a user message asks for it. Default: it does not',
     ),
     customTools: field(
       Type.Boolean(),
-      'true: the provider takes tools of type `custom`; false: it gets them as [functions](inference.md#custom-tools). Only for `openai-responses` and `openai-chat`. Default: that of the built-in row; otherwise true for `openai-responses`, and false for `openai-chat`',
+      'true: the provider takes tools of type `custom`; false: it gets them as [functions](inference.md#custom-tools). Only for `openai-responses` and `openai-chat`. Default: as in the built-in row; otherwise true for `openai-responses`, and false for `openai-chat`',
     ),
     propagateTrace: field(
       Type.Boolean(),
@@ -228,7 +228,7 @@ export const EndpointSchema = Type.Object(
     quantization: field(Type.String(), 'default: `unknown`'),
     supportedParameters: field(
       Type.Array(Type.String()),
-      'request parameters that the endpoint supports; `web_search_options`: the model may search unasked. Default: all',
+      'request parameters that the endpoint supports; `web_search_options`: the model may search on its own. Default: all',
     ),
     thinks: field(
       Type.Boolean(),
@@ -236,11 +236,11 @@ export const EndpointSchema = Type.Object(
     ),
     continueStreams: field(
       ContinueStreamsField,
-      'overrides `continueStreams` for streams that break at this endpoint; default: that of its provider',
+      'overrides `continueStreams` for streams that break at this endpoint; default: as for its provider',
     ),
     continues: field(
       oneOf(CONTINUES),
-      'how the endpoint [continues an answer](continuation.md) that broke at another one; default: that of its provider',
+      'how the endpoint [continues an answer](continuation.md) that broke at another one; default: as for its provider',
     ),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
@@ -269,11 +269,11 @@ export const ModelSchema = Type.Object(
     outputModalities: field(Words, 'default: `[text]`; `[embeddings]` for a model of `POST /v1/embeddings`'),
     promptCaching: field(
       oneOf(PROMPT_CACHING),
-      'overrides `promptCaching` for this model; default: that of the provider',
+      'overrides `promptCaching` for this model; default: as for the provider',
     ),
     compaction: field(
       oneOf(COMPACTION_MODES),
-      'overrides `compaction` for this model; default: that of the provider',
+      'overrides `compaction` for this model; default: as for the provider',
     ),
     endpoints: required(
       Type.Array(EndpointSchema, { minItems: 1 }),
@@ -318,11 +318,11 @@ export const TargetSchema = Type.Object(
       Type.Union([Slug, ProviderPreferences], {
         expected: 'the slug of a provider, or an object like the field `provider` of a request',
       }),
-      'the only provider that may serve the target, or an object like the field `provider` of a request; it takes precedence over that of the request',
+      'the only provider that may serve the target, or an object like the field `provider` of a request; it takes precedence over the field of the request',
     ),
     when: field(
       Type.Array(ConditionSchema, { minItems: 1, maxItems: 20 }),
-      'conditions that all have to hold. If targets with conditions hold, only they are chosen from; otherwise those without',
+      'conditions that must all hold. If the conditions of any target hold, only such targets are candidates; otherwise the targets without conditions',
     ),
   },
   closed,
@@ -333,13 +333,16 @@ export const RouteSchema = Type.Object(
     name: required(Alias, 'the name of the route in requests, as a model id; no model may have it'),
     targets: required(
       Type.Array(TargetSchema, { minItems: 1, maxItems: 100 }),
-      'the models that it leads to',
+      'the models that the route leads to',
     ),
     fallback: field(
       Type.Array(Alias, { minItems: 1, maxItems: 20 }),
       'models that are tried in this order if the target fails; default: none',
     ),
-    sticky: field(oneOf(STICKY), 'who stays with one target: `session` (the default), `user`, or `none`'),
+    sticky: field(
+      oneOf(STICKY),
+      'which requests always get the same target: those of a session (`session`, the default), of an end user (`user`), or `none`',
+    ),
   },
   closed,
 )

@@ -5,7 +5,7 @@ import { group, Milliseconds, nullable, proxyUrl, setting } from '../base/settin
 export const upstreamSettings = group({
   maxConnections: setting(
     Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-    'connections of one thread to one origin, counted separately for each own credential. Further requests wait up to 10 s for a free one; then the next endpoint is tried. With HTTP/2 each connection carries 100 requests. The default is at least that of `limits.maxInFlight`, so no request waits',
+    'connections of one thread to one origin, counted separately for each own credential. Further requests wait up to 10 s for a free one; then the next endpoint is tried. With HTTP/2 each connection carries 100 requests. The default is at least as high as the default of `limits.maxInFlight`, so no request waits',
     { default: 10_000 },
   ),
   maxAgeMs: setting(

@@ -76,7 +76,7 @@ export interface HttpRequestDeps extends GateRules {
   readonly closeAfterReply: boolean
 }
 
-/** Creates the body of the operation from that of the transport. */
+/** Creates the operation's body from the transport's body. */
 export interface BodyAdapter {
   /** Maximum number of bytes that it adds to the body: together they may be a large body. */
   readonly addsBytes: number
@@ -149,7 +149,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   /**
    * Runs inside the library's callback: checks the head, but does not answer. Never throws for input.
-   * @param adapter null: the body of the operation is that of the transport
+   * @param adapter null: the operation uses the transport's body
    */
   constructor(
     deps: HttpRequestDeps,
@@ -414,7 +414,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     const bytes = await decoded(sent, coding, operation.bodyLimitBytes, this.held)
     this.#decodedBytes = bytes.length
     if (this.#socket.dead) return
-    // The key's share counts what it holds, not what was sent.
+    // The key's share counts the memory that is held, not the bytes that were sent.
     this.#place?.add(Math.max(0, bytes.length - sent.length))
     await this.#read(operation, bytes, clock.monotonicMs())
   }

@@ -87,7 +87,7 @@ const NO_CONTEXT: FailureContext = { metadata: null, usage: null, request: null 
 export class HttpReply implements Reply {
   readonly #socket: ResponseSocket
   readonly #owner: ReplyOwner
-  /** Null: no limit per minute was told. */
+  /** Null: no limit per minute applies. */
   #rates: Map<RateKind, RateRoom> | null = null
   /** Dropped when they are sent, because a stream would keep them until its end. */
   #headers: string[]
@@ -180,7 +180,7 @@ export class HttpReply implements Reply {
     this.error = error
     const { dialect, id } = this.#owner
     const headers = { ...error.headers, ...dialect?.failureHeaders?.(error) }
-    // The limit that refused the request is told, and not another one that had room.
+    // Names the limit that refused the request, not another one that would have allowed it.
     if (error.limit === undefined) this.#addUntold(headers)
     else this.#replace(headers)
     this.json(

@@ -20,7 +20,7 @@ export interface ResponseSocket extends PausableSocket {
   readonly dead: boolean
   /** Writes the whole answer. `headers` alternates names and values; `close` ends the connection after it. */
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void
-  /** Writes an answer to HEAD: `length` is that of the body of the corresponding GET, null if unknown. */
+  /** Writes an answer to HEAD. `length`: the body's length in the answer to GET; null if unknown. */
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void
   /** Begins an answer of unknown length with its first chunk. False if the reader is slow. */
   open(

@@ -27,7 +27,7 @@ export interface AnsweringSocket {
   readonly unsentBytes: number
   send(texts: readonly string[]): void
   /**
-   * Creates the body of an HTTP request from that of the message, after the conversation that it continues.
+   * Creates the body of an HTTP request: the conversation that the message continues, then the message itself.
    * @throws GatewayError `invalid_request`
    */
   creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown

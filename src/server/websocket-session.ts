@@ -86,7 +86,7 @@ interface SocketSessionDeps {
   readonly memories: SocketMemories
 }
 
-/** The head of a request in a message: that of the handshake, as a POST. */
+/** The head of a request in a message: the head of the handshake, as a POST. */
 export function messageHead(head: RequestHead, bytes: number): RequestHead {
   const lines: string[] = []
   for (let at = 0; at + 1 < head.headers.length; at += 2) {

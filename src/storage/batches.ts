@@ -168,7 +168,7 @@ export interface ReturnedLine extends HeldLine {
   readonly notBeforeMs: number
 }
 
-/** A result as it is read. */
+/** A stored result. */
 export interface StoredResult {
   readonly number: number
   readonly customId: string
@@ -218,7 +218,7 @@ interface LineCounts {
 /** Acceptance. A batch is invisible until `accept`; if that never comes, it is removed. */
 export interface BatchAcceptance {
   /**
-   * Adds an invisible batch, or reports what its idempotency key already stands for. An abandoned batch is replaced.
+   * Adds an invisible batch, or reports the batch that has its idempotency key. An abandoned batch is replaced.
    * Safe to repeat after a lost reply.
    */
   open(batch: OpeningBatch, nowMs: number): Promise<Opening>

@@ -67,7 +67,7 @@ export interface FoundPassage {
 }
 
 export interface PassageQuery extends WorkspacePlace {
-  /** In the same form as those of passages. One match is enough. */
+  /** In the same form as the words of passages. One match is enough. */
   readonly words: readonly string[]
   /** Null: all files of the workspace. */
   readonly fileIds: readonly string[] | null

@@ -7,7 +7,7 @@ export interface PauseRecord {
   readonly sinceMs: number
   /** Unix milliseconds: when it ends by itself. */
   readonly untilMs: number
-  /** In words; null: none was given. */
+  /** Free text; null: no reason. */
   readonly reason: string | null
   /** Label of the key that paused it, or the name of the person. */
   readonly actor: string

@@ -1,4 +1,4 @@
-/** Rollouts of routes, which all instances share: where each is, and what its arms did. Types only. */
+/** Rollouts of routes, which all instances share: the position of each, and the sums of its arms. Types only. */
 import type { RolloutPart, RolloutProgress } from '../protocol/rollout.ts'
 
 export interface RolloutRecord extends RolloutProgress {

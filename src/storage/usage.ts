@@ -61,7 +61,7 @@ export interface UsageRecord {
   readonly app?: AppFields
   /** Set if the previous call read more of the prompt from a cache than this one; absent: no such loss is known. */
   readonly cacheMiss?: CacheMiss
-  /** The generation whose answer was given again; absent: none. */
+  /** The generation whose answer this request got; absent: none. */
   readonly cachedFrom?: string
   /** The agent that sent the request, and its parent agent; absent: the client did not name one. */
   readonly agent?: string | undefined

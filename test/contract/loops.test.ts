@@ -204,7 +204,7 @@ t.test('a session that spends without a word of its user is a loop', async t => 
   }
   const refused = await said('Go', done)
   t.equal(refused.status, 429)
-  t.match(refused.body, /the session has spent 0\.03 USD without a new message of the user/)
+  t.match(refused.body, /the session has spent 0\.03 USD without a new user message/)
   const other = await s.ask(key, '/responses', { model: MODEL, session_id: 'another', input: 'Go' })
   t.equal(other.status, 200)
   const more = await s.ask(key, '/responses', {

@@ -116,8 +116,7 @@ t.test(
     control.holdUnread(100, key('a', 'other'))
     t.throws(() => control.enter(key('new'), 0, false), {
       code: 'rate_limit_exceeded',
-      message:
-        /^Clients of this API key's organization have left most of the answers unread.*read or end them/,
+      message: /^Clients of this API key's organization hold most of the unread answers.*read or end them/,
       retryAfterSeconds: 1,
     })
     t.equal(codeOf('a', 'other'), 'admitted')

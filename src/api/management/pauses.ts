@@ -61,7 +61,10 @@ export function resumeProvider(parts: ManagementParts): Handler {
         done => (done ? toObject(parts, provider) : null),
       ))
     if (!isResumed)
-      throw new GatewayError('not_found', 'This provider is not paused: GET /v1/pauses lists those that are')
+      throw new GatewayError(
+        'not_found',
+        'This provider is not paused: GET /v1/pauses lists the paused providers',
+      )
     changes.publish({ kind: 'pauses' })
     reply.json(200, { data: toDocument({ ...record, untilMs: clock.nowMs() }) })
   }

@@ -70,7 +70,10 @@ export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler 
       done => (done ? { kind: 'rollout', id: route, name: record.candidate } : null),
     )
     if (!isMoved)
-      throw new GatewayError('conflict', 'The rollout has just moved by itself: look at it, and try again')
+      throw new GatewayError(
+        'conflict',
+        'The rollout has just changed by itself: read GET /v1/rollouts/{route}, and try again',
+      )
     changes.publish({ kind: 'rollouts' })
     reply.json(200, { data: await documentOf(parts.store, { ...record, ...moved }) })
   }
@@ -117,7 +120,7 @@ function toArm({
   }
 }
 
-/** The sums are those of logarithms. */
+/** The sums are sums of logarithms. */
 function meanOf({ count, sum }: ArmSums['cost']): number | null {
   return count === 0 ? null : Math.exp(sum / count)
 }

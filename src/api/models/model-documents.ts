@@ -52,7 +52,7 @@ function parametersIn({ endpoints }: Model): readonly string[] {
   return [...new Set(endpoints.flatMap(parametersOf))].sort()
 }
 
-/** The document of a model as it is in listings. */
+/** The document of a model in listings. */
 export function modelJson(model: Model): string {
   return JSON.stringify(modelDocument(model))
 }

@@ -103,7 +103,7 @@ function best(
   }
 }
 
-/** The requested order; null: that of the catalogue. @throws GatewayError `invalid_request` */
+/** The requested order; null: the catalogue's order. @throws GatewayError `invalid_request` */
 export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
   const sort = single(query, 'sort')
   if (sort === null || sort === '') return null

@@ -135,17 +135,17 @@ const account = tagged('Account', {
       query(
         'group_by',
         oneOf('workspace', 'session', 'agent'),
-        'A row for each workspace too; or for each session or agent that requests name.',
+        'workspace: a row for each workspace too. session, agent: a row for each session or agent that requests name.',
       ),
       query(
         'dimensions',
         text,
         'A row for each combination of only these, separated by commas: any of day, model, provider, workspace, key, user, session, agent.',
       ),
-      query('start_date', Type.String({ format: 'date' }), 'The first day; only with dimensions.'),
-      query('end_date', Type.String({ format: 'date' }), 'The last day; only with dimensions.'),
-      query('model', text, 'Only this model; only with dimensions.'),
-      query('provider', text, 'Only this provider, by its slug; only with dimensions.'),
+      query('start_date', Type.String({ format: 'date' }), 'First day of the range; needs dimensions.'),
+      query('end_date', Type.String({ format: 'date' }), 'Last day of the range; needs dimensions.'),
+      query('model', text, 'Only usage of this model; needs dimensions.'),
+      query('provider', text, 'Only usage of the provider with this slug; needs dimensions.'),
     ],
     answers: {
       200: answer(
@@ -210,7 +210,7 @@ const ENDED_CAPTURE = {
 
 const captures = tagged('Captures', {
   createCapture: {
-    text: 'Name a key or a workspace, not both. No operation returns what was captured: sluice captures show reads it.',
+    text: 'Name a key or a workspace, not both. No operation returns the captured content: sluice captures show reads it.',
     body: {
       schema: CAPTURE.creation,
       examples: {
@@ -282,7 +282,7 @@ const PAUSE_EXAMPLE = {
 const pauses = tagged('Pauses', {
   listPauses: { text: 'By slug.', answers: { 200: listOf(PauseAnswer, PAUSE_EXAMPLE) } },
   pauseProvider: {
-    text: 'No new request goes to it, at any instance, until the time is over; running requests end as they are. A second pause replaces the first one.',
+    text: 'No instance sends it new requests until the time is over; running requests continue. A second pause replaces the first one.',
     body: { schema: PauseCreation, examples: { incident: { minutes: 30, reason: 'incident 4711' } } },
     answers: { 200: oneRecord(PauseAnswer, 'The pause.', PAUSE_EXAMPLE) },
   },

@@ -102,7 +102,7 @@ const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
   'not_implemented',
   'client_closed',
 ])
-/** Failures about records: only operations that name them have them. */
+/** Failures about single records; an operation has them only if its row lists them. */
 const OF_RECORDS: ReadonlySet<string> = new Set<FailureCode>(['conflict', 'gone'])
 /** Failures of operations with a body. */
 const OF_BODIES: readonly FailureCode[] = [

@@ -76,7 +76,7 @@ const Explanation = Type.Object({
   changes: Type.Optional(
     nullable(
       Type.Array(Type.Object({ field: text, action: oneOf('dropped', 'changed', 'moved'), reason: text }), {
-        description: 'What the request lost or had changed on its way to the last provider; null: unknown.',
+        description: 'Fields that were dropped, changed or moved for the last provider; null: unknown.',
       }),
     ),
   ),

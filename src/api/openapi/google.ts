@@ -135,7 +135,7 @@ const inference = tagged('Inference', {
     answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why the prompt was blocked.', ANSWER) },
   },
   streamGenerateContent: {
-    text: `${ADDRESS} A failure in mid-stream is {"error":…} without data:, in bytes that arrive on their own.`,
+    text: `${ADDRESS} A failure in the middle of the stream is {"error":…} without data:, in its own write.`,
     parameters: [
       query('alt', oneOf('sse', 'json'), 'sse: frames of server-sent events; otherwise one JSON array.'),
       ...HEADERS,

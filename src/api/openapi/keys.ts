@@ -94,7 +94,7 @@ const ROTATED = {
 const ownKey: UntaggedDescription = {
   text: 'Any key may read itself. Fields that this version does not support have fixed values.',
   answers: {
-    200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
+    200: oneRecord(OwnKey, 'The calling key, with its remaining budget.', {
       label: EXAMPLE.label,
       ...spending(EXAMPLE),
       is_free_tier: false,
@@ -148,7 +148,7 @@ export const KEYS = tagged('Keys', {
   },
   getKey: { answers: { 200: oneRecord(KeyDetail, 'The key.', DETAIL) } },
   rotateKey: {
-    text: 'The key itself is shown only this once. Its other secrets expire after the overlap, or earlier if they were already due to.',
+    text: 'The key itself is shown only this once. Its other secrets expire after the overlap, or earlier if they would expire sooner anyway.',
     body: { schema: KeyRotation, examples: { hour: { overlap_seconds: 3600 } } },
     answers: {
       200: answer(Type.Object({ data: KeyDetail, key: text }), 'The new secret.', {
@@ -159,7 +159,7 @@ export const KEYS = tagged('Keys', {
     failures: ['conflict'],
   },
   updateKey: {
-    text: 'Absent fields keep their value; null removes a limit or the expiry. A `rate_limit` replaces the whole of it.',
+    text: 'Absent fields keep their value; null removes a limit or the expiry. A `rate_limit` replaces the whole object.',
     body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
     answers: { 200: oneRecord(KeyDetail, 'The changed key.', { ...DETAIL, disabled: true }) },
   },

@@ -54,7 +54,7 @@ const KeyTrial = Type.Object({
   provider: text,
   credential_id: nullable(Type.String({ description: "Null: the gateway's own key" })),
   asked: nullable(oneOf('models', 'completion', 'embedding')),
-  model: nullable(Type.String({ description: 'The model that was called; null: none was' })),
+  model: nullable(Type.String({ description: 'The model that was called; null: no model' })),
   provider_status: nullable(Type.Integer()),
   message: Type.String({ description: 'What the provider said, without any key' }),
   field: nullable(

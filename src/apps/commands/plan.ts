@@ -37,7 +37,7 @@ export const plan: Command = {
     },
     hours: {
       value: 'N',
-      does: `how many hours of requests to route anew, up to ${HOURS_MAX}; default: ${HOURS}`,
+      does: `how many hours of requests to route again, up to ${HOURS_MAX}; default: ${HOURS}`,
     },
     json: { does: 'print one JSON document' },
   },
@@ -50,7 +50,9 @@ export const plan: Command = {
       const catalog = await catalogueOf(config, store)
       const before = await snapshotBefore(against?.config ?? null, store)
       if (before === null) {
-        complain(['no gateway has started on this database yet: name the file to compare with by --against'])
+        complain([
+          'no gateway has started on this database yet: name the file to compare with: --against FILE',
+        ])
         return EXIT_BAD_CONFIGURATION
       }
       const forecast = new Forecast(catalog, before.models, config.routing.loadBalancing)

@@ -116,7 +116,7 @@ export function readBody(request: IncomingMessage, maxBytes: number, noun: strin
         refuse(new GatewayError('payload_too_large', `${noun} can be at most ${maxBytes} bytes long`))
       } else chunks.push(chunk)
     }
-    const onClose = (): void => reject(new GatewayError('client_closed', 'The client has left'))
+    const onClose = (): void => reject(new GatewayError('client_closed', 'The client disconnected'))
     request
       .on('data', onChunk)
       .once('end', () => resolve(Buffer.concat(chunks)))

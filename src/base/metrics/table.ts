@@ -72,7 +72,7 @@ const CONNECTION_REFUSALS = ['limit', 'address']
 /** How reading a resumed stream ended. */
 const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const
 export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number]
-/** How an agent runs in a circle. */
+/** Kinds of loops of an agent. */
 const LOOP_KINDS = ['repeat', 'cycle', 'spend'] as const
 export type LoopKind = (typeof LOOP_KINDS)[number]
 const LOOP_ACTIONS = ['tell', 'stop']
@@ -156,7 +156,7 @@ const TASKS = [
   'check-batch-bodies',
 ]
 const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed', 'cancelled']
-/** Reasons why a credential cannot be decrypted: those of a VaultError, or a content that is not a key. */
+/** Reasons why a credential cannot be decrypted: the reasons of a VaultError, or content that is not a key. */
 const CREDENTIAL_OPEN_FAILURES = ['damaged', 'unknown_key', 'invalid'] as const
 /** Reasons why a decrypted provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
@@ -278,14 +278,14 @@ export const METRICS = {
   responseCache: {
     kind: 'counter',
     name: 'gateway_response_cache_total',
-    help: 'Requests that may use the response cache: they got a kept answer (hit) or that of a running request (shared), ran because there was none (miss) or because they asked for it (refresh), cannot use it (unfit), or ran alone because no answer could be read',
+    help: 'Requests that may use the response cache: answered from it (hit) or by a running request (shared), run because it had no answer (miss) or to replace the answer (refresh), not allowed to use it (unfit), or run alone because no answer could be read',
     labels: ['outcome'],
     fromZero: { outcome: RESPONSE_CACHE_OUTCOMES },
   },
   loops: {
     kind: 'counter',
     name: 'gateway_loops_total',
-    help: 'Requests of conversations that run in a circle, by how, and by what the policy of their key does',
+    help: 'Requests of conversations that run in a circle, by kind of loop and by action of the policy',
     labels: ['kind', 'action'],
     fromZero: { kind: LOOP_KINDS, action: LOOP_ACTIONS },
   },
@@ -390,7 +390,7 @@ export const METRICS = {
   unknownFinishes: {
     kind: 'counter',
     name: 'gateway_unknown_finishes_total',
-    help: 'Replies that ended with a word that the gateway does not know, and counted as finished',
+    help: 'Replies with a finish reason that the gateway does not know; they count as finished',
     labels: ['format'],
   },
   retries: {
@@ -403,7 +403,7 @@ export const METRICS = {
   streamContinuations: {
     kind: 'counter',
     name: 'gateway_stream_continuations_total',
-    help: 'Streams of text that broke where they should go on: continued, failed elsewhere too, without another endpoint, or impossible to continue',
+    help: 'Broken streams of text that another endpoint should continue: continued, failed there too, without such an endpoint, or impossible to continue',
     labels: ['outcome'],
     fromZero: { outcome: CONTINUATION_OUTCOMES },
   },

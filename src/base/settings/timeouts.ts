@@ -27,7 +27,7 @@ export const timeoutsSettings = group({
   ),
   stallMs: setting(
     Milliseconds,
-    'a client that reads nothing of a running stream for this long is disconnected; a longer time only keeps buffers in memory. What is left of an answer at its end has 10 s or a little more',
+    'a client that reads nothing of a running stream for this long is disconnected; a longer time only keeps buffers in memory. After the end of an answer, its unread rest is kept for 10 s or a little more',
     { default: 30_000 },
   ),
   uploadMs: setting(Milliseconds, 'total time for a request body', { default: 300_000 }),

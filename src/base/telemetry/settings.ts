@@ -29,7 +29,7 @@ export const tracingSettings = group({
   }),
   trust: setting(
     oneOf(TRACE_TRUST),
-    "whose sampled flag in `traceparent` overrides `share`: every caller's (`always`), no caller's (`never`), or that of [keys](management.md#keys) with `trace_trusted` (`keys`)",
+    "whose sampled flag in `traceparent` overrides `share`: every caller's (`always`), no caller's (`never`), or only the flag of [keys](management.md#keys) with `trace_trusted` (`keys`)",
     { default: 'keys' },
   ),
   timeoutMs: setting(Milliseconds, "time limit for the collector's answer", { default: 10_000 }),

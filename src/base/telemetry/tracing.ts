@@ -31,7 +31,7 @@ const SEND_MS = 250
 const TRACES_MAX = 1_000
 /** Maximum per message and key, beyond the random sample: failures, and ids that callers choose. */
 const UNCHOSEN_MAX = 100
-/** Maximum stages per request: those of a few turns. */
+/** Maximum number of stages per request: enough for a few turns. */
 const STAGES_MAX = 64
 
 export class Tracing {

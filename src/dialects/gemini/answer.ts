@@ -96,7 +96,7 @@ function thoughtText({ content, summary }: ReasoningItem): string {
 }
 
 export function callParts(item: CallItem, carrier: SealCarrier): readonly AnswerPart[] {
-  // Clients run what they get, and half of the arguments are none.
+  // Clients run the calls that they get, and incomplete arguments are not valid.
   if (item.status === 'incomplete') return []
   const { call_id: id, name } = item
   const { signature } = item as { signature?: unknown }

@@ -91,7 +91,7 @@ export function callSignature(signature: string): string {
   return isOwn(signature) ? signature : Buffer.from(CALL_MARK + signature).toString('base64')
 }
 
-/** The same as the provider gave it. */
+/** The same signature, as the provider sent it. */
 export function signatureOfCall(sent: string): string {
   if (!sent.startsWith(CALL_LETTERS)) return sent
   const text = Buffer.from(sent, 'base64').toString('utf8')

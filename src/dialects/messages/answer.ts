@@ -20,7 +20,7 @@ export function blocksOf(item: OutputItem): readonly OutputBlock[] {
     }
     case 'function_call':
     case 'custom_tool_call': {
-      // Clients run what they get, and half of an input is none.
+      // Clients run the calls that they get, and an incomplete input is not valid.
       if (item.status === 'incomplete') return []
       const seal = callSeal(item)
       const call = { ...toolUse(item), input: inputOf(item) }

@@ -139,7 +139,7 @@ function* textsIn(values: readonly unknown[]): Generator<string> {
   }
 }
 
-/** The request after guardrails and plugins. Before the first provider call it may contain what they forbid. */
+/** The request after guardrails and plugins. Before the first provider call it may contain forbidden text. */
 function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
   if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was called' })
   if ((calls[0]?.sent.bytes ?? 0) > BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })

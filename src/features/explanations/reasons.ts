@@ -163,7 +163,7 @@ function endOf({ error, status, cause }: Attempt): string {
 
 function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Explanation): string {
   if (next?.continued_at !== undefined)
-    return `The answer went on at ${named(next, explanation)}, after ${next.continued_at} characters.`
+    return `${named(next, explanation)} continued the answer, after ${next.continued_at} characters.`
   if (next !== undefined) return `Next: ${named(next, explanation)}.`
   if (error === null || !Object.hasOwn(FAILURES, error)) return ''
   const { retry } = FAILURES[error as FailureCode]

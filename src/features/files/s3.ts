@@ -114,7 +114,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
         yield chunk
       }
       if (storedHash !== undefined && hash.digest('hex') !== storedHash)
-        throw new Error('the bucket returned different bytes from those it was given')
+        throw new Error('the bucket returned other bytes than the gateway had stored')
     } catch (error) {
       throw serviceUnavailable(error)
     } finally {

@@ -38,7 +38,7 @@ const THIRDS: Readonly<Record<Level, Band>> = {
   high: { from: 200 / 3, to: 100, isClosed: false },
 }
 
-/** Levels by which a requested effort shifts that of the task. */
+/** Number of levels by which a requested effort raises or lowers the task's level. */
 const EFFORTS: Readonly<Record<string, number>> = {
   none: -1,
   minimal: -1,

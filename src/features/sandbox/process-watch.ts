@@ -92,7 +92,7 @@ function residentBytes(pid: number): number {
   return Number.isNaN(pages) ? 0 : pages * PAGE_BYTES
 }
 
-/** Its own CPU time, and that of its ended children. */
+/** CPU time of the process and its ended children. */
 function ticksOf(pid: number): number {
   const stat = textOf(`/proc/${pid}/stat`)
   // The program name, in parentheses, may contain spaces and parentheses.

@@ -48,7 +48,7 @@ export class StoredTexts {
     return file
   }
 
-  /** The text of a file; for a PDF, that of its pages. @throws TextFault */
+  /** The text of a file; for a PDF, the text of its pages. @throws TextFault */
   async read(file: FileRecord, signal: AbortSignal): Promise<string> {
     const isPdf = /\.pdf$/i.test(file.filename) || file.mediaType === 'application/pdf'
     const limit = isPdf ? PDF_MAX_BYTES : READ_MAX_BYTES

@@ -189,7 +189,7 @@ function declaration(tool: RequestedTool): ToolDeclaration {
   }
 }
 
-/** True for a provider's spelling, whose item is that of the provider's own search. */
+/** True for a provider's spelling: the item then looks like an item of the provider's own search. */
 function isProviders({ type }: RequestedTool): boolean {
   return !type.includes(':')
 }

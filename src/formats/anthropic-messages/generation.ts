@@ -37,7 +37,7 @@ const NO_PREFILL_SINCE = 4.06
 /** The turn that such a model needs after a last turn of its own, from clients of APIs without that rule. */
 export const GO_ON = 'Continue.'
 export const WENT_ON: readonly Change[] = [
-  { field: 'input', action: 'added', reason: `the model wants a last turn of the user: "${GO_ON}"` },
+  { field: 'input', action: 'added', reason: `the model requires a user message at the end: "${GO_ON}"` },
 ]
 
 /** True if the model refuses a conversation that ends with its own turn. */

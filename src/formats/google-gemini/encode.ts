@@ -47,11 +47,15 @@ const BEGUN: readonly Change[] = [
   {
     field: 'input[0]',
     action: 'added',
-    reason: 'the provider wants a turn of the user before calls: "Begin."',
+    reason: 'the provider requires a user message before calls: "Begin."',
   },
 ]
 const ALONE: readonly Change[] = [
-  { field: 'instructions', action: 'moved', reason: 'the provider does not answer instructions alone' },
+  {
+    field: 'instructions',
+    action: 'moved',
+    reason: 'the provider requires a message besides the instructions',
+  },
 ]
 
 export const encodeGemini = prepares('google-gemini', writeGemini)

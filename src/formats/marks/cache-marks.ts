@@ -137,7 +137,7 @@ export function lostMarks(request: object, body: object): readonly string[] {
 
 class MarkCount {
   marks = 0
-  /** The number of marks in blocks, without that of the whole request. */
+  /** The number of marks in blocks, not counting the mark of the whole request. */
   readonly inBlocks: number
   long = 0
   hasControl = false

@@ -194,7 +194,7 @@ export function settle(
   return plausible === usage
 }
 
-/** Charges a part of a turn that broke and goes on elsewhere: as reported, or else as estimated. */
+/** Charges the broken part of a turn that another endpoint continues: as reported, or as estimated. */
 export function settlePart(
   exchange: Exchange,
   attempt: AttemptRecord,

@@ -51,7 +51,7 @@ function inputPrice(
   { prompt, inputCacheRead, inputCacheWrite, inputCacheWrite1h }: TokenPrices,
   hasHourMark: boolean,
 ): PicoUsd {
-  // If there is only one price for cache writes, it is that of the provider's default lifetime.
+  // If there is only one price for cache writes, it applies to the provider's default lifetime.
   const hour = hasHourMark || inputCacheWrite === null ? inputCacheWrite1h : null
   return Math.max(prompt, inputCacheRead ?? 0, inputCacheWrite ?? 0, hour ?? 0)
 }

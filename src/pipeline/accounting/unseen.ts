@@ -8,7 +8,7 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { mayThink } from './estimate.ts'
 
-/** Tokens per second where the speed of an endpoint is not known yet: that of a usual model that thinks. */
+/** Tokens per second while the speed of an endpoint is unknown: the usual speed of a model that thinks. */
 export const USUAL_TOKENS_PER_SECOND = 50
 
 /** A model call that ended before its first content. */

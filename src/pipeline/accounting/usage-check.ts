@@ -131,7 +131,7 @@ function hasMark(value: unknown): boolean {
   return Object.entries(value).some(([name, inner]) => (MARKS.has(name) ? inner != null : hasMark(inner)))
 }
 
-/** An only price for cache writes is that of the provider's default lifetime. */
+/** If there is only one price for cache writes, it applies to the provider's default lifetime. */
 function writesForAnHour({ request, endpoint: { pricing } }: BoundedCall): boolean {
   return pricing.inputCacheWrite === null || marksAnHour(request)
 }

@@ -174,7 +174,7 @@ export class Answer {
     return open === null ? null : { item, ...open }
   }
 
-  /** Tells that the answer goes on at another endpoint, after `at` characters of its text. */
+  /** Reports that another endpoint continues the answer, after `at` characters of its text. */
   tellContinued(model: string, provider: string, at: number): void {
     this.#deliver({
       type: 'response.gateway.continued',

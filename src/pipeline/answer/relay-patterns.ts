@@ -313,7 +313,7 @@ function lessonsFrom(from: Streamed): Readonly<Record<Streamed, LearnFrame>> {
 
 type Lessons = Readonly<Partial<Record<DialectName, LearnFrame>>>
 
-/** Keyed by the dialect of the provider, then by that of the client. */
+/** Keyed by the dialect of the provider, then by the dialect of the client. */
 const LESSONS: Readonly<Record<DialectName, Lessons>> = {
   responses: { ...lessonsFrom('responses'), responses: learnResponses },
   'chat-completions': lessonsFrom('chat-completions'),

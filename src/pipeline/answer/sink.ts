@@ -22,7 +22,7 @@ export interface Sink {
   reportCompression?(tokens: number): void
   /** Called with the number of changes that the request needed, before the first event that is sent. */
   reportChanges?(changes: number): void
-  /** Called before the first event if an earlier answer is given; `ageSeconds`: since its end, 0 if it still runs. */
+  /** Called before the first event of an earlier answer; `ageSeconds`: since its end, 0 if it still runs. */
   reportCached?(ageSeconds: number): void
   /** True if everything that is written after its client has left is dropped. Absent: then nothing may be written. */
   readonly outlivesClient?: boolean
@@ -82,7 +82,7 @@ export class FinalSink implements Sink {
   removedTokens = 0
   /** The number of changes that the request needed for its provider. */
   changes = 0
-  /** The age in seconds of the earlier answer that was given; null: it is a new one. */
+  /** The age in seconds of the earlier answer that the client gets; null: the answer is new. */
   cachedAge: number | null = null
   readonly outlivesClient = true
   /** The placeholders in the response; null: there are none. */

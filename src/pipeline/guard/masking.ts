@@ -52,7 +52,7 @@ export class Masking {
   readonly #deps: MaskingDeps | null
   /** Null if no rule looks at replies. */
   readonly #replies: ReplyRules | null
-  /** Values whose placeholders were given since the last check against the rules for replies. */
+  /** Values that got their placeholders since the last check against the rules for replies. */
   #given: { readonly token: string; readonly value: string }[] = []
 
   /** @param deps null: every request has placeholders of its own */
@@ -112,7 +112,7 @@ export class Masking {
     })
   }
 
-  /** Adds the placeholders of the session, after it has given those of these values. */
+  /** Adds the placeholders of the session, once these values have theirs. */
   #recall(
     { caller, request }: Exchange,
     session: string,

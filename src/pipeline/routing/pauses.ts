@@ -32,7 +32,7 @@ export class Pauses {
       read: () => deps.store.pauses.list(),
       onRead: records => this.#set(records),
       component: 'providers',
-      failure: 'cannot read which providers are paused; what is known stays',
+      failure: 'cannot read the paused providers; known pauses stay in effect',
       clock: deps.clock,
       log: deps.log,
     })

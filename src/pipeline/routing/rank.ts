@@ -376,7 +376,7 @@ function wayOf({ route, ways }: PlainSplit, exchange: RankedExchange, routing: R
 function noTarget(route: string): GatewayError {
   return new GatewayError(
     'constraint_filtered',
-    `No target of the route ${route} is for this request, and the route has no fallback. Have the operator add a target without conditions.`,
+    `No target of the route ${route} can serve this request, and the route has no fallback. Have the operator add a target without conditions.`,
   )
 }
 

@@ -27,7 +27,7 @@ export interface Group {
   /** The sort order that the caller asks for; null if none. */
   readonly sort: SortBy | null
   readonly tiers: TierWish
-  /** Those of the target of a route, with those of the request; absent: those of the request. */
+  /** Preferences of a route's target, combined with the request's; absent: only the request's. */
   readonly preferences?: Preferences
 }
 

@@ -152,7 +152,7 @@ export function tooLossy(
   const fields = [...losses.keys()]
   const named = [...losses.values()].slice(0, LOSSES_SHOWN).join('; ')
   const rest = losses.size > LOSSES_SHOWN ? `; and ${losses.size - LOSSES_SHOWN} more` : ''
-  const message = `No endpoint of ${ids.join(', ')} takes the whole request, but provider.require_parameters is set: ${named}${rest}. Leave these fields out, or leave out provider.require_parameters.`
+  const message = `No endpoint of ${ids.join(', ')} accepts the whole request, but provider.require_parameters is set: ${named}${rest}. Leave these fields out, or leave out provider.require_parameters.`
   const detail = `changed on the way: ${fields.slice(0, LOSSES_SHOWN).join(', ')}${rest}`
   const constraint = { field: fields[0] ?? '', detail }
   return unavailable('constraint_filtered', message, ids, ['require_parameters'], constraint)

@@ -58,7 +58,7 @@ export class Rollouts {
         this.#records = new Map(records.map(record => [record.route, record]))
       },
       component: 'rollouts',
-      failure: 'cannot read the rollouts; shares stay as they are',
+      failure: 'cannot read the rollouts; their shares do not change',
       clock,
       log,
     })

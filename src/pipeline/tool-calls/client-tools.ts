@@ -87,12 +87,13 @@ interface Fitting {
 }
 
 const AS_FUNCTIONS = {
-  namespace: 'the provider knows no namespaces: the names of its functions begin with its own',
+  namespace:
+    'the provider has no namespaces: the names of the functions begin with the name of the namespace',
   custom:
-    'the provider knows functions only: the tool is one with a text, and a grammar is in its description',
-  tool_search: 'the provider does not search among tools: the search is a function',
+    'the provider has only functions: the tool is a function with one text, and its grammar is in the description',
+  tool_search: 'the provider has no tool search: the search is a function',
 } as const
-const MOVED = 'the provider takes it for the whole conversation only'
+const MOVED = 'the provider accepts it only for the whole conversation'
 /** More changes are not reported, because a request may have thousands of tools. */
 const CHANGES_MAX = 100
 
@@ -335,7 +336,7 @@ interface Searched {
   readonly name: string | null
 }
 
-/** Null if the request has no search of the client's, and no result of one. `paths`: those of its tools. */
+/** Null if the request has neither a client's search nor the result of one. `paths`: the paths of its tools. */
 function searchAsFunction(prompt: ResponsesRequest, paths: readonly string[]): Searched | null {
   const { input } = prompt
   const list = prompt.tools ?? []

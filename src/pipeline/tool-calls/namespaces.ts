@@ -76,7 +76,7 @@ function plainName(tool: Tool): readonly string[] {
   return typeof name === 'string' ? [name] : []
 }
 
-/** The description of a tool includes that of its namespace, because the model sees nothing else of it. */
+/** A tool's description includes its namespace's description, because the model does not see the namespace itself. */
 function described(namespaceText: string, { description }: Namespace['tools'][number]) {
   const text = [namespaceText, description ?? ''].filter(each => each !== '').join('\n\n')
   return text === '' ? {} : { description: text }

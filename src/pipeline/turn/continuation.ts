@@ -1,7 +1,7 @@
 /**
- * Continuation: a stream of text that breaks after its first content goes on at another endpoint, which gets the text so
- * far. What it repeats of that text is cut, so that the client reads one answer. Off unless a setting, a row or the
- * request turns it on. Serve threads; a stream that does not break never comes here.
+ * Continuation: a stream of text that breaks after its first content is continued at another endpoint, which gets the
+ * text so far. A repetition of that text is cut, so that the client reads one answer. Off unless a setting, a row or
+ * the request turns it on. Serve threads; a stream that does not break never comes here.
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
@@ -23,7 +23,7 @@ const REPEAT_MIN_CHARS = 12
 const REPEAT_MAX_CHARS = 200
 /** Output limits of some providers begin here. */
 const OUTPUT_MIN_TOKENS = 16
-/** Numbers of items of a continuation are this far from those of the decoder before. */
+/** Offset of item numbers in a continuation, so that they differ from the earlier decoder's. */
 const ITEMS_APART = 1_000_000
 
 /** Parts of a token in which text is counted. */
@@ -39,7 +39,7 @@ export interface BrokenReply {
   readonly error: GatewayError
 }
 
-/** The text that goes on, and the way in which its endpoint continues it. */
+/** The text to continue, and the way in which its endpoint continues it. */
 export interface Continuation {
   readonly text: OpenText
   readonly way: Continues
@@ -62,7 +62,7 @@ export function wayOf({ continues, provider }: Endpoint, wish: ContinueStreams):
   return way === 'instruction' && wish !== 'instruction' ? null : way
 }
 
-/** The text to continue; null if the answer cannot honestly go on. */
+/** The text to continue; null if a continuation could be wrong. */
 export function continuable(
   { answer, attempts, plugins, prompt }: RunningExchange,
   { record, error }: BrokenReply,
@@ -166,7 +166,7 @@ export class ContinuedReply implements AttemptTarget {
   #item: number | null = null
   /** Thoughts, which would stand in the middle of the message. */
   readonly #thoughts = new Set<number>()
-  /** The beginning, until it is known what it repeats; null afterwards. */
+  /** The beginning, until the repeated part is known; null afterwards. */
   #beginning: TextDelta | null = null
   #isDecided = false
   #cut = 0

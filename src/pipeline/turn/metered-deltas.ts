@@ -33,7 +33,7 @@ export class MeteredDeltas {
   readonly #reply: MeteredReply
   /** Output, in quarters of tokens, at which more has to be reserved. */
   #watchFrom: number
-  /** Deltas buffered while held; at most those of one read. */
+  /** Deltas that wait for the counters; at most the deltas of one read. */
   #heldBack: Delta[] = []
   /** True if the provider has ended its reply meanwhile. */
   #endsLater = false

@@ -64,7 +64,7 @@ export interface ModelCallDeps extends AttemptDeps {
   readonly refusedKeys?: RefusedKeys
 }
 
-/** The side of a model call that knows its request and its reply. `Terms`: those of one attempt. One object per call. */
+/** The side of a model call that knows its request and its reply. `Terms`: of one attempt. One object per call. */
 export interface CallSubject<Terms> {
   /** Once the client has seen some of the reply, no other candidate is called. */
   readonly draft: { readonly turnSeen: boolean; dropTurn(): void }
@@ -85,7 +85,7 @@ export interface CallSubject<Terms> {
   /** Creates the receiver of the reply: when the attempt runs or, in a race, when it has won. */
   receive(attempt: Attempt, record: AttemptRecord, terms: Terms): AttemptTarget
   /**
-   * The candidate at which a reply goes on that broke after the client has seen some of it; undefined: nowhere. `next`:
+   * The candidate that continues a reply which broke after the client had seen some of it; undefined: none. `next`:
    * the next candidate that may be called, among those wanted.
    */
   goesOn?(

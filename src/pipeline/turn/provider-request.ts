@@ -145,7 +145,7 @@ export class ProviderRequests {
   }
 
   /**
-   * The request as it is sent; a promise only if it has to be signed.
+   * The request to send; a promise only if it has to be signed.
    * @param heldBytes memory that the exchange holds
    * @param parent the `traceparent` header; undefined: none
    * @param state the `tracestate` header beside it, for rows that propagate it; null or undefined: none
@@ -253,7 +253,7 @@ function noteChanges(
       (field): Change => ({
         field,
         action: field === 'cache_control' ? 'dropped' : 'changed',
-        reason: 'the provider takes fewer or shorter cache marks',
+        reason: 'the provider accepts fewer or shorter cache marks',
       }),
     ),
     ...opening,
@@ -268,7 +268,7 @@ function noteChanges(
 const CUT_HERE: Change = {
   field: 'stop',
   action: 'added',
-  reason: 'the gateway looks for the stop sequences that the provider does not take',
+  reason: 'the gateway looks for the stop sequences that the provider does not accept',
 }
 
 const NONE_LOST: readonly Change[] = []

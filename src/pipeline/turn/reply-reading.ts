@@ -113,7 +113,7 @@ export class ReplyReading {
     return this.#kind === 'frames'
   }
 
-  /** Limit of one event: as much as a whole reply may have, and what it repeats of the request. */
+  /** Limit of one event, in bytes: a whole reply, plus the request, which an event may repeat. */
   get frameBytes(): number {
     return this.#jsonBytes + this.#repeatedBytes
   }

@@ -40,7 +40,7 @@ export class StopSearch {
     return this.#state.length
   }
 
-  /** Reads a piece. The number of its characters up to the end of a sequence, and those of the sequence; or null. */
+  /** Null if no stop sequence ends in the piece. `end`: characters of the piece up to its end. `length`: its length. */
   read(piece: string): { readonly end: number; readonly length: number } | null {
     for (let at = 0; at < piece.length; at++) {
       const code = piece.charCodeAt(at)

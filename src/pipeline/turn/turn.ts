@@ -48,7 +48,7 @@ export interface TurnDeps extends ModelCallDeps {
   readonly summaries?: Summaries
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
-  /** If broken streams go on elsewhere, where neither a row nor the request says so. Absent: they do not. */
+  /** True if broken streams are continued when neither a row nor the request decides. Absent: they are not. */
   readonly continueStreams?: ContinueStreams
 }
 
@@ -151,7 +151,7 @@ class TurnCall implements CallSubject<TurnTerms> {
   /** Calls of the attempt that was opened last. */
   calls: ToolCalls | null = null
   answerTarget: AnswerTarget | null = null
-  /** The prompt without the text so far; null unless the turn goes on elsewhere. */
+  /** The prompt without the text so far; null unless another endpoint continues the turn. */
   promptBefore: ResponsesRequest | null = null
   #continuation: Continuation | null = null
   readonly #deps: TurnDeps

@@ -197,7 +197,7 @@ export const Settings = group({
   ),
   continueStreams: setting(
     Type.Union([Type.Boolean(), Type.Literal('instruction')], { expected: 'true, false or "instruction"' }),
-    'true: a stream of text that breaks after its first content [goes on at another endpoint](continuation.md) whose row has `continues`. `"instruction"`: also at endpoints that have to be told to continue. Rows of providers and endpoints, and `provider.continue_streams` of a request, override it',
+    'true: a stream of text that breaks after its first content [is continued at another endpoint](continuation.md) whose row has `continues`. `"instruction"`: also at endpoints that need an instruction to continue. Rows of providers and endpoints, and `provider.continue_streams` of a request, override it',
     { default: false },
   ),
   region: setting(

@@ -1,7 +1,7 @@
 /**
  * Replays usage records through the routing of a configuration, without calling a provider: which requests would go
  * elsewhere, be refused, or cost something else. A record has no prompt, so conditions on tools, images, files, audio
- * and tags count as not given; guardrails, health and own credentials of workspaces are as they were. Pure.
+ * and tags count as not fulfilled; guardrails, health and own credentials of workspaces are as they were. Pure.
  */
 import { hash } from 'node:crypto'
 import { type PicoUsd, toUsd } from '../../base/money.ts'

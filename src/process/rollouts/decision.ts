@@ -23,7 +23,7 @@ export interface Decision {
 
 export interface DecisionTerms {
   readonly guard: RolloutGuard
-  /** The number of steps that compare both arms: all but that of 100 %. */
+  /** The number of steps that compare both arms: all except the step of 100 %. */
   readonly comparedSteps: number
   readonly isTimeOver: boolean
 }

@@ -1,5 +1,5 @@
 /**
- * Always-valid statistics: intervals that hold at every moment at once, so that a rollout may be looked at after each
+ * Always-valid statistics: intervals that hold at every moment at once, so that a rollout may be checked after each
  * request without more false alarms. Pure.
  *
  * Errors: for each arm, the exact confidence sequence from a beta-binomial mixture (Robbins 1970; Howard, Ramdas,

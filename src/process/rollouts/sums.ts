@@ -18,7 +18,7 @@ const SPEED_LEAST = { tokens: 16, ms: 1 } as const
 
 type Figures = Pick<UsageRecord, 'latencyMs' | 'generationMs' | 'outputTokens' | 'cost'>
 
-/** The figures of a request that another model answered are not those of this arm. */
+/** If another model answered, the figures of the request do not count for this arm. */
 export function addRecord(sums: ArmSums, record: Figures, failed: boolean): ArmSums {
   const requests = sums.requests + 1
   if (failed) return { ...sums, requests, errors: sums.errors + 1 }

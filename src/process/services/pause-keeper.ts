@@ -27,7 +27,7 @@ export class PauseKeeper {
       read: () => deps.store.pauses.list(),
       onRead: records => this.#set(records),
       component: 'providers',
-      failure: 'cannot read which providers are paused; what is known stays',
+      failure: 'cannot read the paused providers; known pauses stay in effect',
       clock: deps.clock,
       log: deps.log,
     })

@@ -30,7 +30,7 @@ interface RolloutKeeperDeps {
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
-/** How often sums are stored and rollouts are looked at. */
+/** Interval at which sums are stored and rollouts are checked. */
 const TICK_MS = 1_000
 
 export class RolloutKeeper {
@@ -89,11 +89,7 @@ export class RolloutKeeper {
         },
         (error: unknown) => {
           if (!this.#isFailing)
-            this.#deps.log.fault(
-              'rollouts',
-              'cannot keep rollouts in the store; they stay where they are',
-              error,
-            )
+            this.#deps.log.fault('rollouts', 'cannot store the rollouts; their shares do not change', error)
           this.#isFailing = true
         },
       )
@@ -126,7 +122,7 @@ export class RolloutKeeper {
     return this.#rollouts.get(route)?.candidate.model === candidate
   }
 
-  /** Begins rollouts whose candidate differs from that of the Store: a finished one is not repeated. */
+  /** Begins rollouts whose candidate differs from the one in the Store, so that a finished rollout is not repeated. */
   async #begin(): Promise<void> {
     const { store, clock, log } = this.#deps
     for (const [route, { candidate, steps }] of this.#rollouts) {

@@ -99,7 +99,7 @@ function unaddressed(provider: Provider, row: string): readonly string[] {
   return [`${row}.apiKey: does not contain the ${open.join(', ')} that the address of ${slug} needs; ${way}`]
 }
 
-/** A local server whose usual port is that of the gateway. */
+/** A local server whose usual port is also the gateway's. */
 function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config): readonly string[] {
   if (baseUrl === null || !URL.canParse(baseUrl)) return []
   const { hostname, port } = new URL(baseUrl)

@@ -37,8 +37,8 @@ export class LostRights {
   }
 
   /**
-   * Ends what the change forbids. Call it when the caches have dropped the record. What cannot be read now goes on.
-   * Never rejects.
+   * Ends what the change forbids. Call it when the caches have dropped the record. Requests whose rights cannot be read
+   * continue. Never rejects.
    */
   async changed(change: Invalidation): Promise<void> {
     const { open, rights } = this.#deps

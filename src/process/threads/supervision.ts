@@ -78,13 +78,13 @@ export interface SupervisorOptions {
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Pins of conversations for all threads. Default: pins of this instance only. */
   readonly pins?: Pins
-  /** Placeholders of sessions for all threads. Default: those of this instance only. */
+  /** Placeholders of sessions for all threads. Default: only this instance's placeholders. */
   readonly masks?: MaskTables
   /** Keeps captures for all threads. Default: nothing is captured. */
   readonly captures?: CaptureKeeper
-  /** Resumable streams of all threads. Default: those of this instance only. */
+  /** Resumable streams of all threads. Default: only this instance's streams. */
   readonly transcripts?: TranscriptStore
-  /** Endpoint health for all threads. Default: that of this instance only. */
+  /** Endpoint health for all threads. Default: only this instance's health. */
   readonly health?: SharedHealth
   /** Until it resolves, requests are rejected with 503, because the store is not ready. Default: the store is ready. */
   readonly prepared?: Promise<unknown>

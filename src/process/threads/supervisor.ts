@@ -348,7 +348,7 @@ class ThreadSupervisor {
     const catalogue = this.#options.catalogue?.() ?? null
     return {
       thread,
-      // Threads must not hold what they do not need.
+      // Threads must not hold secrets that they do not need.
       config: {
         ...config,
         vaultKeys: null,

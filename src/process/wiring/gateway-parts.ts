@@ -38,7 +38,7 @@ import { configuredParts, importedFile, listsSim, metricLabels, packParts, serie
 export interface GatewayOptions {
   readonly config: Config
   readonly simUrl: string | null
-  /** The catalogue as the main thread packed it. Default: that of the configuration. */
+  /** The catalogue as the main thread packed it. Default: the catalogue of the configuration. */
   readonly catalogue?: PackedCatalogue | null
   /** See providers/credentials/vault-keys.ts. */
   readonly endUserKey: KeyObject
@@ -61,7 +61,7 @@ export interface GatewayOptions {
   readonly health?: EndpointHealth
   /** The pins of conversations; default: pins of this gateway only. */
   readonly pins?: Pins
-  /** Placeholders of sessions; default: those of this gateway only. */
+  /** Placeholders of sessions; default: only this gateway's placeholders. */
   readonly masks?: MaskTables
   /** Resumable streams and kept answers; absent: nothing is cached. */
   readonly transcripts?: Transcripts

@@ -77,7 +77,7 @@ export async function buildServing(given: ServeOptions): Promise<Serving> {
 interface FrontOptions {
   /** Called with each record that a request changed, once this thread has dropped it. */
   readonly publish?: (change: Invalidation) => void
-  /** Resumable streams; default: those of this server only. */
+  /** Resumable streams; default: only this server's streams. */
   readonly transcripts?: Transcripts
   /** False: until `prepared` is called, no key is looked up, and requests are rejected with 503. Default true. */
   readonly prepared?: boolean

@@ -16,7 +16,7 @@ const counted = { schema: Type.Integer({ minimum: 0 }), column: 'big', initial: 
 const fields = {
   id: { schema: Type.String() },
   ...computedFields(oneOf('running', 'ending', 'ended'), 'status'),
-  /** Hash of the API key whose requests it records; null: those of a workspace. */
+  /** Hash of the API key whose requests it records; null: it records a workspace's requests. */
   keyHash: { schema: nullable(Type.String()), initial: null, create: maybe(KeyHash) },
   /** Null: requests of an API key. */
   workspaceId: {

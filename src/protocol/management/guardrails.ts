@@ -42,7 +42,7 @@ export type BuiltinSlug = keyof typeof BUILTIN_LABELS
 /** The only detector with a `scan_scope`. */
 export const INJECTION_SLUG = 'regex-prompt-injection' satisfies BuiltinSlug
 
-/** `mask`: for requests alone; what it replaces comes back in the answer. */
+/** `mask`: for requests only; the answer contains the original values again. */
 export type FilterAction = 'redact' | 'mask' | 'block' | 'flag'
 export type ScanScope = 'user_only' | 'all_messages'
 /** Days begin at midnight UTC, weeks on Monday. */

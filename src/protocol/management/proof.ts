@@ -25,7 +25,7 @@ export interface ProofCall {
   region: DataRegion | null
   /** True if the provider keeps no data. */
   zdr: boolean
-  /** The provider may train on what it is sent. */
+  /** The provider may train on requests. */
   trains: boolean
   /** Masked label of a BYOK credential, or `shared`. */
   credential: string

@@ -29,7 +29,7 @@ export interface Field {
   readonly type?: TSchema
   /** `stored`: clients do not see it. `answer`: it is computed for each answer. `body`: clients send it, that is all. */
   readonly only?: 'stored' | 'answer' | 'body'
-  /** Absent: it is stored as it is. */
+  /** Absent: stored unchanged. */
   readonly column?: ColumnForm
   /** The JSON column that it shares with other fields. They are written together. */
   readonly inside?: string
@@ -132,11 +132,11 @@ interface Entry {
 
 /** A declared record. Its fields stand in the order of answers. */
 export class Declaration<Of extends Fields> {
-  /** Body of a request that creates a record, and of one that changes it. */
+  /** Body of a request that creates a record, and body of a request that changes it. */
   readonly creation: BodyOf<CreationOf<Of>>
   readonly update: BodyOf<ChangeBodyOf<Of>>
   readonly answer: TObject
-  /** The values of a new record that need not be given. */
+  /** The defaults of a new record. */
   readonly initial: InitialOf<Of>
   /** The fields that are stored. */
   readonly stored: readonly Entry[]
@@ -220,7 +220,7 @@ export class Declaration<Of extends Fields> {
     return values
   }
 
-  /** An example of the document: fields that are not given have the value of a new record. */
+  /** An example of the document: fields that are left out have the value of a new record. */
   toExample(values: Values): Values {
     return this.toDocument(this.initial as unknown as RecordOf<Of>, values)
   }
@@ -235,7 +235,7 @@ export function computedFields<Schema extends TSchema, Name extends string>(
   return Object.fromEntries(names.map(name => [name, field])) as Record<Name, typeof field>
 }
 
-/** Fields of answers that have the same value in all of them: this version does not have what they say. */
+/** Fields that have the same value in all answers, because this version does not have the feature. */
 export function fixedFields<Schema extends TSchema, Name extends string>(
   schema: Schema,
   value: Static<Schema>,

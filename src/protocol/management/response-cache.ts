@@ -1,4 +1,4 @@
-/** When an earlier answer may be given to an equal request: the field `cache` of keys and workspaces. Pure. */
+/** When an equal request may get an earlier answer: the field `cache` of keys and workspaces. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { maybe, nullable, oneOf } from '../json/schema.ts'
 import { inBodies } from './record.ts'
@@ -9,7 +9,7 @@ export const CACHE_SECONDS_USUAL = 300
 
 const parts = {
   enabled: Type.Boolean(),
-  /** How long an answer is kept after its end, and how old one may be that is given. */
+  /** How long an answer is kept after its end, and its maximum age when it is used. */
   seconds: Type.Integer({ minimum: 1, maximum: CACHE_SECONDS_MAX }),
   /** `key`: only requests of the same key get it; `workspace`: those of all its keys that have this scope. */
   scope: oneOf(...CACHE_SCOPES),

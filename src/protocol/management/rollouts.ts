@@ -9,23 +9,25 @@ const RolloutArm = Type.Object({
   errors: count,
   first_token_ms: figure('Geometric mean; null: not known yet.'),
   tokens_per_second: figure('Geometric mean; null: not known yet.'),
-  cost: figure('USD of a request, as a geometric mean of those that cost something; null: not known yet.'),
+  cost: figure(
+    'USD per request, as a geometric mean over requests that cost something; null: not known yet.',
+  ),
 })
 
 export const RolloutAnswer = Type.Object({
   route: Type.String({ description: 'The name of the route.' }),
   candidate: Type.String({ description: 'The model that is tried.' }),
   state: oneOf(...ROLLOUT_STATES),
-  step: Type.Integer({ minimum: 0, description: 'The place in steps of the configuration, from 0.' }),
+  step: Type.Integer({ minimum: 0, description: 'The index in the configured steps, from 0.' }),
   share: Type.Number({
     minimum: 0,
     maximum: ALL_PERCENT,
     description: "Per cent of the route's requests that go to the candidate.",
   }),
-  reason: Type.String({ description: 'Why it is where it is, in words.' }),
+  reason: Type.String({ description: 'The reason for the current state, as text.' }),
   arms: Type.Object(
     { base: RolloutArm, candidate: RolloutArm },
-    { description: 'What both arms did at this step.' },
+    { description: 'The figures of both arms at this step.' },
   ),
 })
 export type RolloutAnswer = Static<typeof RolloutAnswer>

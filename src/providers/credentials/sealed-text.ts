@@ -1,5 +1,5 @@
 /**
- * Encrypted state that clients store for the gateway, such as that of a suspended subagent. It is encrypted and bound
+ * Encrypted state that clients store for the gateway, such as a suspended subagent's. It is encrypted and bound
  * to its owner by keys derived from the master keys (AES-256-GCM), so a client can neither read nor change it, and no
  * one else can use it. Any instance with the same master keys can decrypt it. Any thread.
  */

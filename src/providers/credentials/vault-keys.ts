@@ -40,7 +40,7 @@ const REQUIRED =
   'is required with PostgreSQL, and must be the same for all instances; make a new key with echo "k1:$(openssl rand -base64 32)"'
 
 /**
- * Loads the configured keys, or those of a key file next to the embedded database. Without that file, creates a new
+ * Loads the configured keys, or the keys in a key file next to the embedded database. Without that file, creates a new
  * key. A database that instances share has no key file: each instance would create its own, and the others could not
  * decrypt its secrets.
  * @throws VaultKeyError

@@ -9,7 +9,7 @@ import { Breaker, NEVER, OPEN_FIRST_MS, PROBE_MS } from './breaker.ts'
 import { type CallerState, CallerStates, type HealthCaller } from './caller-states.ts'
 import type { BreakerEvent, Cause } from './notes.ts'
 
-/** The breaker for all callers, or that of one key. */
+/** The breaker for all callers, or for one key. */
 export type BreakerScope = 'all' | 'caller'
 
 /** Permission of a caller to use the endpoint. `due`: its request is the probe. */

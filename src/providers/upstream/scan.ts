@@ -211,7 +211,7 @@ const SHARING_MAX_BYTES = 512
 let shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
 let sharedEnd = 0
 
-/** `from`: where the text begins in which the positions of the slots are given. */
+/** `from`: the index at which the text begins; the positions of the slots are relative to it. */
 export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
   const frameBytes = Buffer.byteLength(frame)
   if (frameBytes > SHARING_MAX_BYTES)

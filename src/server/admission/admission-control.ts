@@ -120,7 +120,7 @@ export class AdmissionControl implements KeyedRequests {
     const culprit =
       outcome === 'key-full'
         ? `this API key have not read ${this.#unread.amountOf(key)} bytes of their answers, or not ended their messages`
-        : "this API key's organization have left most of the answers unread, or messages without an end, that wait in the gateway"
+        : "this API key's organization hold most of the unread answers and incomplete messages in the gateway"
     throw this.#shares.refusal(
       'key_unread',
       'bytesInFlightPerKey',

@@ -165,8 +165,8 @@ export abstract class AdmittedRequest implements RequestContext {
   }
 
   /**
-   * Ends the work because its key has lost a right. The client is told at once; the usage of the provider may still
-   * come.
+   * Ends the work because its key has lost a right. The client gets the error at once; the provider's usage may still
+   * arrive.
    */
   revoke(reason: GatewayError): void {
     if (this.signal.aborted || this.isOver) return

@@ -93,7 +93,7 @@ export class KeyShares {
   readonly queue: KeyQueue
   /** Keyed by hash of the key. */
   readonly #shares = new Map<string, KeyShare>()
-  /** Keyed by id; those of the shares. */
+  /** The organizations of the shares, keyed by id. */
   readonly #organizations = new Map<string, OrganizationShare>()
   #entered = 0
   #meanMs = 0

@@ -175,7 +175,7 @@ export class Load {
     return ownBytes <= LARGE_BYTES && share <= 1
   }
 
-  /** True while requests of unknown keys may hold what they hold. */
+  /** True while requests of unknown keys are within their limit. */
   get hasUnknownRoom(): boolean {
     return this.unknownBytes <= this.#limits.maxBufferedBytes * UNKNOWN_SHARE
   }

@@ -293,7 +293,7 @@ export class TranscriptStore implements Transcripts {
     this.#retire(transcript)
   }
 
-  /** Nobody can find the transcript any more; those who read it go on. */
+  /** The transcript can no longer be found; its current readers continue. */
   #retire(transcript: Transcript): void {
     this.#release(transcript)
     if (transcript.readers.size === 0) this.forget(transcript)

@@ -174,7 +174,7 @@ t.test('faults of routes are named, all at once', async t => {
     ],
     [
       when({ field: 'tag:tier', op: '=', value: 5 }),
-      ['routes[0].targets[0].when[0].value: tag:tier is compared with texts: put it in quotes'],
+      ['routes[0].targets[0].when[0].value: tag:tier is compared with text: put it in quotes'],
     ],
     [
       when({ field: 'hour', op: '=', value: [8] }),
@@ -226,7 +226,7 @@ t.test('faults of rollouts are named, with what a later version will have', asyn
       [100, 50],
     ].map((steps): [readonly object[], readonly string[]] => [
       [row({ steps })],
-      ['rollouts[0].steps: have to ascend, and to end with 100'],
+      ['rollouts[0].steps: must ascend and end with 100'],
     ]),
     [
       [row({ shadow: 5, shadowBudgetUsd: 1, guard: { judged: 0.05 } })],

@@ -47,8 +47,8 @@ export const replay: Command = {
   argument: 'CAPTURE',
   options: {
     config: { value: 'FILE', required: true, does: 'the new configuration file' },
-    real: { does: 'ask the providers of that file; default: they are played, with the recorded replies' },
-    budget: { value: 'USD', does: 'what --real may spend, for example 0.50' },
+    real: { does: 'call the providers of that file; default: the recorded replies are used instead' },
+    budget: { value: 'USD', does: 'the most that --real may spend in USD, for example 0.50' },
     json: { does: 'print one JSON document' },
   },
   async run(options, id) {

@@ -18,7 +18,7 @@ export interface JudgeDeps extends Pick<PluginDeps, 'askAs'> {
 
 export interface Judged {
   readonly side: ModelRole
-  /** Milliseconds that the judge took; absent if it was not asked. */
+  /** Milliseconds that the judge took; absent if it was not called. */
   readonly ms?: number
   /** The reason that there is no verdict; the capable model then answers. */
   readonly failure?: 'not_configured' | 'timeout' | 'unavailable' | 'malformed_answer'

@@ -22,7 +22,7 @@ export interface SearchQuery {
   readonly maxResults: number
   /** Maximum characters of one result. */
   readonly maxChars: number
-  /** Engines get what they can express; the tool checks every result itself. */
+  /** An engine gets the filters that its API can express; the tool checks every result itself. */
   readonly allowedDomains: readonly string[]
   readonly excludedDomains: readonly string[]
   readonly location: SearchLocation | null

@@ -328,7 +328,7 @@ const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTE
 
 const WRONG_LENGTH = 'The provider sent a reply of the wrong length'
 
-/** The gateway's own messages for undici's errors, if those of `transportError` do not fit. */
+/** The gateway's own messages for undici's errors, where the messages of `transportError` do not fit. */
 const MESSAGES: Readonly<Record<string, string>> = {
   UND_ERR_HEADERS_OVERFLOW: 'The provider sent headers that are too large',
   UND_ERR_RES_EXCEEDED_MAX_SIZE: 'The provider sent a reply that is too large',

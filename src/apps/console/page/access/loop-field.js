@@ -4,8 +4,8 @@ import { Field, Select } from '../forms.js'
 import { html } from '../html.js'
 
 const ACTIONS = [
-  ['off', 'nobody looks'],
-  ['tell', 'told: a header and an alert'],
+  ['off', 'off: not checked'],
+  ['tell', 'reported: a header and an alert'],
   ['stop', 'stopped: refused with 429'],
 ]
 
