@@ -307,7 +307,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Counts the request for shedding and drain; the work starts in a later turn. */
   begin(): void {
     this.#deps.admissions.open.add(this)
-    this.#deps.loopShare.add(this)
+    this.#deps.loopShare.add(this, 'start')
   }
 
   /** Only for `begin`. */

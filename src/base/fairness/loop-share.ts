@@ -1,7 +1,7 @@
 /**
  * Delays work that can wait a little, so that running streams keep their pace: the start of requests, and the long last
- * frames of streams. Such work runs in order of arrival, in a limited part of each turn of the event loop. Serve
- * threads.
+ * frames of streams. Such work runs in a limited part of each turn of the event loop: a start and a piece of last frames
+ * by turns, each kind in order of arrival, so that neither waits for all of the other. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 
@@ -20,7 +20,8 @@ export class LoopShare {
   readonly #clock: Pick<Clock, 'monotonicMs'>
   /** Milliseconds that such work has taken so far, in turns with more than one piece of it. Written only here. */
   spentMs = 0
-  #waiting: LoopWork[] = []
+  #starts: LoopWork[] = []
+  #pieces: LoopWork[] = []
   #isAwaited = false
   /** Monotonic time at which the part of the last turn was used up; null: no work had to wait. */
   #usedUpMs: number | null = null
@@ -29,40 +30,49 @@ export class LoopShare {
     this.#clock = clock
   }
 
-  /** Runs the work in a later turn of the event loop. */
-  add(work: LoopWork): void {
-    this.#waiting.push(work)
+  /** Runs the work in a later turn of the event loop. `kind`: the start of a request, or a part of a long stream. */
+  add(work: LoopWork, kind: 'start' | 'piece'): void {
+    if (kind === 'start') this.#starts.push(work)
+    else this.#pieces.push(work)
     if (this.#isAwaited) return
     this.#isAwaited = true
     setImmediate(LoopShare.#turn, this)
   }
 
   static #turn(share: LoopShare): void {
-    const waiting = share.#waiting
-    share.#waiting = []
+    const starts = share.#starts
+    const pieces = share.#pieces
     share.#isAwaited = false
-    if (waiting.length === 1) waiting[0]?.proceed()
-    else share.#share(waiting)
+    if (pieces.length === 0 && starts.length === 1) {
+      share.#starts = []
+      starts[0]?.proceed()
+    } else share.#share(starts, pieces)
   }
 
   /** Runs as much of the work as the turn has time for. */
-  #share(waiting: readonly LoopWork[]): void {
+  #share(starts: LoopWork[], pieces: LoopWork[]): void {
+    this.#starts = []
+    this.#pieces = []
     const clock = this.#clock
     const beganMs = clock.monotonicMs()
     let nowMs = beganMs
     const othersMs = nowMs - (this.#usedUpMs ?? nowMs)
     const untilMs = nowMs + Math.max(LEAST_MS, othersMs * PART_OF_OTHERS)
-    let at = 0
-    while (at < waiting.length && nowMs < untilMs) {
-      waiting[at++]?.proceed()
+    let started = 0
+    let done = 0
+    while ((started < starts.length || done < pieces.length) && nowMs < untilMs) {
+      const isStart = done === pieces.length || (started <= done && started < starts.length)
+      if (isStart) starts[started++]?.proceed()
+      else pieces[done++]?.proceed()
       nowMs = clock.monotonicMs()
     }
     this.spentMs += nowMs - beganMs
     this.#usedUpMs = null
-    if (at === waiting.length) return
+    if (started === starts.length && done === pieces.length) return
     this.#usedUpMs = nowMs
     // Older work comes before work that was added in the meantime.
-    this.#waiting = [...waiting.slice(at), ...this.#waiting]
+    this.#starts = [...starts.slice(started), ...this.#starts]
+    this.#pieces = [...pieces.slice(done), ...this.#pieces]
     if (this.#isAwaited) return
     this.#isAwaited = true
     setImmediate(LoopShare.#turn, this)

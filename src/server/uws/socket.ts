@@ -209,7 +209,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (more !== null && !this.#dead) {
       this.#countUnread(this.#heldBytes + more.bytes)
       // Not now: many long answers may end in one turn, for example when their provider fails.
-      if (this.#flowing) this.#host.loopShare.add(this)
+      if (this.#flowing) this.#host.loopShare.add(this, 'piece')
     } else if (this.#flowing && !this.#dead) this.#endStream()
     if (!this.#dead) this.#host.observer.leaving()
   }
@@ -298,7 +298,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (chunk !== null) {
       this.#writeMore(chunk)
       // The chunks may be long, so the next one is created in a later turn.
-      if (!this.#dead && this.#flowing) this.#host.loopShare.add(this)
+      if (!this.#dead && this.#flowing) this.#host.loopShare.add(this, 'piece')
       return
     }
     this.#more = null

@@ -23,21 +23,21 @@ function bench() {
 
 t.test('work is done in the next turn, in its order', async t => {
   const { share, done, work } = bench()
-  for (const name of ['a', 'b', 'c']) share.add(work(name, 0.1))
+  for (const name of ['a', 'b', 'c']) share.add(work(name, 0.1), 'start')
   t.same(done, [], 'not at once')
   await turn()
   t.same(done, ['a', 'b', 'c'])
-  share.add(work('d', 50))
+  share.add(work('d', 50), 'start')
   await turn()
   t.same(done, ['a', 'b', 'c', 'd'])
 })
 
 t.test('a turn has two milliseconds for it, and what is left keeps its place', async t => {
   const { share, done, work } = bench()
-  for (let at = 0; at < 6; at++) share.add(work(`early ${at}`, 0.9))
+  for (let at = 0; at < 6; at++) share.add(work(`early ${at}`, 0.9), 'start')
   await turn()
   t.same(done, ['early 0', 'early 1', 'early 2'])
-  share.add(work('late', 0.9))
+  share.add(work('late', 0.9), 'start')
   await turn()
   t.same(done.slice(3), ['early 3', 'early 4', 'early 5'])
   await turn()
@@ -46,7 +46,7 @@ t.test('a turn has two milliseconds for it, and what is left keeps its place', a
 
 t.test('work that had to wait has a third of a loop that is busy with other things', async t => {
   const { share, done, pass, work } = bench()
-  for (let at = 0; at < 100; at++) share.add(work(String(at), 1))
+  for (let at = 0; at < 100; at++) share.add(work(String(at), 1), 'start')
   await turn()
   t.equal(done.length, 2)
   pass(40)
@@ -59,8 +59,8 @@ t.test('work that had to wait has a third of a loop that is busy with other thin
 
 t.test('one piece of work is done however long it takes', async t => {
   const { share, done, work } = bench()
-  share.add(work('long', 100))
-  share.add(work('next', 1))
+  share.add(work('long', 100), 'start')
+  share.add(work('next', 1), 'start')
   await turn()
   t.same(done, ['long'])
   await turn()
@@ -69,10 +69,28 @@ t.test('one piece of work is done however long it takes', async t => {
 
 t.test('what work adds itself comes in a later turn, after all that waits', async t => {
   const { share, done, work } = bench()
-  share.add(work('one', 3, () => share.add(work('one, second part', 0.1))))
-  share.add(work('two', 0.1))
+  share.add(
+    work('one', 3, () => share.add(work('one, second part', 0.1), 'start')),
+    'start',
+  )
+  share.add(work('two', 0.1), 'start')
   await turn()
   t.same(done, ['one'])
   await turn()
   t.same(done, ['one', 'two', 'one, second part'])
+})
+
+t.test('a start waits for one piece of a long stream, not for all of them', async t => {
+  const { share, done, work } = bench()
+  for (let at = 0; at < 4; at++) share.add(work(`piece ${at}`, 1.5), 'piece')
+  share.add(work('start', 0.1), 'start')
+  await turn()
+  t.same(done, ['start', 'piece 0', 'piece 1'])
+  for (let at = 0; at < 9; at++) share.add(work(`start ${at}`, 1.5), 'start')
+  await turn()
+  t.same(done.slice(3), ['start 0', 'piece 2'], 'and a piece does not wait for all starts')
+  await turn()
+  t.same(done.slice(5), ['start 1', 'piece 3'])
+  await turn()
+  t.same(done.slice(7), ['start 2', 'start 3'])
 })
