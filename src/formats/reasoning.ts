@@ -2,6 +2,7 @@
  * Reasoning in all formats: the names of the formats it came from, which determine how it is sent back in a later turn,
  * and the effort levels, each with the documented share of the output limit. Pure.
  */
+import { EFFORTS, type EffortName } from '../protocol/provider.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 const REASONING_FORMATS = [
@@ -55,4 +56,27 @@ export const EFFORT_SHARES: Readonly<Record<Effort, number>> = {
 export function nearestEffort(share: number, offered: readonly [Effort, ...Effort[]]): Effort {
   const distance = (effort: Effort): number => Math.abs(EFFORT_SHARES[effort] - share)
   return offered.reduce((best, effort) => (distance(effort) < distance(best) ? effort : best))
+}
+
+/**
+ * The nearest effort that a receiver takes; null: it takes none that is near. A model that may think is not told to
+ * stop, and one that always thinks is told to think least. `taken` null: it takes all.
+ */
+export function takenEffort(wanted: EffortName, taken: readonly EffortName[] | null): EffortName | null {
+  if (taken === null || taken.includes(wanted)) return wanted
+  const [weakest, ...stronger] = EFFORTS.filter(
+    (effort): effort is Effort => effort !== 'none' && taken.includes(effort),
+  )
+  if (weakest === undefined) return null
+  return wanted === 'none' ? weakest : nearestEffort(EFFORT_SHARES[wanted], [weakest, ...stronger])
+}
+
+/** The setting by which a request turns thinking off; null if it does not. */
+export function fieldThatStops(
+  reasoning: ResponsesRequest['reasoning'],
+): 'effort' | 'enabled' | 'max_tokens' | null {
+  if (reasoning == null) return null
+  if (reasoning.effort === 'none') return 'effort'
+  if (reasoning.enabled === false) return 'enabled'
+  return reasoning.max_tokens === 0 ? 'max_tokens' : null
 }

@@ -7,6 +7,7 @@ import type { FormatName } from '../protocol/provider.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Change } from './format.ts'
 import { has } from './format-abilities.ts'
+import { fieldThatStops } from './reasoning.ts'
 
 /** Settings with one value, which only tune a reply. */
 const TUNING = [
@@ -74,12 +75,25 @@ function listed(places: Places): readonly Setting[] {
   })
 }
 
+interface WordPlaces {
+  readonly verbosity: readonly Place[]
+  readonly effort: readonly Place[]
+  /** True: a word stops thinking. Absent: models of the format think only if they are told to. */
+  readonly hasNone?: true
+}
+
 /** Settings of text and thinking with a word for a value: their places. The first one that is set counts. */
-const WORDS: Readonly<
-  Record<FormatName, { readonly verbosity: readonly Place[]; readonly effort: readonly Place[] }>
-> = {
-  'openai-chat': { verbosity: [['verbosity']], effort: [['reasoning_effort'], ['reasoning']] },
-  'openai-responses': { verbosity: [['text', 'verbosity']], effort: [['reasoning', 'effort']] },
+const WORDS: Readonly<Record<FormatName, WordPlaces>> = {
+  'openai-chat': {
+    verbosity: [['verbosity']],
+    effort: [['reasoning_effort'], ['reasoning', 'effort'], ['reasoning'], ['thinking']],
+    hasNone: true,
+  },
+  'openai-responses': {
+    verbosity: [['text', 'verbosity']],
+    effort: [['reasoning', 'effort']],
+    hasNone: true,
+  },
   'anthropic-messages': { verbosity: [], effort: [['output_config', 'effort'], ['thinking']] },
   'google-gemini': {
     verbosity: [],
@@ -133,9 +147,13 @@ export function changedSettings(
   const words = WORDS[format]
   const verbosity = request.text?.verbosity
   if (verbosity != null) note(changes, 'text.verbosity', verbosity, words.verbosity, body)
+  const stop = fieldThatStops(request.reasoning)
   const effort = request.reasoning?.effort
-  if (effort != null && effort !== 'none') note(changes, 'reasoning.effort', effort, words.effort, body)
+  if (stop !== null) {
+    if (words.hasNone === true) note(changes, `reasoning.${stop}`, 'none', words.effort, body)
+  } else if (effort != null) note(changes, 'reasoning.effort', effort, words.effort, body)
   else if (request.reasoning?.max_tokens) note(changes, 'reasoning.max_tokens', null, words.effort, body)
+  else if (request.reasoning?.enabled === true) note(changes, 'reasoning.enabled', null, words.effort, body)
   if (request.parallel_tool_calls === false && ALWAYS_PARALLEL.has(format) && request.tools?.length)
     changes.push({ field: 'parallel_tool_calls', action: 'dropped', reason: NO_SUCH_FIELD })
   if (request.text?.format?.type === 'json_object' && !has(format, 'json_object'))

@@ -76,7 +76,7 @@ export class TokenCounter {
       credential === null ? await providerKeys.shared(endpoint) : await providerKeys.own(credential, endpoint)
     const attempt: AttemptRecord = { ...openRecord({ endpoint, credential }), providerKey }
     const format = FORMATS[textFormat(endpoint)]
-    const prompt = fitTools(exchange.prompt, format, endpoint.provider)?.prompt ?? exchange.prompt
+    const prompt = fitTools(exchange.prompt, format, endpoint)?.prompt ?? exchange.prompt
     const wire = requests.encode(exchange, attempt, format, prompt)
     const request = await requests.address(attempt, counting.request(wire, endpoint), exchange.held.bytes)
     const { status, text } = await wholeReply(client, request, {

@@ -93,6 +93,8 @@ export interface DataPolicy {
  * - `nine-letter-call-ids`: takes ids of calls with exactly nine letters and digits
  * - `strict-template`: takes one system message, at the beginning, and arguments of calls that are JSON objects; chat
  *   templates of local models refuse others
+ * - `json-word`: takes a request for a JSON object only where the messages say JSON
+ * - `thinking-switch`: turns thinking off by `thinking: {type: disabled}` instead of an effort
  * - `thinking-parts`: wants it back as content parts of type `thinking`
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
@@ -123,6 +125,8 @@ export const QUIRKS = [
   'openai-limits',
   'nine-letter-call-ids',
   'strict-template',
+  'json-word',
+  'thinking-switch',
   'thinking-parts',
   'thought-signatures',
   'cache-control',
@@ -161,6 +165,29 @@ export type ContinueStreams = boolean | 'instruction'
  */
 export const CONTINUES = ['last-message', 'prefix', 'instruction'] as const
 export type Continues = (typeof CONTINUES)[number]
+
+/** Efforts of reasoning, from none to the most. */
+export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
+export type EffortName = (typeof EFFORTS)[number]
+
+/** What a provider can enforce about an answer: that it is a JSON object, or one by a schema. */
+export const JSON_FORMATS = ['json_object', 'json_schema'] as const
+export type JsonFormat = (typeof JSON_FORMATS)[number]
+
+/** The settings that models differ in. A request is changed to the nearest that the model takes. */
+export interface Takes {
+  /** The efforts; none: the model has no such setting. Absent: those of the format. */
+  readonly efforts?: readonly EffortName[]
+  /** Absent: those of the format. */
+  readonly jsonFormats?: readonly JsonFormat[]
+  /** False: not in a request with tools. Absent: true. */
+  readonly jsonBesideTools?: boolean
+}
+
+/** The settings that models of a provider take, by their names there. */
+export interface ModelRule extends Takes {
+  readonly models: RegExp
+}
 
 /** The auth scheme of a format, for providers without one of their own. */
 export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
@@ -220,7 +247,7 @@ export type BatchFormat = (typeof BATCH_FORMATS)[number]
 /** All known batch services charge half. */
 export const BATCH_PRICE_FACTOR: PriceFactor = FULL_PRICE / 2
 
-export interface Provider {
+export interface Provider extends Takes {
   /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
   readonly slug: string
   /** Display name, as `gateway_metadata` and listings show it. */
@@ -274,6 +301,8 @@ export interface Provider {
   readonly messagesMax?: number
   /** Authors of models (`author/model`) that it serves under their own names. Absent: none. */
   readonly authors?: readonly string[]
+  /** What its models take; the first rule that matches a model's name counts. Absent: nothing is known. */
+  readonly modelRules?: readonly ModelRule[]
   /** The provider's own batch service, for batches whose requests it can run; absent: the gateway runs all of them. */
   readonly batch?: { readonly priceFactor: PriceFactor }
 }
@@ -316,8 +345,8 @@ export type ServiceTier = (typeof SERVICE_TIERS)[number]
 /** Every region that an endpoint can promise. */
 export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
 
-/** One model at one provider. */
-export interface Endpoint {
+/** One model at one provider. What its row does not say of `Takes` is as at its provider. */
+export interface Endpoint extends Takes {
   /** Catalogue id of the model, `vendor/model`. */
   readonly modelId: string
   /** The provider's name of the model. */

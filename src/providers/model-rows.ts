@@ -13,7 +13,7 @@ import {
   type Provider,
 } from '../protocol/provider.ts'
 import { pricingOf, UNKNOWN_PRICING } from './price-rows.ts'
-import { FAULTY, quote } from './provider-rows.ts'
+import { FAULTY, quote, takesOf } from './provider-rows.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
@@ -67,6 +67,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     ...(model.compaction === undefined ? {} : { compaction: model.compaction }),
     ...(row.continueStreams === undefined ? {} : { continueStreams: row.continueStreams }),
     ...(row.continues === undefined ? {} : { continues: row.continues }),
+    ...takesOf(row),
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }

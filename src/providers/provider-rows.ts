@@ -13,6 +13,7 @@ import {
   BATCH_PRICE_FACTOR,
   type Egress,
   type Provider,
+  type Takes,
   type TlsIdentity,
 } from '../protocol/provider.ts'
 import type { ProviderRow } from './row-schemas.ts'
@@ -69,6 +70,11 @@ export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMa
   return providers
 }
 
+/** What the row says about its models. */
+export function takesOf({ efforts, jsonFormats, jsonBesideTools }: Takes): Takes {
+  return definedOf({ efforts, jsonFormats, jsonBesideTools })
+}
+
 function keyField(apiKey: string | null): { readonly apiKey?: string } {
   return apiKey === null ? {} : { apiKey }
 }
@@ -101,6 +107,7 @@ function providerOf(
       compaction: row.compaction,
       continueStreams: row.continueStreams,
       continues: row.continues,
+      ...takesOf(row),
       customTools: row.customTools,
       propagateTrace: row.propagateTrace,
     }),

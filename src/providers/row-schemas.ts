@@ -7,8 +7,10 @@ import {
   COMPACTION_MODES,
   CONTINUES,
   DATA_REGIONS,
+  EFFORTS,
   EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
+  JSON_FORMATS,
   PROMPT_CACHING,
   QUIRKS,
   SERVICE_TIERS,
@@ -56,6 +58,21 @@ const Alias = Type.String({
   maxLength: 256,
   expected: 'the form vendor/model or model, such as openai/gpt-5-mini or gpt-5-mini',
 })
+
+/** Fields of `Takes`. A request is changed to the nearest that a model takes. */
+function takesFields(who: string, otherwise: string) {
+  return {
+    efforts: field(
+      Type.Array(oneOf(EFFORTS)),
+      `efforts of reasoning that ${who}; others become the [nearest](inference.md#what-a-model-takes), and without any the setting is left out. Default: ${otherwise}`,
+    ),
+    jsonFormats: field(
+      Type.Array(oneOf(JSON_FORMATS)),
+      `formats of answers that ${who}; others become words in the prompt. Default: ${otherwise}`,
+    ),
+    jsonBesideTools: field(Type.Boolean(), `false: not in requests with tools. Default: ${otherwise}`),
+  }
+}
 
 export const ProviderSchema = Type.Object(
   {
@@ -142,6 +159,7 @@ export const ProviderSchema = Type.Object(
       oneOf(CONTINUES),
       'how it [continues an answer](continuation.md) that broke at another endpoint. `last-message`: it continues an assistant message at the end; `prefix`: that message also needs the field `prefix`; `instruction`: a user message asks for it. Default: it does not',
     ),
+    ...takesFields('its models take', 'those of the built-in row'),
     customTools: field(
       Type.Boolean(),
       'true: the provider takes tools of type `custom`; false: it gets them as [functions](inference.md#custom-tools). Only for `openai-responses` and `openai-chat`. Default: as in the built-in row; otherwise true for `openai-responses`, and false for `openai-chat`',
@@ -242,6 +260,7 @@ export const EndpointSchema = Type.Object(
       oneOf(CONTINUES),
       'how the endpoint [continues an answer](continuation.md) that broke at another one; default: as for its provider',
     ),
+    ...takesFields('the model takes', 'those of its provider'),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
   },

@@ -18,6 +18,26 @@ const gateway = await startGateway({
       id: 'parrot/pro',
       endpoints: [{ provider: 'parrot', format: 'google-gemini', upstreamModel: 'gemini-2.5-pro' }],
     },
+    ...FORMATS.map(format => ({
+      id: `parrot/few-${format}`,
+      endpoints: [
+        {
+          provider: 'parrot',
+          format,
+          upstreamModel: 'm',
+          efforts: ['low' as const, 'high' as const],
+          jsonFormats: [],
+        },
+      ],
+    })),
+    {
+      id: 'parrot/old',
+      endpoints: [{ provider: 'parrot', format: 'google-gemini', upstreamModel: 'gemini-2.5-flash' }],
+    },
+    {
+      id: 'parrot/new',
+      endpoints: [{ provider: 'parrot', format: 'google-gemini', upstreamModel: 'gemini-3.6-flash' }],
+    },
     {
       id: 'parrot/two',
       endpoints: [
@@ -256,6 +276,85 @@ t.test('settings that the model does not take are told', async t => {
     const { told } = await post('/chat/completions', { ...chat(more), model: `parrot/${format}` })
     t.same(told, expected, `${format} ${JSON.stringify(more)}`)
   }
+})
+
+t.test('what a model lacks becomes the nearest that it has, which is told, or refused', async t => {
+  const schema = { type: 'object', properties: {}, additionalProperties: false }
+  const format = { type: 'json_schema', name: 's', schema }
+  const USER = { role: 'user', content: 'Hi' }
+  const doors: readonly [path: string, body: object, effort: string, field: string][] = [
+    [
+      '/responses',
+      { input: 'Hi', reasoning: { effort: 'xhigh' }, text: { format } },
+      'reasoning.effort',
+      'text.format',
+    ],
+    [
+      '/chat/completions',
+      {
+        messages: [USER],
+        reasoning_effort: 'xhigh',
+        response_format: { type: 'json_schema', json_schema: { name: 's', schema } },
+      },
+      'reasoning_effort',
+      'response_format',
+    ],
+    [
+      '/messages',
+      {
+        messages: [USER],
+        max_tokens: 5_000,
+        thinking: { type: 'adaptive' },
+        output_config: { effort: 'xhigh', format: { type: 'json_schema', schema } },
+      },
+      'output_config.effort',
+      'output_config.format',
+    ],
+  ]
+  for (const [path, body, effort, field] of doors) {
+    for (const receiver of ['openai-chat', 'openai-responses']) {
+      const model = `parrot/few-${receiver}`
+      const at = `${path} to ${receiver}`
+      const { told, header } = await post(path, { model, ...body })
+      t.same(told, [`changed ${effort}`, `changed ${field}`], at)
+      t.equal(header, '2', at)
+      const sent = parrot.bodies.at(-1) ?? ''
+      t.match(sent, '"high"', at)
+      t.match(sent, 'JSON Schema', at)
+      t.notMatch(sent, /"json_schema"|xhigh/, at)
+      const all = { model, ...body, provider: { require_parameters: true } }
+      const { status, text } = await post(path, all, true, true)
+      t.equal(status, 404, at)
+      t.match(text, effort, at)
+    }
+  }
+})
+
+t.test("Google's own tools beside functions are left out where the model refuses both", async t => {
+  const tools = [
+    { type: 'web_search' },
+    { type: 'function', name: 'f', parameters: { type: 'object', properties: {} } },
+  ]
+  await post('/responses', { model: 'parrot/old', input: 'Hi', tools })
+  t.notMatch(parrot.bodies.at(-1), 'googleSearch')
+  t.match(parrot.bodies.at(-1), 'functionDeclarations')
+  await post('/responses', { model: 'parrot/old', input: 'Hi', tools: tools.slice(0, 1) })
+  t.match(parrot.bodies.at(-1), 'googleSearch')
+  await post('/responses', { model: 'parrot/new', input: 'Hi', tools })
+  t.match(parrot.bodies.at(-1), 'googleSearch')
+  t.match(parrot.bodies.at(-1), 'functionDeclarations')
+})
+
+t.test('a turn of the user follows where a model does not go on with its own', async t => {
+  const { told } = await post('/chat/completions', {
+    model: 'parrot/new',
+    messages: [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'It is' },
+    ],
+  })
+  t.same(told, ['changed messages'])
+  t.match(parrot.bodies.at(-1), 'Continue.')
 })
 
 const SIGNATURE = 'S'.repeat(60)

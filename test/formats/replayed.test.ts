@@ -22,7 +22,7 @@ const SAID = { role: 'assistant', content: 'Hello' }
 
 function bodyOf(format: FormatName, input: readonly Item[]): unknown {
   const given = parseResponsesRequest({ model: 'acme/fast-1', input })
-  const request = fitTools(given, FORMATS[format], endpointOf(format).provider)?.prompt ?? given
+  const request = fitTools(given, FORMATS[format], endpointOf(format))?.prompt ?? given
   const { body } = FORMATS[format].encode({ request, stream: true, endUser: null }, endpointOf(format))
   return JSON.parse(JSON.stringify(body))
 }

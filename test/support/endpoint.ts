@@ -4,15 +4,17 @@ import type { AnyFormatName, Endpoint, Provider } from '../../src/protocol/provi
 export interface Differences extends Partial<Omit<Endpoint, 'provider' | 'format'>> {
   readonly slug?: string
   readonly quirks?: Provider['quirks']
+  /** A row of the table, instead of a plain one. */
+  readonly row?: Provider
 }
 
 /** An endpoint of the provider `acme`, unless `slug` says otherwise. Nothing listens at its address. */
 export function endpointOf(format: AnyFormatName, differences: Differences = {}): Endpoint {
-  const { slug = 'acme', quirks = [], ...fields } = differences
+  const { slug = 'acme', quirks = [], row, ...fields } = differences
   return {
     modelId: `${slug}/fast-1`,
     upstreamModel: 'fast-1',
-    provider: {
+    provider: row ?? {
       slug,
       name: slug,
       format,

@@ -12,9 +12,10 @@ import { withLastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnMarks } from '../marks/own-marks.ts'
 import { prepares, unknownFields } from '../outgoing.ts'
 import { JSON_HINT } from '../preconditions/schemas.ts'
+import { GO_ON, preconditionsOf, WENT_ON } from '../preconditions/table.ts'
 import { ofVersion } from './computer.ts'
 import { cacheControl, type MessagesBlock } from './content.ts'
-import { GO_ON, generation, refusesPrefill, WENT_ON } from './generation.ts'
+import { generation } from './generation.ts'
 import { conversation, type MessagesTurn } from './input.ts'
 import { toolbox } from './tools.ts'
 
@@ -43,6 +44,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream, endUser, isOwnApi = false } = model
   refuseUnknownModes(request)
+  const { efforts, lastTurn } = preconditionsOf('anthropic-messages', endpoint)
   const { system, turns, effort, compacted, omissions } = conversation(request)
   const { quirks } = endpoint.provider
   const { tools, tool_choice, container } = toolbox(request, !quirks.includes('no-strict-tools'))
@@ -51,17 +53,19 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     thinking,
     effort: level,
     sampling,
+    changes,
   } = generation({
     request,
     effort,
     upstreamModel: endpoint.upstreamModel,
+    efforts,
     isInterleaved: betasOf(request).some(beta => beta.startsWith('interleaved-thinking-')),
     maxOutputTokens: endpoint.maxOutputTokens,
     isThoughtMissing: () => isThoughtMissing(turns),
     toolForced: tool_choice?.['type'] === 'any' || tool_choice?.['type'] === 'tool',
   })
   const last = turns.at(-1)
-  const goesOn = last?.role === 'assistant' && !isOwnApi && refusesPrefill(endpoint.upstreamModel)
+  const goesOn = last?.role === 'assistant' && !isOwnApi && lastTurn === 'user'
   const messages =
     last?.role === 'assistant'
       ? [
@@ -107,8 +111,8 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     path: '/messages',
     headers,
     body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
-    ...(goesOn || omissions.length > 0
-      ? { changes: goesOn ? [...WENT_ON, ...omissions] : omissions }
+    ...(goesOn || omissions.length > 0 || changes.length > 0
+      ? { changes: [...(goesOn ? WENT_ON : []), ...changes, ...omissions] }
       : undefined),
   }
 }

@@ -7,9 +7,10 @@
  *   are dropped for models that do not accept them. A name without a version counts as the older generation.
  */
 import { type Json, record, wholeNumber } from '../../base/json.ts'
+import type { EffortName } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Change } from '../format.ts'
-import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
+import { EFFORT_SHARES, type Effort, takenEffort } from '../reasoning.ts'
 
 /**
  * Output limit in tokens if neither caller nor catalogue sets one. The API requires a limit, and every model of this
@@ -31,22 +32,14 @@ const ADAPTIVE_SINCE = 4.06
 /** From this version on, temperature and top_p exclude each other. */
 const ONE_SAMPLING_SINCE = 4.01
 
-/** From this version on, a model does not go on with a text that the request begins for it. */
-const NO_PREFILL_SINCE = 4.06
-
-/** The turn that such a model needs after a last turn of its own, from clients of APIs without that rule. */
-export const GO_ON = 'Continue.'
-export const WENT_ON: readonly Change[] = [
-  { field: 'input', action: 'added', reason: `the model requires a user message at the end: "${GO_ON}"` },
-]
-
-/** True if the model refuses a conversation that ends with its own turn. */
-export function refusesPrefill(upstreamModel: string): boolean {
-  return (claudeVersion(upstreamModel) ?? 0) >= NO_PREFILL_SINCE
-}
-
-/** The efforts of the API, weakest first. */
+/** The efforts that replace a budget, weakest first. */
 const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
+
+/** For a client's effort beside its own thinking settings. */
+const LOST_EFFORT: readonly Change[] = [
+  { field: 'reasoning.effort', action: 'dropped', reason: 'the model has no such setting' },
+]
+const NONE_LOST: readonly Change[] = []
 
 interface Generation {
   readonly max_tokens: number
@@ -54,12 +47,15 @@ interface Generation {
   readonly effort: string | null
   /** The sampling parameters that go out: temperature, top_p, top_k. */
   readonly sampling: Readonly<Record<string, number>>
+  readonly changes: readonly Change[]
 }
 
 interface GenerationWishes {
   readonly request: ResponsesRequest
   readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
   readonly upstreamModel: string
+  /** Those that the model takes; null: all. */
+  readonly efforts: readonly EffortName[] | null
   /** True: the thoughts between calls share one budget, so it may exceed the limit of one reply. */
   readonly isInterleaved: boolean
   readonly maxOutputTokens: number | null
@@ -82,7 +78,7 @@ export function generation(wishes: GenerationWishes): Generation {
     const effort = wantedEffort === null ? null : effortOf(wantedEffort, max_tokens)
     // These models do not show their thinking unless a summary is requested.
     const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
-    return { max_tokens, thinking, effort, sampling: {} }
+    return { max_tokens, thinking, effort, sampling: {}, changes: NONE_LOST }
   }
   const budgeted = wantedEffort === null || wishes.isThoughtMissing() ? null : budget(wantedEffort, maxTokens)
   return {
@@ -90,6 +86,7 @@ export function generation(wishes: GenerationWishes): Generation {
     thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
     effort: null,
     sampling: sampling(request, budgeted !== null, version),
+    changes: NONE_LOST,
   }
 }
 
@@ -108,12 +105,14 @@ function ownThinking({ reasoning }: ResponsesRequest, version: number | null): J
 
 /** Passes on the client's own setting, except what its output limit or the conversation no longer allows. */
 function ownGeneration(
-  { request, effort, isInterleaved, isThoughtMissing }: GenerationWishes,
+  { request, effort: wanted, efforts, isInterleaved, isThoughtMissing }: GenerationWishes,
   own: Json | null,
   version: number | null,
   max_tokens: number,
 ): Generation {
-  const level = effort ?? request.reasoning?.effort ?? null
+  const level = wanted ?? request.reasoning?.effort ?? null
+  const effort = level === null ? null : takenEffort(level, efforts)
+  const changes = level !== null && effort === null ? LOST_EFFORT : NONE_LOST
   const budget = wholeNumber(own?.['budget_tokens'])
   const isOff = own === null || own['type'] === 'disabled'
   if (budget === null) {
@@ -121,8 +120,9 @@ function ownGeneration(
     return {
       max_tokens,
       thinking: own,
-      effort: level,
+      effort,
       sampling: hasSampling ? sampling(request, !isOff, version) : {},
+      changes,
     }
   }
   const isPossible = max_tokens > BUDGET_MIN && !isThoughtMissing()
@@ -132,8 +132,9 @@ function ownGeneration(
     thinking: isPossible
       ? { ...own, budget_tokens: isInterleaved ? budget : Math.min(budget, max_tokens - 1) }
       : null,
-    effort: level,
+    effort,
     sampling: sampling(request, isPossible, version),
+    changes,
   }
 }
 

@@ -8,12 +8,13 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { BETAS_OF_CLOUDS } from '../anthropic-messages/clouds.ts'
 import { refuseUnknownModes, stopSequences } from '../anthropic-messages/encode.ts'
-import { GO_ON, generation, refusesPrefill, WENT_ON } from '../anthropic-messages/generation.ts'
+import { generation } from '../anthropic-messages/generation.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnPoints } from '../marks/own-marks.ts'
 import { prepares } from '../outgoing.ts'
 import { JSON_HINT } from '../preconditions/schemas.ts'
+import { GO_ON, preconditionsOf, WENT_ON } from '../preconditions/table.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
@@ -35,9 +36,8 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const family = familyOf(endpoint.upstreamModel)
   const talk = conversation(request, family)
   const goesOn =
-    family === 'claude' &&
     talk.messages.at(-1)?.role === 'assistant' &&
-    refusesPrefill(endpoint.upstreamModel)
+    preconditionsOf('bedrock-converse', endpoint).lastTurn === 'user'
   const messages = goesOn
     ? [...talk.messages, { role: 'user' as const, content: [{ text: GO_ON }] }]
     : talk.messages
@@ -187,6 +187,7 @@ function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Se
     request,
     effort: talk.effort,
     upstreamModel: endpoint.upstreamModel,
+    efforts: preconditionsOf('bedrock-converse', endpoint).efforts,
     isInterleaved: false,
     maxOutputTokens: endpoint.maxOutputTokens,
     isThoughtMissing: () => isThoughtMissing(talk.messages),

@@ -5,13 +5,14 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { prepares, unknownFields } from '../outgoing.ts'
+import { GO_ON, preconditionsOf, WENT_ON } from '../preconditions/table.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
 import { isSigning, keptThinking, modelPath, thinkingConfig } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** @throws GatewayError `unprocessable` with the path of a field that Gemini cannot express. */
-function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
+function writeGemini({ request, stream, isOwnApi }: ModelRequest, endpoint: Endpoint): WireRequest {
   const model = endpoint.upstreamModel
   const path = modelPath(model)
   const { contents, system, isBegun, omissions } = encodeContents(request.input, isSigning(model))
@@ -20,14 +21,19 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
   if (contents.length === 0 && texts.length === 0) {
     throw inexpressible('input', 'must not be empty')
   }
-  const { tools, toolConfig } = encodeTools(request, model)
+  const { lastTurn, hosted } = preconditionsOf('google-gemini', endpoint)
+  const goesOn = lastTurn === 'user' && isOwnApi !== true && contents.at(-1)?.['role'] === 'model'
+  if (goesOn) contents.push({ role: 'user', parts: [{ text: GO_ON }] })
+  const { tools, toolConfig, leftOut } = encodeTools(request, model, hosted)
   const config = generationConfig(request, endpoint)
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
   const additions = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : []
   const kept = keptThinking(request, model)
-  const changes =
-    omissions.length === 0 && kept === null ? additions : [...additions, ...(kept ?? []), ...omissions]
+  const isChanged = goesOn || leftOut.length > 0 || omissions.length > 0 || kept !== null
+  const changes = isChanged
+    ? [...additions, ...(goesOn ? WENT_ON : []), ...leftOut, ...(kept ?? []), ...omissions]
+    : additions
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
     body: {

@@ -19,7 +19,7 @@ type Turn = 'user' | 'model' | 'results'
 const FOREIGN_CALL_SIGNATURE = 'skip_thought_signature_validator'
 
 interface EncodedContents {
-  readonly contents: readonly Json[]
+  readonly contents: Json[]
   /** Text of all system and developer messages, in their order. */
   readonly system: readonly string[]
   /** True if a turn of the user was added at the beginning. */

@@ -7,7 +7,7 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
-import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
+import { EFFORT_SHARES, type Effort, fieldThatStops } from '../reasoning.ts'
 
 /** First segments of full resource names, which an operator may configure instead of a plain model name. */
 const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
@@ -40,21 +40,24 @@ export function modelPath(name: string): string {
 
 type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
 
-/** A model's setting of thinking: a level from a list, or a budget in tokens. */
+/** A model's setting of thinking: none, a level from a list, or a budget in tokens. */
 type Thinking =
+  | { readonly by: 'nothing' }
   | { readonly by: 'level'; readonly levels: readonly ThinkingLevel[] }
   | { readonly by: 'budget'; readonly minTokens: number; readonly maxTokens: number }
 
 const THINKING: readonly (readonly [RegExp, Thinking])[] = [
+  [/gemini-(?:1\.|2\.0|2\.5-flash-image)|gemma/, { by: 'nothing' }],
   [/gemini-3-pro/, { by: 'level', levels: ['LOW', 'HIGH'] }],
+  [/gemini-3\.7-flash(?!-lite)/, { by: 'level', levels: ['LOW', 'MEDIUM', 'HIGH'] }],
   [/gemini-(?:[3-9]|\d\d)(?:\.\d+)?-pro/, { by: 'level', levels: ['LOW', 'MEDIUM', 'HIGH'] }],
   [/gemini-(?:[3-9]|\d\d)(?:[.-]|$)/, { by: 'level', levels: ['MINIMAL', 'LOW', 'MEDIUM', 'HIGH'] }],
   [/gemini-2\.5-pro/, { by: 'budget', minTokens: 128, maxTokens: 32_768 }],
   [/gemini-2\.5-flash-lite/, { by: 'budget', minTokens: 512, maxTokens: 24_576 }],
 ]
 
-/** Models that always think: they refuse a budget of 0, and get their smallest one. */
-const ALWAYS_THINKS = /gemini-2\.5-pro/
+/** Models with a budget that refuse one of 0. */
+const NEEDS_BUDGET = /gemini-2\.5-pro/
 
 /** The setting for unknown names: later generations accept budgets too. */
 const BUDGET: Thinking = { by: 'budget', minTokens: 0, maxTokens: 24_576 }
@@ -104,13 +107,14 @@ export function thinkingConfig(
   const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
   if (effort === 'none' || fieldThatStops(reasoning) !== null) {
     const thinking = thinkingOf(endpoint.upstreamModel)
-    const isStoppable = thinking.by === 'level' || !ALWAYS_THINKS.test(endpoint.upstreamModel)
-    return { thinkingBudget: isStoppable ? 0 : thinking.minTokens }
+    if (thinking.by === 'nothing') return null
+    if (thinking.by === 'level') return { thinkingLevel: thinking.levels[0] }
+    return { thinkingBudget: NEEDS_BUDGET.test(endpoint.upstreamModel) ? thinking.minTokens : 0 }
   }
+  const thinking = thinkingOf(endpoint.upstreamModel)
+  if (thinking.by === 'nothing') return null
   if (effort === null && maxTokens === null)
     return reasoning.summary == null ? null : { includeThoughts: true }
-
-  const thinking = thinkingOf(endpoint.upstreamModel)
   const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? OUTPUT_TOKENS
   if (thinking.by === 'level') {
     const wantedLevel = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
@@ -126,27 +130,16 @@ export function thinkingConfig(
   }
 }
 
-/** The setting by which a request turns thinking off; null if it does not. */
-function fieldThatStops({
-  effort,
-  enabled,
-  max_tokens,
-}: NonNullable<ResponsesRequest['reasoning']>): string | null {
-  if (effort === 'none') return 'effort'
-  if (enabled === false) return 'enabled'
-  return max_tokens === 0 ? 'max_tokens' : null
-}
-
 /** The changes of a request that turns thinking off at a model that always thinks; null: there are none. */
 export function keptThinking({ reasoning }: ResponsesRequest, model: string): readonly Change[] | null {
-  if (reasoning == null || !ALWAYS_THINKS.test(model)) return null
+  if (reasoning == null || (thinkingOf(model).by !== 'level' && !NEEDS_BUDGET.test(model))) return null
   const { thinking: own } = reasoning as { readonly thinking?: unknown }
   const field = own === undefined ? fieldThatStops(reasoning) : null
   if (field === null) return null
   return [{ field: `reasoning.${field}`, action: 'changed', reason: KEEPS_THINKING }]
 }
 
-const KEEPS_THINKING = 'the model always thinks: it gets its smallest budget'
+const KEEPS_THINKING = 'thinking cannot be turned off for this model: it gets the lowest setting'
 
 function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
   const share = tokens / limit

@@ -7,6 +7,8 @@ import type { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, record, strings } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
+import type { Change } from '../format.ts'
+import type { Preconditions } from '../preconditions/table.ts'
 import { isSigning } from './model.ts'
 
 /** Tools that Google runs, by their type in a request. */
@@ -27,17 +29,26 @@ export interface EncodedTools {
   readonly tools: readonly Json[]
   /** Null if the request needs none. */
   readonly toolConfig: Json | null
+  /** Tools that Google does not run in such a request. */
+  readonly leftOut: readonly Change[]
 }
+
+const ALONE = 'the provider runs its tools only in requests without functions'
 
 /** Settings of tools that only clients of this API can give. */
 type Own = { readonly toolConfig?: unknown }
 
 /** @throws GatewayError `unprocessable` with the path of a tool or choice that Gemini cannot express. */
-export function encodeTools(request: ResponsesRequest, model: string): EncodedTools {
+export function encodeTools(
+  request: ResponsesRequest,
+  model: string,
+  place: Preconditions['hosted'] = 'beside-functions',
+): EncodedTools {
   const choice: unknown = request.tool_choice
   const allowed = allowedTools(choice)
   const functions: Json[] = []
   const hosted = new Map<string, Json>()
+  const hostedPaths: string[] = []
   for (const [position, tool] of (request.tools ?? []).entries()) {
     const path = `tools[${position}]`
     const type = String(tool.type)
@@ -48,9 +59,16 @@ export function encodeTools(request: ResponsesRequest, model: string): EncodedTo
     else {
       refuseDomains(tool, path)
       // The mode NONE stops functions only.
-      if (choice !== 'none') hosted.set(Object.keys(own)[0] ?? type, own)
+      if (choice === 'none') continue
+      hosted.set(Object.keys(own)[0] ?? type, own)
+      hostedPaths.push(path)
     }
   }
+  const isAlone = place === 'alone' && functions.length > 0
+  const leftOut = isAlone
+    ? hostedPaths.map((field): Change => ({ field, action: 'dropped', reason: ALONE }))
+    : []
+  if (isAlone) hosted.clear()
   const tools: Json[] = [...hosted.values()]
   if (functions.length > 0) tools.push({ functionDeclarations: functions })
 
@@ -62,7 +80,7 @@ export function encodeTools(request: ResponsesRequest, model: string): EncodedTo
     ...(functionCallingConfig === null ? {} : { functionCallingConfig }),
     ...(isMixed ? { includeServerSideToolInvocations: true } : {}),
   }
-  return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig }
+  return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig, leftOut }
 }
 
 /** The tool as a client of this API wrote it; null for a function, and for tools of other clients. */

@@ -4,13 +4,14 @@
  * cannot express a field, the encoder refuses it and names its path.
  */
 
-import type { Endpoint, Quirk } from '../../protocol/provider.ts'
+import type { EffortName, Endpoint, Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'
 import { prepares, unknownFields } from '../outgoing.ts'
-import { nearestEffort } from '../reasoning.ts'
+import { preconditionsOf } from '../preconditions/table.ts'
+import { fieldThatStops, nearestEffort, takenEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 
@@ -124,8 +125,11 @@ function addReasoning(
   endpoint: Endpoint,
   quirks: ReadonlySet<Quirk>,
 ): void {
+  const { efforts } = preconditionsOf('openai-chat', endpoint)
   if (quirks.has('reasoning-object')) {
-    const { effort, max_tokens, enabled, summary } = wanted
+    const { max_tokens, enabled, summary } = wanted
+    const hasEffort = wanted.effort != null && (wanted.effort === 'none' || fieldThatStops(wanted) === null)
+    const effort = hasEffort ? takenEffort(wanted.effort as EffortName, efforts) : null
     const object = Object.fromEntries(
       Object.entries({ effort, max_tokens, enabled, summary }).filter(
         ([, value]) => value !== undefined && value !== null,
@@ -134,18 +138,20 @@ function addReasoning(
     if (Object.keys(object).length > 0) body['reasoning'] = object
     return
   }
-  const effort = wanted.effort ?? effortOf(wanted, request.max_output_tokens ?? endpoint.maxOutputTokens)
-  if (effort !== null) body['reasoning_effort'] = effort === 'max' ? 'xhigh' : effort
+  const wish = effortOf(wanted, request.max_output_tokens ?? endpoint.maxOutputTokens)
+  const effort = wish === null ? null : takenEffort(wish, efforts)
+  if (effort === 'none' && quirks.has('thinking-switch')) body['thinking'] = { type: 'disabled' }
+  else if (effort !== null) body['reasoning_effort'] = effort
 }
 
-/** The effort for a switch or a token budget. */
+/** The effort, also for a switch or a token budget. */
 function effortOf(
   wanted: NonNullable<ResponsesRequest['reasoning']>,
   maxTokens: number | null,
-): string | null {
-  if (wanted.enabled === false) return 'none'
+): EffortName | null {
+  if (fieldThatStops(wanted) !== null) return 'none'
+  if (wanted.effort != null) return wanted.effort
   const budget = wanted.max_tokens ?? null
-  if (budget === 0) return 'none'
   if (budget !== null && maxTokens !== null) return nearestEffort(budget / maxTokens, EFFORTS)
   return budget !== null || wanted.enabled === true ? 'medium' : null
 }

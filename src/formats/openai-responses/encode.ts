@@ -3,11 +3,12 @@
  * are sent, and unknown fields are appended; a request has them only if the caller uses this dialect.
  */
 import { type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
-import type { Endpoint } from '../../protocol/provider.ts'
+import type { EffortName, Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { isUnknownField, prepares } from '../outgoing.ts'
-import { nearestEffort } from '../reasoning.ts'
+import { preconditionsOf } from '../preconditions/table.ts'
+import { fieldThatStops, nearestEffort, takenEffort } from '../reasoning.ts'
 import { encodeInput } from './input.ts'
 import { encodeToolChoice, encodeTools, runsAtProvider } from './tools.ts'
 
@@ -139,17 +140,20 @@ function text(value: unknown): Json | undefined {
 function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint): Json | undefined {
   const config = recordOrEmpty(value)
   const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? USUAL_OUTPUT_TOKENS
-  const effort = config['effort'] ?? impliedEffort(config, limit)
+  const wish = effortOf(request.reasoning, limit)
+  const effort =
+    wish === null ? null : takenEffort(wish, preconditionsOf('openai-responses', endpoint).efforts)
   const written: Record<string, unknown> = { ...remainder(config, NOT_IN_REASONING) }
   if (effort != null) written['effort'] = effort
   return Object.keys(written).length === 0 ? undefined : written
 }
 
-/** The effort for a switch or a budget: this format has efforts only. */
-function impliedEffort(config: Json, limit: number): string | null {
-  if (config['enabled'] === false) return 'none'
-  const budget = config['max_tokens']
-  if (typeof budget !== 'number') return config['enabled'] === true ? 'medium' : null
-  if (budget === 0) return 'none'
-  return nearestEffort(budget / limit, EFFORTS)
+/** The effort, also for a switch or a budget: this format has efforts only. */
+function effortOf(wanted: ResponsesRequest['reasoning'], limit: number): EffortName | null {
+  if (wanted == null) return null
+  if (fieldThatStops(wanted) !== null) return 'none'
+  if (wanted.effort != null) return wanted.effort
+  const budget = wanted.max_tokens ?? null
+  if (budget !== null) return nearestEffort(budget / limit, EFFORTS)
+  return wanted.enabled === true ? 'medium' : null
 }

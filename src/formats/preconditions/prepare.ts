@@ -8,7 +8,7 @@ import { GatewayError, rewritten } from '../../base/errors.ts'
 import type { Json } from '../../base/json.ts'
 import type { InputItem, InputMessage } from '../../protocol/items.ts'
 import type { InputPart } from '../../protocol/parts.ts'
-import type { Endpoint, FormatName } from '../../protocol/provider.ts'
+import type { Endpoint, FormatName, JsonFormat } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
@@ -42,11 +42,7 @@ interface Survey {
 }
 
 /** Null if the request needs no change. */
-export function prepared(
-  model: ModelRequest,
-  format: FormatName,
-  { provider }: Pick<Endpoint, 'provider'>,
-): Prompt | null {
+export function prepared(model: ModelRequest, format: FormatName, endpoint: Endpoint): Prompt | null {
   const { request } = model
   const { input, text, tools, stop, max_output_tokens: most } = request
   const survey = typeof input === 'string' ? null : surveyed(input)
@@ -55,11 +51,18 @@ export function prepared(
   const hasLimits = stop != null || (most != null && most < MIN_OUTPUT_MAX)
   const isPlain = survey === null && text == null && !hasLimits && !mayRename && !hasOddRoot
   if (isPlain && !hasStrictTool(tools)) return null
-  const demands = preconditionsOf(format, provider)
+  const demands = preconditionsOf(format, endpoint)
   const names = mayRename ? outwardNames(demands.names, tools) : null
+  const wanted = text?.format
+  const instead =
+    wanted == null || wanted.type === 'text' ? null : nearestFormat(request, wanted.type, demands)
   let prompt: Prompt | null = null
-  if (survey !== null) {
+  if (instead !== null) {
     prompt = new Prompt(model, demands)
+    formatInWords(prompt, instead)
+  }
+  if (survey !== null) {
+    prompt ??= new Prompt(model, demands)
     // The order matters: each rule sees the result of the rules before it.
     if (survey.hasOthers) itemsAsCalls(prompt)
     if (survey.hasCalls || survey.hasOthers) {
@@ -75,7 +78,7 @@ export function prepared(
   }
   // A caller who uses the provider's own API is responsible for its schemas.
   const isJudged = model.isOwnApi !== true
-  const schema = text?.format
+  const schema = instead === null ? wanted : null
   const isEnforced = isJudged && demands.schemas === 'closed' && schema?.type === 'json_schema'
   const isStrict = isJudged && demands.toolSchemas === 'closed' && hasStrictTool(tools)
   const isRooted = isJudged && demands.toolRoots !== 'any' && hasOddRoot
@@ -546,6 +549,33 @@ function objectRoots(prompt: Prompt): void {
   })
   if (tools?.some((tool, at) => tool !== before?.[at]) === true) prompt.set({ tools })
 }
+
+/** The format of the answer that the receiver enforces in place of a wanted one; null: it enforces that. */
+function nearestFormat(
+  { tools }: ResponsesRequest,
+  wanted: JsonFormat,
+  { jsonFormats, jsonBesideTools }: Preconditions,
+): 'json_object' | 'text' | null {
+  if (!jsonBesideTools && tools != null && tools.length > 0) return 'text'
+  if (jsonFormats.includes(wanted)) return null
+  return jsonFormats.includes('json_object') ? 'json_object' : 'text'
+}
+
+/** Asks for the format in the instructions. */
+function formatInWords(prompt: Prompt, instead: 'json_object' | 'text'): void {
+  const { instructions, text } = prompt.request
+  const format = text?.format
+  const schema =
+    format?.type === 'json_schema' ? ` It must match this JSON Schema: ${JSON.stringify(format.schema)}` : ''
+  const before = typeof instructions === 'string' && instructions !== '' ? `${instructions}\n\n` : ''
+  prompt.changes.push({ field: 'text.format', action: 'changed', reason: IN_WORDS })
+  prompt.set({
+    instructions: `${before}${JSON_HINT}${schema}`,
+    text: { ...text, format: { type: instead } },
+  })
+}
+
+const IN_WORDS = 'the model does not support it, or not together with tools: the prompt asks for it'
 
 /** Adds a message with the word JSON, unless one has it already. */
 function jsonInWords(prompt: Prompt): void {

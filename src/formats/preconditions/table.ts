@@ -1,8 +1,17 @@
 /**
  * The requirements of a receiver, beyond the grammar of its format: one row for each format, and the changes that
- * quirks of a provider's row make to it. `prepare.ts` applies it to each prompt. Data.
+ * quirks of a provider's row, the model and the rows of both make to it. `prepare.ts` applies it to each prompt. Data.
  */
-import type { FormatName, Provider, Quirk } from '../../protocol/provider.ts'
+import {
+  type EffortName,
+  type Endpoint,
+  type FormatName,
+  JSON_FORMATS,
+  type JsonFormat,
+  type Quirk,
+  type Takes,
+} from '../../protocol/provider.ts'
+import type { Change } from '../format.ts'
 
 /** The texts that are allowed as a name or an id. */
 interface Alphabet {
@@ -55,6 +64,16 @@ export interface Preconditions {
   readonly stops: number | null
   /** The smallest limit for output tokens. */
   readonly minOutput: number
+  /** `user`: a conversation does not end with the model's turn. A caller of the provider's API decides that alone. */
+  readonly lastTurn: 'any' | 'user'
+  /** `alone`: tools that the provider runs only in requests without functions. */
+  readonly hosted: 'beside-functions' | 'alone'
+  /** The efforts of reasoning; null: all. */
+  readonly efforts: readonly EffortName[] | null
+  /** The formats of answers that are enforced. Words ask for others. */
+  readonly jsonFormats: readonly JsonFormat[]
+  /** False: not in a request with tools. */
+  readonly jsonBesideTools: boolean
   /** The text that replaces a missing thought in a turn with calls; null: none. */
   readonly thought: string | null
 }
@@ -96,6 +115,11 @@ const CHAT: Preconditions = {
   jsonWord: false,
   stops: null,
   minOutput: 1,
+  lastTurn: 'any',
+  hosted: 'beside-functions',
+  efforts: ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'],
+  jsonFormats: JSON_FORMATS,
+  jsonBesideTools: true,
   thought: null,
 }
 
@@ -111,6 +135,7 @@ const CLAUDE: Preconditions = {
   schemas: 'closed',
   toolSchemas: 'closed',
   toolRoots: 'no-union',
+  efforts: ['low', 'medium', 'high', 'xhigh', 'max'],
 }
 
 const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
@@ -125,6 +150,7 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     toolRoots: 'object',
     jsonWord: true,
     minOutput: MIN_OUTPUT_MAX,
+    efforts: null,
   },
   'anthropic-messages': CLAUDE,
   'google-gemini': {
@@ -172,24 +198,81 @@ const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?:
         },
       },
     },
+    // Gateways of that form know all words.
+    'reasoning-object': { 'openai-chat': { efforts: null } },
+    'json-word': { 'openai-chat': { jsonWord: true } },
     'strict-template': { 'openai-chat': { system: 'first', arguments: 'object' } },
     'replay-reasoning': { 'openai-chat': { thought: '' } },
     'blank-reasoning': { 'openai-chat': { thought: ' ' } },
     'no-strict-tools': { 'anthropic-messages': { toolSchemas: 'any' } },
   }
 
-/** For each provider: its requirements in each format. */
-const known = new WeakMap<Provider, Map<FormatName, Preconditions>>()
+type ModelRows = readonly (readonly [RegExp, Partial<Preconditions>])[]
 
-export function preconditionsOf(format: FormatName, provider: Provider): Preconditions {
-  const found = known.get(provider)?.get(format)
-  return found ?? remember(format, provider)
+/** https://platform.claude.com/docs/en/build-with-claude/effort */
+const CLAUDE_MODELS: ModelRows = [
+  [/claude-opus-4[-.]5(?!\d)/, { efforts: ['low', 'medium', 'high'] }],
+  [/claude-[a-z]+-4[-.]6(?!\d)/, { efforts: ['low', 'medium', 'high', 'max'], lastTurn: 'user' }],
+  // All others up to Claude 4.5. What follows a version may be a date.
+  [/claude-(?:[a-z]+-)?[1-4](?!\d)(?![-.](?:[7-9]|\d\d)(?!\d))/, { efforts: [] }],
+  [/claude-(?:[a-z]+-)?\d/, { lastTurn: 'user' }],
+]
+
+/** https://ai.google.dev/gemini-api/docs/latest-model */
+const GEMINI_MODELS: ModelRows = [
+  [/gemini-[12]\b/, { jsonBesideTools: false, hosted: 'alone' }],
+  [/gemini-(?:3\.5-flash-lite|3\.(?:[6-9]|\d\d)|[4-9]|\d\d)/, { lastTurn: 'user' }],
+  [/gemini-flash-(?:lite-)?latest/, { lastTurn: 'user' }],
+]
+
+/** The user message for a model that refuses a conversation which ends with its own turn. */
+export const GO_ON = 'Continue.'
+export const WENT_ON: readonly Change[] = [
+  { field: 'input', action: 'added', reason: `the model requires a user message at the end: "${GO_ON}"` },
+]
+
+/** Models that take less than their format, by name: the first that matches counts. */
+const OF_MODEL: { readonly [name in FormatName]?: ModelRows } = {
+  'anthropic-messages': CLAUDE_MODELS,
+  'bedrock-converse': CLAUDE_MODELS,
+  'google-gemini': GEMINI_MODELS,
 }
 
-function remember(format: FormatName, provider: Provider): Preconditions {
-  const changes = provider.quirks.map(quirk => OF_QUIRK[quirk]?.[format])
-  const preconditions: Preconditions = Object.assign({}, OF_FORMAT[format], ...changes)
-  const formats = known.get(provider) ?? new Map<FormatName, Preconditions>()
-  known.set(provider, formats.set(format, preconditions))
+/** For each endpoint: its requirements in each format. */
+const known = new WeakMap<Endpoint, Map<FormatName, Preconditions>>()
+
+export function preconditionsOf(format: FormatName, endpoint: Endpoint): Preconditions {
+  const found = known.get(endpoint)?.get(format)
+  return found ?? remember(format, endpoint)
+}
+
+function remember(format: FormatName, endpoint: Endpoint): Preconditions {
+  const { provider, upstreamModel } = endpoint
+  const preconditions: Preconditions = Object.assign(
+    {},
+    OF_FORMAT[format],
+    ...provider.quirks.map(quirk => OF_QUIRK[quirk]?.[format]),
+    OF_MODEL[format]?.find(([models]) => models.test(upstreamModel))?.[1],
+    ruleOf(endpoint),
+    takesOf(provider),
+    takesOf(endpoint),
+  )
+  const formats = known.get(endpoint) ?? new Map<FormatName, Preconditions>()
+  known.set(endpoint, formats.set(format, preconditions))
   return preconditions
+}
+
+/** What the provider's row says about the model. A deployment may have any name, so that of the catalogue counts too. */
+function ruleOf({ modelId, provider: { modelRules = [] }, upstreamModel }: Endpoint): Takes {
+  const named = (name: string) => modelRules.find(({ models }) => models.test(name))
+  const rule = named(upstreamModel) ?? named(modelId)
+  return rule === undefined ? {} : takesOf(rule)
+}
+
+function takesOf({ efforts, jsonFormats, jsonBesideTools }: Takes): Takes {
+  return {
+    ...(efforts === undefined ? {} : { efforts }),
+    ...(jsonFormats === undefined ? {} : { jsonFormats }),
+    ...(jsonBesideTools === undefined ? {} : { jsonBesideTools }),
+  }
 }

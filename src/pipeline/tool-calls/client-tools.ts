@@ -13,7 +13,7 @@ import { hasSpecialName } from '../../formats/preconditions/prepare.ts'
 import { preconditionsOf } from '../../formats/preconditions/table.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
-import type { FormatName, Provider } from '../../protocol/provider.ts'
+import type { Endpoint, FormatName } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type CustomTool, isClientSearch, type Tool } from '../../protocol/tools.ts'
 import type { Content } from '../answer/answer.ts'
@@ -42,9 +42,10 @@ const SAME_NAMES: ReadonlyMap<string, CallerName> = new Map()
 export function fitTools(
   request: ResponsesRequest,
   { name, customTools, computer }: Pick<Format, 'name' | 'customTools' | 'computer'>,
-  provider: Provider,
+  endpoint: Endpoint,
 ): FittedRequest | null {
   if (!isSpecial(request)) return null
+  const { provider } = endpoint
   const takesCustom = customTools !== null && (provider.customTools ?? customTools)
   const controls = settleControls(request, ability => accepts(name, takesCustom, ability))
   const searchFunction = accepts(name, takesCustom, 'tool_search')
@@ -60,7 +61,7 @@ export function fitTools(
   if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
   if (searchFunction?.name != null) items.set(searchFunction.name, SEARCH_FORM)
   const renamed =
-    prompt.tools == null ? null : outwardNames(preconditionsOf(name, provider).names, prompt.tools)
+    prompt.tools == null ? null : outwardNames(preconditionsOf(name, endpoint).names, prompt.tools)
   if (plain === null && flat === null && custom === null && items.size === 0 && renamed === null) return null
   return {
     prompt: custom?.prompt ?? prompt,

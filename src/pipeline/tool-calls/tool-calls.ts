@@ -7,6 +7,8 @@ import type { Finish } from '../../exchange/exchange.ts'
 import type { RequestedTool, ServerTool, ToolPlace, ToolSession } from '../../exchange/server-tool.ts'
 import type { Format, ItemStart } from '../../formats/format.ts'
 import { LongText } from '../../formats/long-text.ts'
+import { preconditionsOf } from '../../formats/preconditions/table.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
@@ -33,6 +35,14 @@ export function placeOf(
   const runsTools = !provider.quirks.includes('no-native-tools')
   const isSimulated = provider.quirks.includes('simulated')
   return { hosts: type => runsTools && hosts.has(type), searchesDomains, isSimulated }
+}
+
+/** The same for a request, whose functions may exclude tools that the provider runs. */
+export function placeFor({ tools }: ResponsesRequest, endpoint: Endpoint, format: Format): ToolPlace {
+  const place = placeOf(endpoint, format)
+  if (preconditionsOf(format.name, endpoint).hosted !== 'alone') return place
+  const hasOthers = tools?.some(({ type }) => !place.hosts(serverToolName(type) ?? type)) === true
+  return hasOthers ? { ...place, hosts: () => false } : place
 }
 
 /** A call of a server tool as the model made it. */

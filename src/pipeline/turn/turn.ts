@@ -22,7 +22,7 @@ import { makerOf, type RouteCandidate } from '../routing/candidate.ts'
 import { compactsItself, type Summaries } from '../summaries.ts'
 import { type CallSeals, SIGNING } from '../tool-calls/call-seals.ts'
 import { type FittedRequest, fitTools, withClientPaths } from '../tool-calls/client-tools.ts'
-import { type DeclaredFunction, placeOf, ToolCalls } from '../tool-calls/tool-calls.ts'
+import { type DeclaredFunction, placeFor, ToolCalls } from '../tool-calls/tool-calls.ts'
 import { AnswerTarget } from './answer-target.ts'
 import { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
@@ -326,7 +326,8 @@ class TurnCall implements CallSubject<TurnTerms> {
     if (pendingFit instanceof Promise) await pendingFit
     if (this.#declare === null) return this.#admit(candidate, this.#exchange.prompt, null)
     const { endpoint } = candidate
-    const declared = await this.#declare(placeOf(endpoint, this.#deps.formats[textFormat(endpoint)]))
+    const format = this.#deps.formats[textFormat(endpoint)]
+    const declared = await this.#declare(placeFor(this.#exchange.prompt, endpoint, format))
     // If the provider runs all of them itself, there are no calls to take out, so the reply may be relayed.
     const { functions, prompt, takesUnknown } = declared
     // Output that plugins judge or replace is reported in the order in which it arrives.
@@ -375,7 +376,7 @@ function termsOf(
   calls: ToolCalls | null,
   limit: CallTerms | null,
 ): TurnTerms {
-  const fitted = fitTools(request, format, endpoint.provider)
+  const fitted = fitTools(request, format, endpoint)
   const fittedPrompt = fitted?.prompt ?? request
   const cap = limit?.cap ?? null
   const prompt = cap === null ? fittedPrompt : { ...fittedPrompt, max_output_tokens: cap }

@@ -3,6 +3,14 @@
  * a key. Deviations of a provider from its format are its quirks. Data.
  */
 import {
+  DEEPSEEK_MODELS,
+  GPT_MODELS,
+  GROK_MODELS,
+  GROQ_MODELS,
+  KIMI_MODELS,
+  MISTRAL_MODELS,
+} from './models.ts'
+import {
   COMPATIBLE,
   chat,
   DOES_NOT_TRAIN,
@@ -37,6 +45,7 @@ export const OFFERED_ROWS = {
   'aion-labs': chat('AionLabs', 'https://api.aionlabs.ai/v1', 'AIONLABS_API_KEY', { authors: ['aion-labs'] }),
   akashml: chat('AkashML', 'https://api.akashml.com/v1', 'AKASHML_API_KEY'),
   alibaba: chat('Alibaba', 'https://dashscope-intl.aliyuncs.com/compatible-mode/v1', 'DASHSCOPE_API_KEY', {
+    quirks: [...COMPATIBLE, 'json-word'],
     authors: ['qwen', 'alibaba'],
   }),
   'amazon-bedrock': {
@@ -71,6 +80,7 @@ export const OFFERED_ROWS = {
     auth: 'api-key',
     keyForm: 'azure',
     quirks: ['openai-limits'],
+    modelRules: GPT_MODELS,
     hosts: [
       '*.openai.azure.com',
       '*.services.ai.azure.com',
@@ -123,7 +133,10 @@ export const OFFERED_ROWS = {
     policy: KEEPS_NOTHING,
   }),
   deepseek: chat('DeepSeek', 'https://api.deepseek.com/v1', 'DEEPSEEK_API_KEY', {
-    quirks: [...COMPATIBLE, 'replay-reasoning'],
+    quirks: [...COMPATIBLE, 'replay-reasoning', 'json-word', 'thinking-switch'],
+    modelRules: DEEPSEEK_MODELS,
+    // Its API reference: `text` or `json_object`.
+    jsonFormats: ['json_object'],
     policy: TRAINS,
     authors: ['deepseek'],
   }),
@@ -162,7 +175,10 @@ export const OFFERED_ROWS = {
     authors: ['google'],
   },
   groq: chat('Groq', 'https://api.groq.com/openai/v1', 'GROQ_API_KEY', {
-    quirks: ['system-role', 'no-strict-tools'],
+    quirks: ['system-role', 'no-strict-tools', 'json-word'],
+    modelRules: GROQ_MODELS,
+    // It answers 400 to both in one request.
+    jsonBesideTools: false,
     policy: KEEPS_A_MONTH,
   }),
   inception: chat('Inception', 'https://api.inceptionlabs.ai/v1', 'INCEPTION_API_KEY', {
@@ -209,6 +225,7 @@ export const OFFERED_ROWS = {
       'output-dimension',
       'float-vectors',
     ],
+    modelRules: MISTRAL_MODELS,
     // Its API reference: an assistant's last message with this field is what the answer begins with.
     continues: 'prefix',
     policy: KEEPS_A_MONTH,
@@ -219,6 +236,7 @@ export const OFFERED_ROWS = {
   moonshotai: chat('Moonshot AI', 'https://api.moonshot.ai/v1', 'MOONSHOT_API_KEY', {
     // Its thinking models refuse tool calls without the preceding thought.
     quirks: [...COMPATIBLE, 'replay-reasoning', 'blank-reasoning'],
+    modelRules: KIMI_MODELS,
     authors: ['moonshotai'],
   }),
   morph: chat('Morph', 'https://api.morphllm.com/v1', 'MORPH_API_KEY', { authors: ['morph'] }),
@@ -246,6 +264,7 @@ export const OFFERED_ROWS = {
     // Also in chat completions.
     customTools: true,
     quirks: ['openai-limits'],
+    modelRules: GPT_MODELS,
   },
   parasail: chat('Parasail', 'https://api.parasail.io/v1', 'PARASAIL_API_KEY', { policy: DOES_NOT_TRAIN }),
   perceptron: chat('Perceptron', 'https://api.perceptron.inc/v1', 'PERCEPTRON_API_KEY', {
@@ -332,6 +351,7 @@ export const OFFERED_ROWS = {
     policy: KEEPS_A_MONTH,
     // It refuses the type as an unknown variant.
     customTools: false,
+    modelRules: GROK_MODELS,
     authors: ['x-ai', 'xai'],
   },
   xiaomi: chat('Xiaomi', 'https://api.xiaomimimo.com/v1', 'XIAOMI_API_KEY', { authors: ['xiaomi'] }),

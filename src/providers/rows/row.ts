@@ -30,6 +30,9 @@ export interface ServingRow
         | 'messagesMax'
         | 'customTools'
         | 'continues'
+        | 'modelRules'
+        | 'jsonFormats'
+        | 'jsonBesideTools'
       >
     > {
   /** The environment variable with the operator's key, if the configuration contains none. */

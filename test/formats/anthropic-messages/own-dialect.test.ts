@@ -447,7 +447,9 @@ t.test('every recorded request arrives as it was sent', { skip: withoutRecording
     const found = recording.request()
     const sent = (found?.['body'] ?? found) as Json | null
     const text = JSON.stringify(sent)
-    if (sent === null || seen.has(text)) continue
+    // The API answered 400 to an effort that the model does not take.
+    const isRefused = recording.name.includes('xhigh-unsupported-model')
+    if (sent === null || isRefused || seen.has(text)) continue
     seen.add(text)
     try {
       // Requests for counting tokens have no limit, and some providers have the model in their path.

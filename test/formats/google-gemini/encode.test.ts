@@ -130,20 +130,18 @@ t.test('generation config', async t => {
 t.test('a whole body', async t => {
   const body = bodyOf({
     instructions: 'Be brief.',
-    tools: [fn('f'), { type: 'web_search' }],
+    tools: [fn('f')],
     tool_choice: 'required',
     reasoning: { effort: 'low' },
     max_output_tokens: 10_000,
-    text: { format: { type: 'json_object' } },
   })
   t.strictSame(body, {
     systemInstruction: { parts: [text('Be brief.')] },
     contents: [user(text('Hi'))],
-    tools: [{ googleSearch: {} }, { functionDeclarations: [{ name: 'f' }] }],
+    tools: [{ functionDeclarations: [{ name: 'f' }] }],
     toolConfig: { functionCallingConfig: { mode: 'ANY' } },
     generationConfig: {
       maxOutputTokens: 10_000,
-      responseMimeType: 'application/json',
       thinkingConfig: { includeThoughts: true, thinkingBudget: 2000 },
     },
   })

@@ -1,19 +1,17 @@
 import t from 'tap'
 import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
 import { prepared } from '../../../src/formats/preconditions/prepare.ts'
-import type { Provider } from '../../../src/protocol/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
+import { endpointOf } from '../../support/endpoint.ts'
 import { functionCall as call, functionOutput as output } from './input-items.ts'
 
 /** Requests pass the same check as a client's, so that no test encodes what could never arrive. */
 function encoded(body: Record<string, unknown>, signing: boolean): unknown {
   const request = parseResponsesRequest({ model: 'google/gemini', ...body })
   const model = { request, stream: false, endUser: null }
-  const prompt = prepared(model, 'google-gemini', { provider: PROVIDER })
+  const prompt = prepared(model, 'google-gemini', endpointOf('google-gemini'))
   return encodeContents(prompt?.prompt.input ?? request.input, signing).contents
 }
-
-const PROVIDER = { quirks: [] as readonly string[] } as unknown as Provider
 
 const user = (...parts: unknown[]) => ({ role: 'user', parts })
 const model = (...parts: unknown[]) => ({ role: 'model', parts })

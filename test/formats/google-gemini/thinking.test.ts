@@ -49,7 +49,9 @@ t.test('models with levels', async t => {
     'of two, the one that thinks more',
   )
   t.strictSame(config('gemini-3.1-pro', { effort: 'medium' }), { includeThoughts, thinkingLevel: 'MEDIUM' })
-  t.strictSame(config(flash, { effort: 'none' }), { thinkingBudget: 0 })
+  t.strictSame(config(flash, { effort: 'none' }), { thinkingLevel: 'MINIMAL' }, 'it always thinks')
+  t.strictSame(config('gemini-3.1-pro', { effort: 'none' }), { thinkingLevel: 'LOW' })
+  t.strictSame(config('gemini-2.0-flash', { effort: 'high' }), null, 'a model without the setting')
   t.strictSame(
     config(flash, { enabled: true }),
     { includeThoughts, thinkingLevel: 'MEDIUM' },

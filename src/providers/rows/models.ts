@@ -1,0 +1,60 @@
+/**
+ * What models of providers take, where they differ: the first rule that matches a model's name counts. A model that no
+ * rule names takes what its format says. Providers answer 400 to anything else. Data.
+ */
+import type { ModelRule } from '../../protocol/provider.ts'
+
+/** Models without a setting for efforts, whether they think or not. */
+const NO_EFFORTS = [] as const
+const USUAL = ['low', 'medium', 'high'] as const
+
+/** https://platform.openai.com/docs/guides/reasoning and the page of each model */
+export const GPT_MODELS: readonly ModelRule[] = [
+  { models: /gpt-5-chat|gpt-4|gpt-3\.5|o1-(?:mini|preview)/, efforts: NO_EFFORTS },
+  { models: /gpt-5\.\d+-chat|deep-research/, efforts: ['medium'] },
+  { models: /gpt-5-pro/, efforts: ['high'] },
+  { models: /gpt-5\.\d+-pro/, efforts: ['medium', 'high', 'xhigh'] },
+  { models: /gpt-5\.1-codex-max/, efforts: [...USUAL, 'xhigh'] },
+  { models: /gpt-5(?:\.1)?-codex/, efforts: USUAL },
+  { models: /gpt-5\.\d+-codex/, efforts: [...USUAL, 'xhigh'] },
+  { models: /gpt-5\.1(?!\d)/, efforts: ['none', ...USUAL] },
+  { models: /gpt-5\.[2-5](?!\d)/, efforts: ['none', ...USUAL, 'xhigh'] },
+  { models: /gpt-5\.\d/, efforts: ['none', ...USUAL, 'xhigh', 'max'] },
+  { models: /gpt-5/, efforts: ['minimal', ...USUAL] },
+  { models: /gpt-6/, efforts: [...USUAL, 'xhigh', 'max'] },
+  { models: /gpt-oss|(?:^|\/)o[134](?!\d)/, efforts: USUAL },
+]
+
+/** https://docs.x.ai/developers/model-capabilities/text/reasoning */
+export const GROK_MODELS: readonly ModelRule[] = [
+  { models: /grok-3-mini/, efforts: ['low', 'high'] },
+  { models: /grok-4\.20-multi-agent/, efforts: [...USUAL, 'xhigh'] },
+  { models: /grok-4\.3/, efforts: ['none', ...USUAL] },
+  { models: /grok-(?:4\.[5-9]|[5-9])/, efforts: USUAL },
+  { models: /grok/, efforts: NO_EFFORTS },
+]
+
+/** https://api-docs.deepseek.com/guides/thinking_mode */
+export const DEEPSEEK_MODELS: readonly ModelRule[] = [
+  { models: /reasoner/, efforts: NO_EFFORTS },
+  { models: /deepseek/, efforts: ['none', 'high', 'max'] },
+]
+
+/** https://console.groq.com/docs/reasoning. Qwen thinks unless it is told `none`. */
+export const GROQ_MODELS: readonly ModelRule[] = [
+  { models: /gpt-oss/, efforts: USUAL },
+  { models: /qwen3|qwen-3/, efforts: ['none'] },
+  { models: /./, efforts: NO_EFFORTS },
+]
+
+/** https://docs.mistral.ai/capabilities/reasoning/ */
+export const MISTRAL_MODELS: readonly ModelRule[] = [
+  {
+    models: /mistral-small-(?:latest|4|26)|mistral-medium-(?:3(?!-?1)|26)|magistral-small-latest/,
+    efforts: ['none', 'high'],
+  },
+  { models: /./, efforts: NO_EFFORTS },
+]
+
+/** The models always think. */
+export const KIMI_MODELS: readonly ModelRule[] = [{ models: /kimi-k3/, efforts: ['low', 'high', 'max'] }]
