@@ -89,10 +89,12 @@ export interface DataPolicy {
  * - `blank-reasoning`: takes a blank, and nothing shorter, as the `reasoning_content` of a turn with calls whose
  *   thought is lost
  * - `openai-limits`: takes ids of calls with at most 40 characters, four stop sequences, schemas of functions that are
- *   objects with properties, and a JSON mode only where the messages say JSON
+ *   objects with properties, and a JSON mode only where the messages say JSON; reserves the function names `python` and
+ *   `tool_search`
  * - `nine-letter-call-ids`: takes ids of calls with exactly nine letters and digits
  * - `strict-template`: takes one system message, at the beginning, and arguments of calls that are JSON objects; chat
  *   templates of local models refuse others
+ * - `xai-names`: reserves the function name `web_search`
  * - `json-word`: takes a request for a JSON object only where the messages say JSON
  * - `thinking-switch`: turns thinking off by `thinking: {type: disabled}` instead of an effort
  * - `thinking-parts`: wants it back as content parts of type `thinking`
@@ -125,6 +127,7 @@ export const QUIRKS = [
   'openai-limits',
   'nine-letter-call-ids',
   'strict-template',
+  'xai-names',
   'json-word',
   'thinking-switch',
   'thinking-parts',

@@ -4,6 +4,7 @@
  */
 import { hash } from 'node:crypto'
 import { recordOrEmpty } from '../../base/json.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { NameRule } from './table.ts'
 
@@ -20,22 +21,28 @@ export class OutwardNames {
   /** The caller's name by the sent name, for names that differ. */
   readonly own = new Map<string, string>()
   readonly #rule: NameRule
+  readonly #reserved: ReadonlySet<string>
   readonly #outward = new Map<string, string>()
   /** Names of tools that are sent unchanged. */
   readonly #plainNames: ReadonlySet<string>
 
   constructor(rule: NameRule, tools: readonly Tool[]) {
     this.#rule = rule
-    this.#plainNames = new Set(tools.flatMap(tool => nameOf(tool) ?? []).filter(name => rule.fits.test(name)))
+    this.#reserved = reservedBy(rule, tools)
+    this.#plainNames = new Set(tools.flatMap(tool => nameOf(tool) ?? []).filter(name => this.#fits(name)))
     for (const tool of tools) {
       const name = nameOf(tool)
       if (name !== null) this.of(name)
     }
   }
 
+  #fits(name: string): boolean {
+    return this.#rule.fits.test(name) && !this.#reserved.has(name)
+  }
+
   of(name: string): string {
-    const { fits: pattern, foreign, maxChars } = this.#rule
-    if (pattern.test(name)) return name
+    const { foreign, maxChars } = this.#rule
+    if (this.#fits(name)) return name
     const known = this.#outward.get(name)
     if (known !== undefined) return known
     const text = name.replace(foreign, '_')
@@ -48,6 +55,15 @@ export class OutwardNames {
   }
 }
 
+/** Names that functions cannot have beside the other tools of the request. */
+function reservedBy({ reserved = NONE, hosted }: NameRule, tools: readonly Tool[]): ReadonlySet<string> {
+  if (hosted === undefined) return reserved
+  const names = tools.flatMap(({ type }) => hosted.get(serverToolName(type) ?? type) ?? [])
+  return names.length === 0 ? reserved : new Set([...reserved, ...names])
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
 /** The name that the model uses to call the tool; null: not one of the client's functions. */
 function nameOf(tool: Tool): string | null {
   const { name, type } = recordOrEmpty(tool)
@@ -56,9 +72,10 @@ function nameOf(tool: Tool): string | null {
 
 /** Null if all tool names can be sent unchanged. */
 export function outwardNames(rule: NameRule, tools: readonly Tool[]): OutwardNames | null {
+  const reserved = reservedBy(rule, tools)
   const isForeign = (tool: Tool): boolean => {
     const name = nameOf(tool)
-    return name !== null && !rule.fits.test(name)
+    return name !== null && (!rule.fits.test(name) || reserved.has(name))
   }
   return tools.some(isForeign) ? new OutwardNames(rule, tools) : null
 }

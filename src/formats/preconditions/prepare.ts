@@ -17,7 +17,7 @@ import { nativeAsCall, replayAsCall } from '../replayed.ts'
 import { isOutput, outputsAfterCalls, outwardIds, pairsOf } from './calls.ts'
 import { type OutwardNames, outwardNames } from './names.ts'
 import { closedSchema, JSON_HINT, objectRoot, objectText } from './schemas.ts'
-import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf, ROOT_UNIONS } from './table.ts'
+import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf, ROOT_UNIONS, SPECIAL_NAMES } from './table.ts'
 
 /** Writes a request in a format. */
 export type Encode = (model: ModelRequest, endpoint: Endpoint) => WireRequest
@@ -146,7 +146,7 @@ const PLAIN_NAME = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/
 export function hasSpecialName(tools: readonly Tool[]): boolean {
   for (let at = 0; at < tools.length; at++) {
     const { name } = (tools[at] ?? {}) as { readonly name?: unknown }
-    if (typeof name === 'string' && !PLAIN_NAME.test(name)) return true
+    if (typeof name === 'string' && (!PLAIN_NAME.test(name) || SPECIAL_NAMES.has(name))) return true
   }
   return false
 }

@@ -22,7 +22,12 @@ interface Alphabet {
   readonly maxChars: number
 }
 
-export interface NameRule extends Alphabet {}
+export interface NameRule extends Alphabet {
+  /** Names that functions of a caller cannot have. Absent: none. */
+  readonly reserved?: ReadonlySet<string>
+  /** Names of the provider's own tools, by type; functions beside them need others. Absent: they have none. */
+  readonly hosted?: ReadonlyMap<string, string>
+}
 
 export interface CallIdRule extends Alphabet {
   /** The scope in which an id may be used for only one call. */
@@ -86,6 +91,30 @@ const GOOGLE_NAMES = {
   foreign: /^[^a-zA-Z_]|[^a-zA-Z0-9_.:-]/g,
   maxChars: 128,
 }
+/** Names of Anthropic's own tools; see anthropic-messages/tools.ts. */
+const CLAUDE_TOOLS: ReadonlyMap<string, string> = new Map([
+  ['web_search', 'web_search'],
+  ['web_search_2025_08_26', 'web_search'],
+  ['web_search_preview', 'web_search'],
+  ['web_search_preview_2025_03_11', 'web_search'],
+  ['web_fetch', 'web_fetch'],
+  ['code_interpreter', 'code_execution'],
+  ['tool_search', 'tool_search_tool_regex'],
+  ['computer', 'computer'],
+  ['computer_use_preview', 'computer'],
+])
+/** OpenAI answers 400: "The function name 'python' is reserved for use by this model". */
+const RESERVED_BY_OPENAI: ReadonlySet<string> = new Set(['python', 'tool_search'])
+/** xAI answers 400: `custom function name "web_search" is reserved`. */
+const RESERVED_BY_XAI: ReadonlySet<string> = new Set(['web_search'])
+
+/** All names that some receiver may refuse for a function. */
+export const SPECIAL_NAMES: ReadonlySet<string> = new Set([
+  ...CLAUDE_TOOLS.values(),
+  ...RESERVED_BY_OPENAI,
+  ...RESERVED_BY_XAI,
+])
+
 /** Keywords that the schema of a function may not have at its root, where `toolRoots` forbids unions. */
 export const ROOT_UNIONS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf', 'not', 'enum'])
 
@@ -125,7 +154,7 @@ const CHAT: Preconditions = {
 
 const CLAUDE: Preconditions = {
   ...CHAT,
-  names: LONG_WORDS,
+  names: { ...LONG_WORDS, hosted: CLAUDE_TOOLS },
   callIds: { ...LONG_WORDS, unique: 'request' },
   arguments: 'object',
   failures: 'text-field',
@@ -180,7 +209,9 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
 const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?: Partial<Preconditions> }>>> =
   {
     'openai-limits': {
+      'openai-responses': { names: { ...WORDS, reserved: RESERVED_BY_OPENAI } },
       'openai-chat': {
+        names: { ...WORDS, reserved: RESERVED_BY_OPENAI },
         callIds: { ...upTo(40), unique: 'turn' },
         toolRoots: 'object',
         jsonWord: true,
@@ -200,6 +231,10 @@ const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?:
     },
     // Gateways of that form know all words.
     'reasoning-object': { 'openai-chat': { efforts: null } },
+    'xai-names': {
+      'openai-chat': { names: { ...WORDS, reserved: RESERVED_BY_XAI } },
+      'openai-responses': { names: { ...WORDS, reserved: RESERVED_BY_XAI } },
+    },
     'json-word': { 'openai-chat': { jsonWord: true } },
     'strict-template': { 'openai-chat': { system: 'first', arguments: 'object' } },
     'replay-reasoning': { 'openai-chat': { thought: '' } },

@@ -58,10 +58,11 @@ export function fitTools(
   const prompt = flat?.prompt ?? plain?.prompt ?? request
   const custom = takesCustom ? null : customAsFunctions(prompt)
   const items = new Map<string, ItemForm>()
-  if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
-  if (searchFunction?.name != null) items.set(searchFunction.name, SEARCH_FORM)
   const renamed =
     prompt.tools == null ? null : outwardNames(preconditionsOf(name, endpoint).names, prompt.tools)
+  if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
+  if (searchFunction?.name != null)
+    items.set(renamed?.of(searchFunction.name) ?? searchFunction.name, SEARCH_FORM)
   if (plain === null && flat === null && custom === null && items.size === 0 && renamed === null) return null
   return {
     prompt: custom?.prompt ?? prompt,

@@ -14,6 +14,7 @@ import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest, StopCondition } from '../../protocol/request.ts'
 import type { Content } from '../answer/answer.ts'
+import type { CallerName } from './namespaces.ts'
 
 type CallStart = Extract<ItemStart, { type: 'function_call' }>
 
@@ -64,12 +65,16 @@ interface ToolCallTerms {
   readonly holdsCalls?: boolean
 }
 
+const SAME_NAMES: ReadonlyMap<string, CallerName> = new Map()
+
 export class ToolCalls {
   readonly #declared: ReadonlyMap<string, DeclaredFunction>
   readonly #terms: ToolCallTerms
   readonly #open = new Map<number, PendingCall>()
   /** In the order of the model's calls. */
   readonly pending: PendingCall[] = []
+  /** The names that tools have for the gateway, by those that the model sees, of those that differ. */
+  #names: ReadonlyMap<string, CallerName> = SAME_NAMES
   readonly #held: Content[] = []
   readonly #heldItems = new Set<number>()
 
@@ -77,6 +82,11 @@ export class ToolCalls {
   constructor(declared: ReadonlyMap<string, DeclaredFunction>, terms: ToolCallTerms = {}) {
     this.#declared = declared
     this.#terms = terms
+  }
+
+  /** Call it before the reply if the provider gets some tools under other names. */
+  useNames(names: ReadonlyMap<string, CallerName>): void {
+    this.#names = names
   }
 
   /** True if calls for the client are waiting. */
@@ -95,14 +105,16 @@ export class ToolCalls {
     if (delta.kind === 'open') {
       const { type } = delta.start
       if (type !== 'function_call') return type === 'custom_tool_call' && this.#isHeld(delta)
-      const declared = this.#declared.get(delta.start.name) ?? null
+      const own = this.#names.get(delta.start.name)
+      const name = own?.namespace === null ? own.name : delta.start.name
+      const declared = this.#declared.get(name) ?? null
       if (declared === null && this.#terms.takesUnknown !== true) return this.#isHeld(delta)
       const callId = delta.start.callId ?? itemId('fc').replace('fc_', 'call_')
       const call: PendingCall = {
         declared,
         callId,
         arguments: new LongText(),
-        start: delta.start,
+        start: name === delta.start.name ? delta.start : { ...delta.start, name },
         fields: null,
       }
       this.#open.set(delta.item, call)

@@ -63,6 +63,7 @@ export class AnswerTarget implements AttemptTarget {
     this.#deps = deps
     this.#answer = answer
     this.#calls = calls
+    if (fitted !== null) calls?.useNames(fitted.names)
     this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.receive(delta))
     // Nothing stands between the reads and the sink; if nobody sees events, nothing is sent during a read.
     this.sink = answer.live ? answer.sink : null

@@ -351,6 +351,7 @@ export const OFFERED_ROWS = {
     policy: KEEPS_A_MONTH,
     // It refuses the type as an unknown variant.
     customTools: false,
+    quirks: ['xai-names'],
     modelRules: GROK_MODELS,
     authors: ['x-ai', 'xai'],
   },
