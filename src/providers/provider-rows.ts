@@ -26,7 +26,7 @@ export interface ProvidersConfig {
   readonly providers: readonly ProviderRow[]
   /** For providers without their own setting. Default `finish`. */
   readonly onAbort?: AbortPolicy
-  /** Keys of providers whose row contains none, by slug. Default: none. */
+  /** Keys of providers whose row contains none, by slug: from files and the environment. Default: none. */
   readonly providerKeys?: Readonly<Record<string, string>>
   /** Reads the files of a row's `tls`; `path` is the field in errors. Needed if a row has such files. */
   readonly readTls?: (files: TlsFiles, path: string) => TlsIdentity

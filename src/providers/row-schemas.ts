@@ -90,9 +90,13 @@ export const ProviderSchema = Type.Object(
       Type.String({ pattern: '^[\\x20-\\x7e\\r\\n\\t]+$' }),
       "the gateway's key for the provider, in any of the provider's key formats ([keys](byok.md#keys))",
     ),
+    apiKeyFile: field(
+      File,
+      'a file with that key. If its content changes, the new key is used [without a restart](byok.md#the-gateways-own-key)',
+    ),
     auth: field(
       oneOf(AUTH_SCHEMES),
-      'how requests carry the key; default: as the format does, or `none` for a custom provider without `apiKey`',
+      'how requests carry the key; default: as the format does, or `none` for a custom provider without a key',
     ),
     region: field(
       Type.String({ pattern: '^[a-z0-9-]{1,40}$' }),

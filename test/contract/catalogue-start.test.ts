@@ -144,6 +144,46 @@ t.test('a file of models is imported beside a running gateway', async t => {
   t.match(refused, { code: 1, stderr: /bad\.json: data\[0\]\.id: expected the form author\/name/ })
 })
 
+t.test(
+  'a key in a file is replaced while a stream runs, which goes on; a file that is gone changes nothing',
+  async t => {
+    const { sim: provider, url } = await sim(t)
+    const key = join(tempFolder('sluice-key'), 'acme.key')
+    writeFileSync(key, 'first-key\n', { mode: 0o600 })
+    const model = (id: string, upstreamModel: string) => ({
+      id,
+      endpoints: [{ provider: 'acme', upstreamModel }],
+    })
+    const gateway = await startGatewayProcess(
+      t,
+      settings({
+        providers: [{ slug: 'acme', format: 'openai-chat', baseUrl: url, apiKeyFile: key }],
+        models: [model('acme/echo', 'echo'), model('acme/slow', 'write-40-50')],
+      }),
+    )
+    const isUsed = async (expected: string): Promise<boolean> => {
+      if ((await ask(gateway, { model: 'acme/echo' })).status !== 200) return false
+      return provider.requests.at(-1)?.headers.authorization === `Bearer ${expected}`
+    }
+    t.ok(await isUsed('first-key'))
+    const stream = await fetch(`${gateway.url}/v1/responses`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'acme/slow', stream: true, input: 'go' }),
+    })
+    const text = stream.text()
+    writeFileSync(key, 'second-key\n')
+    t.ok(await eventually(() => isUsed('second-key'), PATIENCE_MS))
+    t.match(await text, /event: response\.completed/, 'the stream with the old key ends in order')
+    rmSync(key)
+    const told = 'configuration not reloaded: providers[0].apiKeyFile: cannot be read (ENOENT)'
+    t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENCE_MS))
+    t.ok(await isUsed('second-key'))
+    t.equal(gateway.stdout().includes('-key'), false, 'no key is logged')
+    t.equal(await gateway.stop(), 0)
+  },
+)
+
 t.test('providers and models change while a stream runs; a faulty file changes nothing', async t => {
   const { url } = await sim(t)
   const provider = { slug: 'acme', format: 'openai-chat', baseUrl: url, apiKey: 'k' }

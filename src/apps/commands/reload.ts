@@ -1,6 +1,6 @@
 /**
- * Reloads the providers and models of the configuration, on SIGHUP or when its file or the imported file changes.
- * SIGHUP also reloads the certificate. An invalid file changes nothing. Main thread.
+ * Reloads the providers, models and routes of the configuration, on SIGHUP or when its file, the imported file or the
+ * file of a provider's key changes. SIGHUP also reloads the certificate. An invalid file changes nothing. Main thread.
  */
 import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { ClosableLog } from '../../base/log/log.ts'
@@ -72,7 +72,8 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
     if (now.mtimeMs !== before.mtimeMs) reload()
   }
   const watch = (): void => {
-    const files = [file, current.catalogue.import].filter(path => path !== null)
+    const keys = current.providers.flatMap(({ apiKeyFile }) => apiKeyFile ?? [])
+    const files = [file, current.catalogue.import, ...keys].filter(path => path !== null)
     for (const path of watched) if (!files.includes(path)) unwatchFile(path, changed)
     for (const path of files) {
       if (!watched.includes(path) && statSync(path, { throwIfNoEntry: false }) !== undefined)

@@ -8,7 +8,14 @@ import { Value } from '@sinclair/typebox/value'
 import { parse as parseYaml } from 'yaml'
 import { ConfigError, checkFile, Faults, joinPath } from '../../base/settings/check.ts'
 import { fileSchema } from '../../base/settings/setting.ts'
-import { type Environment, readProviderKeys, readSetting, secretVariables, variable } from './environment.ts'
+import {
+  type Environment,
+  readKeyFiles,
+  readProviderKeys,
+  readSetting,
+  secretVariables,
+  variable,
+} from './environment.ts'
 import { readOtelVariables } from './otel-variables.ts'
 import { withoutFaults } from './remainder.ts'
 import { type Config, SETTINGS, Settings } from './settings.ts'
@@ -65,7 +72,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   checkSignIn(file, faults)
   for (const { path, value } of fromEnvironment) set(file, path, value)
   for (const { path, value } of readOtelVariables(environment, faults)) set(file, path, value)
-  const keys = readProviderKeys(environment, faults)
+  const keys = { ...readProviderKeys(environment, faults), ...readKeyFiles(file['providers'], faults) }
   set(file, ['providerKeys'], keys)
   const config = withDefaults(file)
   return {

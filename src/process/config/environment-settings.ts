@@ -34,7 +34,7 @@ export const environmentSettings = {
   vaultKeys: masterKeys,
   providerKeys: setting(
     Type.Record(Type.String(), Type.String()),
-    'provider keys from the variables in the built-in table, by slug',
+    'provider keys from the variables in the built-in table and from the files of `apiKeyFile`, by slug',
     { default: {}, environmentOnly: true },
   ),
 }

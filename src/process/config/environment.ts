@@ -4,6 +4,7 @@ import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { ConfigError, expectedPhrase, type Faults, integerRange, words } from '../../base/settings/check.ts'
 import type { Setting } from '../../base/settings/setting.ts'
+import type { ProviderRow } from '../../providers/row-schemas.ts'
 import { KEY_VARIABLES } from '../../providers/table.ts'
 import { SETTINGS } from './settings.ts'
 
@@ -85,6 +86,21 @@ export function readProviderKeys(environment: Environment, faults: Faults): Read
     if (key === '') continue
     if (/^[\x21-\x7e]+$/.test(key)) keys[slug] = key
     else faults.add(name, 'expected a key without spaces or line breaks')
+  }
+  return keys
+}
+
+/** The keys in the files that rows of `providers` name, by slug. @param providers without invalid rows */
+export function readKeyFiles(providers: unknown, faults: Faults): Readonly<Record<string, string>> {
+  const keys: Record<string, string> = {}
+  for (const [at, { slug, apiKey, apiKeyFile }] of ((providers ?? []) as readonly ProviderRow[]).entries()) {
+    if (apiKeyFile === undefined) continue
+    const field = `providers[${at}].apiKeyFile`
+    if (apiKey !== undefined) faults.add(field, 'set either apiKey or apiKeyFile')
+    const key = faults.try(() => readSecret(field, apiKeyFile))
+    if (key === null) continue
+    if (/^[\x20-\x7e\r\n\t]+$/.test(key)) keys[slug] = key
+    else faults.add(field, 'the file has characters that a key cannot have')
   }
   return keys
 }

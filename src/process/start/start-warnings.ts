@@ -31,8 +31,11 @@ export function startWarnings({
 }
 
 /** Secrets in files that others can read. */
-function exposed({ listen: { tls }, console: { oidc } }: Config): readonly string[] {
+function exposed({ listen: { tls }, console: { oidc }, providers }: Config): readonly string[] {
   const files = [
+    ...providers.flatMap(({ apiKeyFile }, at) =>
+      apiKeyFile === undefined ? [] : [[`providers[${at}].apiKeyFile`, apiKeyFile] as const],
+    ),
     ...(tls === null ? [] : [['listen.tls.key', tls.key] as const]),
     ...(oidc === null ? [] : [['console.oidc.clientSecretFile', oidc.clientSecretFile] as const]),
   ]

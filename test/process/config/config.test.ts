@@ -632,6 +632,20 @@ t.test('nothing follows from a faulty setting', async t => {
   }
 })
 
+t.test('the key of a provider may be in a file, which has one way to be wrong at a time', async t => {
+  const key = file('key-of-acme\n')
+  const row = (more: string) =>
+    `providers: [{ slug: acme, format: openai-chat, baseUrl: "http://127.0.0.1:1", ${more} }]`
+  t.match(load(row(`apiKeyFile: "${key}"`)), { providerKeys: { acme: 'key-of-acme' } })
+  for (const [more, fault] of [
+    [`apiKeyFile: "${key}", apiKey: k`, 'set either apiKey or apiKeyFile'],
+    ['apiKeyFile: "/does/not/exist"', 'cannot be read (ENOENT)'],
+    [`apiKeyFile: "${file(' ')}"`, 'the file is empty'],
+    [`apiKeyFile: "${file('schlüssel')}"`, 'the file has characters that a key cannot have'],
+  ] as const)
+    t.throws(() => load(row(more)), { message: `providers[0].apiKeyFile: ${fault}` })
+})
+
 t.test('variables of secrets are named, and forgotten by the process', async t => {
   const names = ['GATEWAY_API_KEY', 'ACME_KEY', 'ACME_HOST', 'XAI_API_KEY']
   for (const name of names) process.env[name] = 'value'
