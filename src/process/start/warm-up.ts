@@ -16,7 +16,7 @@ import { createKey } from '../../callers/api-key.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
 import { loadFront } from '../../server/http-libraries.ts'
 import type { Config } from '../config/settings.ts'
-import { withoutModelSettings } from '../wiring/catalog.ts'
+import { withoutCatalogueSettings } from '../wiring/catalog.ts'
 import { buildGateway } from '../wiring/gateway.ts'
 import { buildServer } from '../wiring/wiring.ts'
 
@@ -133,7 +133,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): P
 /** The configuration without anything shared with others, accessed over a network, or limited. */
 function alone(config: Config): Config {
   return {
-    ...withoutModelSettings(config),
+    ...withoutCatalogueSettings(config),
     listen: { ...config.listen, tls: null },
     storage: { url: 'sqlite::memory:' },
     redis: { ...config.redis, url: null },

@@ -128,8 +128,8 @@ export const MODEL_SETTINGS: Readonly<
   'fusion.fastPanel': config => config.fusion.fastPanel,
 }
 
-/** The configuration without the settings of MODEL_SETTINGS, for a gateway with another catalogue. */
-export function withoutModelSettings(config: Config): Config {
+/** The configuration without settings that name models or providers, for a gateway with another catalogue. */
+export function withoutCatalogueSettings(config: Config): Config {
   return {
     ...config,
     alignment: { ...config.alignment, evaluator: null },
@@ -137,6 +137,9 @@ export function withoutModelSettings(config: Config): Config {
     routers: { ...config.routers, classifier: null },
     defaultModel: null,
     fusion: { panel: [], budgetPanel: [], fastPanel: [], analyst: null },
+    routes: [],
+    rollouts: [],
+    reconcile: [],
   }
 }
 
@@ -184,10 +187,11 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     for (const [of, { route, candidate }] of config.rollouts.entries())
       if (route === name) checkTarget(`rollouts[${of}].candidate`, candidate)
   }
-  for (const [at, { slug, apiKey }] of config.providers.entries()) {
-    const provider = apiKey === undefined ? undefined : catalog.provider(slug)
+  for (const [at, { slug, apiKey, apiKeyFile }] of config.providers.entries()) {
+    const provider = (apiKey ?? apiKeyFile) === undefined ? undefined : catalog.provider(slug)
     const problem = provider === undefined ? null : sharedKeyProblem(provider)
-    if (problem !== null) faults.add(`providers[${at}].apiKey`, problem)
+    if (problem !== null)
+      faults.add(`providers[${at}].${apiKey === undefined ? 'apiKeyFile' : 'apiKey'}`, problem)
   }
   faults.try(() => checkReconcile(config.reconcile, catalog))
   const { ocr } = config.files

@@ -6,7 +6,7 @@ import t from 'tap'
 import { loadConfig } from '../../../src/process/config/config.ts'
 import type { Config } from '../../../src/process/config/settings.ts'
 import { type WarmUpOptions, warmUp } from '../../../src/process/start/warm-up.ts'
-import { MODEL_SETTINGS, withoutModelSettings } from '../../../src/process/wiring/catalog.ts'
+import { MODEL_SETTINGS, withoutCatalogueSettings } from '../../../src/process/wiring/catalog.ts'
 import { parseVaultKeys } from '../../../src/providers/credentials/vault-keys.ts'
 
 // Nothing else keeps the process alive while it pauses.
@@ -67,7 +67,7 @@ t.test('requests go through whatever limits, storage and providers are configure
   t.notOk(existsSync('/nowhere'))
 })
 
-t.test('settings that name models of the real catalogue stand in no way', async t => {
+t.test('settings that name models and providers of the real catalogue stand in no way', async t => {
   const model = 'acme/large'
   const config: Config = {
     ...defaults,
@@ -76,10 +76,13 @@ t.test('settings that name models of the real catalogue stand in no way', async 
     routers: { classifier: { model } as never, rankings: null },
     defaultModel: model,
     fusion: { panel: [model], budgetPanel: [model], fastPanel: [model], analyst: model },
+    routes: [{ name: 'prod/chat', targets: [{ model }] }],
+    rollouts: [{ route: 'prod/chat', candidate: model, holdMinutes: 60 }],
+    reconcile: [{ provider: 'acme', csvFile: './acme.csv' }],
   }
   for (const [path, read] of Object.entries(MODEL_SETTINGS)) {
     t.ok([model].includes(String(read(config))), `${path} names a model`)
-    const left = read(withoutModelSettings(config))
+    const left = read(withoutCatalogueSettings(config))
     t.ok(left == null || left.length === 0, `${path} names none in a warm-up`)
   }
   const { told, sent } = await run(config)
