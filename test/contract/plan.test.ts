@@ -131,6 +131,40 @@ t.test('settings, models, prices and routes, and the requests that would go else
   t.match(await plan(BEFORE), { code: 2, stderr: /no gateway has started on this database yet/ })
 })
 
+t.test('an unchanged file moves nothing, whatever failed, was paused or is not in a record', async t => {
+  const { database, file, plan } = world(t)
+  const route = {
+    name: 'prod/chat',
+    targets: [
+      { model: 'acme/large' },
+      { model: 'acme/sees', when: [{ field: 'images', op: '=', value: true }] },
+    ],
+  }
+  const fallback = ['acme/small']
+  const sees = { id: 'acme/sees', endpoints: [endpoint(PRICES.dear)] }
+  const before = { ...BEFORE, models: [...MODELS, sees], routes: [{ ...route, fallback }] }
+  const store = await openStore(database)
+  await store.ledger.add([
+    record({ requestedModel: 'prod/chat' }),
+    record({ requestedModel: 'prod/chat', model: 'acme/small' }),
+    record({ requestedModel: 'prod/chat', model: 'acme/sees' }),
+    record({ requestedModel: 'acme/large', model: 'acme/small' }),
+    record({ requestedModel: 'gateway/auto', model: 'acme/small' }),
+  ])
+  await store.close()
+  const against = file('old.yaml', before)
+  const same = await plan(before, '--against', against)
+  t.match(same, {
+    code: 0,
+    stdout: /Of 5 requests of the last 24 hours, 0 would go elsewhere and 0 would be refused/,
+  })
+  // The other targets of a changed route stay, too.
+  const other = { ...before, routes: [route] }
+  const { code, stdout } = await plan(other, '--against', against, '--json')
+  t.equal(code, 1)
+  t.match(JSON.parse(stdout), { forecast: { requests: 5, moved: 1, refused: 0 } })
+})
+
 t.test('a plan against what the gateway runs with says what then happens', async t => {
   const { database, plan } = world(t)
   const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`

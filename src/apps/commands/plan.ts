@@ -55,7 +55,7 @@ export const plan: Command = {
         ])
         return EXIT_BAD_CONFIGURATION
       }
-      const forecast = new Forecast(catalog, before.models, config.routing.loadBalancing)
+      const forecast = new Forecast(catalog, before, config.routing.loadBalancing)
       const since = isoInstant(systemClock.nowMs() - hours * HOUR_MS)
       await store.ledger.scan(since, records => {
         for (const record of records) forecast.add(record)

@@ -1,7 +1,8 @@
 /**
  * Replays usage records through the routing of a configuration, without calling a provider: which requests would go
  * elsewhere, be refused, or cost something else. A record has no prompt, so conditions on tools, images, files, audio
- * and tags count as not fulfilled; guardrails, health and own credentials of workspaces are as they were. Pure.
+ * and tags count as not fulfilled; guardrails, health, pauses and own credentials of workspaces are as they were. Only what
+ * the configuration changes moves a request: if it chooses as before, what served the request serves it again. Pure.
  */
 import { hash } from 'node:crypto'
 import { type PicoUsd, toUsd } from '../../base/money.ts'
@@ -12,6 +13,7 @@ import { drawnTargets } from '../../pipeline/routing/route-targets.ts'
 import type { Endpoint, Model, Pricing } from '../../protocol/provider.ts'
 import type { ProviderPreferences } from '../../protocol/request.ts'
 import type { Route } from '../../protocol/route.ts'
+import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -46,7 +48,10 @@ const SHOWN = 10
 export class Forecast {
   readonly #catalog: Catalog
   readonly #before: Snapshot['models']
+  readonly #routesBefore: ReadonlyMap<string, Route>
   readonly #balances: boolean
+  /** True for the prices of endpoints that have not changed. */
+  readonly #isPriced = new WeakMap<Pricing, boolean>()
   #requests = 0
   #moved = 0
   #refused = 0
@@ -56,9 +61,10 @@ export class Forecast {
   #to = 0n
   #changes: (ForecastChange & { readonly weight: number })[] = []
 
-  constructor(catalog: Catalog, before: Snapshot['models'], balances: boolean) {
+  constructor(catalog: Catalog, before: Pick<Snapshot, 'models' | 'routes'>, balances: boolean) {
     this.#catalog = catalog
-    this.#before = before
+    this.#before = before.models
+    this.#routesBefore = new Map(before.routes.map(route => [route.name, route]))
     this.#balances = balances
   }
 
@@ -115,11 +121,29 @@ export class Forecast {
   #wayOf(record: UsageRecord): Endpoint | null {
     const requested = record.requestedModel ?? record.model ?? ''
     const named = namedModel(requested, this.#catalog, null)
-    if (named === null) return null
+    // The choice of a router follows from the prompt, which a record does not have.
+    if (named === null) return routerOf({ model: requested }) === null ? null : this.#servedBy(record)
     const { model } = named
-    return model.route === undefined
-      ? this.#endpointOf(model, null, record)
-      : this.#targetOf(model.route, record)
+    if (model.route !== undefined) return this.#targetOf(model.route, record)
+    // Another model of the caller served it, because this one failed or was paused.
+    const isElsewhere = model.id !== record.model && this.#isAsBefore(model)
+    return (isElsewhere ? this.#servedBy(record) : null) ?? this.#endpointOf(model, null, record)
+  }
+
+  /** The endpoint that served it, if it still may. */
+  #servedBy(record: UsageRecord): Endpoint | null {
+    const model = this.#catalog.model(record.model ?? '')
+    const isSame = (endpoint: Endpoint): boolean => isServer(endpoint, record)
+    return model?.endpoints.find(each => isSame(each) && mayServe(each, model, null, record)) ?? null
+  }
+
+  /** True if the same providers serve the model. */
+  #isAsBefore({ id, endpoints }: Model): boolean {
+    const before = this.#before[id]
+    return (
+      before?.length === endpoints.length &&
+      endpoints.every(({ provider }, at) => provider.slug === before[at]?.provider)
+    )
   }
 
   #targetOf(route: Route, record: UsageRecord): Endpoint | null {
@@ -136,10 +160,14 @@ export class Forecast {
       inputTokens: () => record.inputTokens,
       nowMs: Date.parse(record.createdAt),
     }
-    const ways = [
-      ...drawnTargets(route, routed),
-      ...route.fallback.map(model => ({ model, preferences: null })),
-    ]
+    const targets = drawnTargets(route, routed)
+    const before = this.#routesBefore.get(route.name)
+    if (before !== undefined && drawnTargets(before, routed)[0]?.key === targets[0]?.key) {
+      // A target with other conditions, a fallback or the candidate of a rollout may have served it.
+      const served = this.#leadsTo(route, record.model) ? this.#servedBy(record) : null
+      if (served !== null) return served
+    }
+    const ways = [...targets, ...route.fallback.map(model => ({ model, preferences: null }))]
     for (const { model, preferences } of ways) {
       const found = this.#catalog.model(model)
       const endpoint = found === undefined ? null : this.#endpointOf(found, preferences, record)
@@ -148,27 +176,45 @@ export class Forecast {
     return null
   }
 
+  #leadsTo({ targets, fallback, rollout }: Route, model: string | null): boolean {
+    const names = [...targets.map(target => target.model), ...fallback, rollout?.candidate.model ?? '']
+    return names.some(name => this.#catalog.model(name)?.id === model)
+  }
+
   #endpointOf(model: Model, preferences: ProviderPreferences | null, record: UsageRecord): Endpoint | null {
     const usable = model.endpoints.filter(endpoint => mayServe(endpoint, model, preferences, record))
     // What served it serves it again; another endpoint is no consequence of the file.
-    const same = usable.find(
-      ({ provider, modelId }) => provider.slug === record.provider && modelId === record.model,
-    )
+    const same = usable.find(endpoint => isServer(endpoint, record))
     if (same !== undefined) return same
     const order = preferences?.order ?? []
     const first = order.flatMap(name => usable.find(endpoint => namesProvider(name, endpoint)) ?? [])[0]
     return first ?? (this.#balances ? drawn(usable, record.id) : (usable[0] ?? null))
   }
 
+  /** Compared once for each endpoint that serves as before. */
+  #isSamePrice(pricing: Pricing, was: Pricing | undefined): boolean {
+    let isSame = this.#isPriced.get(pricing)
+    if (isSame === undefined) {
+      isSame = JSON.stringify(was) === JSON.stringify(pricing)
+      this.#isPriced.set(pricing, isSame)
+    }
+    return isSame
+  }
+
   #costOf(record: UsageRecord, { pricing }: Endpoint, isMoved: boolean): PicoUsd | null {
     const was = this.#before[record.model ?? '']?.find(each => each.provider === record.provider)?.pricing
-    if (!isMoved && JSON.stringify(was) === JSON.stringify(pricing)) return record.cost
+    if (!isMoved && this.#isSamePrice(pricing, was)) return record.cost
     if (pricing.isUnknown === true) return null
     // Discounts of batches, images and searches are in the old cost, and stay in proportion.
     const oldPrice = was === undefined || was.isUnknown === true ? 0 : priced(record, was)
     const factor = oldPrice === 0 ? 1 : record.cost / oldPrice
     return Math.round(priced(record, pricing) * factor)
   }
+}
+
+/** True if it served the request. */
+function isServer({ provider, modelId }: Endpoint, record: UsageRecord): boolean {
+  return provider.slug === record.provider && modelId === record.model
 }
 
 function priced(record: UsageRecord, pricing: Pricing): PicoUsd {

@@ -21,8 +21,8 @@ import {
   sumUsage,
 } from './usage-totals.ts'
 
-/** Records that a scan reads at once. */
-const SCANNED = 5_000
+/** Records that a scan reads at once: few, so that they are garbage while they are young. */
+const SCANNED = 1_000
 
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)

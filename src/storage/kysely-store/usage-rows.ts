@@ -5,7 +5,7 @@
  */
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
-import { type UsageLine, wholeRecord } from '../spool/usage-line.ts'
+import { type UsageLine, type Writable, wholeRecord } from '../spool/usage-line.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { UsageRecord } from '../usage.ts'
 import { type AlikeUsage, alike } from './usage-totals.ts'
@@ -137,25 +137,29 @@ export async function insertJson(
   return rows
 }
 
-/** The usage record of a row. */
-export function recordOf({
-  details,
-  memberId,
-  inTotals,
-  sessionId,
-  agent,
-  ...columns
-}: UsageRow): UsageRecord {
-  return wholeRecord({
-    ...(JSON.parse(details) as Partial<UsageLine>),
-    ...columns,
-    ...(memberId === null ? {} : { memberId }),
-    ...(sessionId === null ? {} : { sessionId }),
-    ...(agent === null ? {} : { agent }),
-    inputTokens: Number(columns.inputTokens),
-    outputTokens: Number(columns.outputTokens),
-    reasoningTokens: Number(columns.reasoningTokens),
-    cost: Number(columns.cost),
-    isByok: columns.isByok !== 0,
-  })
+/** The usage record of a row. Field by field, because a plan reads 100,000 of them. */
+export function recordOf(row: UsageRow): UsageRecord {
+  const { memberId, sessionId, agent } = row
+  const line: Writable<UsageLine> = {
+    ...(JSON.parse(row.details) as Partial<UsageLine>),
+    id: row.id,
+    createdAt: row.createdAt,
+    organizationId: row.organizationId,
+    workspaceId: row.workspaceId,
+    keyHash: row.keyHash,
+    model: row.model,
+    provider: row.provider,
+    endUser: row.endUser,
+    outcome: row.outcome,
+    accounting: row.accounting,
+    inputTokens: Number(row.inputTokens),
+    outputTokens: Number(row.outputTokens),
+    reasoningTokens: Number(row.reasoningTokens),
+    cost: Number(row.cost),
+    isByok: row.isByok !== 0,
+  }
+  if (memberId !== null) line.memberId = memberId
+  if (sessionId !== null) line.sessionId = sessionId
+  if (agent !== null) line.agent = agent
+  return wholeRecord(line)
 }

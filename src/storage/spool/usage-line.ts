@@ -64,7 +64,7 @@ const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
   generationMs: null,
 }
 
-type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
+export type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
 
 /** The JSON of the record, without a line end. */
 export function lineOf(record: UsageRecord): string {
@@ -147,17 +147,18 @@ function shortened(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttem
 
 /** The whole record. Fields that this version does not know are kept. */
 export function wholeRecord(line: UsageLine): UsageRecord {
-  const { model, provider, providerName, isByok } = { ...DEFAULTS, ...line }
+  const record: Writable<UsageRecord> = { ...DEFAULTS, ...line, attempts: [] }
+  const { model, provider, providerName, isByok } = record
   const lastAttempt = {
     provider: provider ?? '',
     providerName: providerName ?? '',
     model: model ?? '',
     isByok,
   }
-  const attempts =
+  record.attempts =
     line.attempts?.map(attempt => ({ ...lastAttempt, status: null, error: null, ...attempt })) ??
     (model === null ? [] : [{ ...lastAttempt, status: 200, error: null }])
-  return { ...DEFAULTS, ...line, attempts }
+  return record
 }
 
 const TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
