@@ -301,6 +301,7 @@ function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAtte
   if (failed.length === 0) return undefined
   return failed.map(({ endpoint, error, status }) => ({
     provider: endpoint.provider.slug,
+    model: endpoint.modelId,
     error: error?.code ?? null,
     status,
     cause: systemCode(error),

@@ -205,7 +205,7 @@ export class Plans {
     const [first] = candidates
     if (first === undefined || candidates.length > groups.length) return null
     if (new Set(candidates.map(({ endpoint }) => endpoint.modelId)).size < candidates.length) return null
-    const choice = candidates.length === 1 ? 'only' : 'order'
+    const choice = 'only'
     const count = this.#deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice)
     const { route } = listing.named
     return { ranking: { ...listing, route, candidates, affinity: null, choice, rather: null }, count }

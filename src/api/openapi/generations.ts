@@ -24,6 +24,7 @@ const Explanation = Type.Object({
   outcome: text,
   streamed: nullable(Type.Boolean()),
   ...alike(orNoText, 'requested_model', 'model', 'provider', 'router', 'strategy', 'data_region'),
+  rollout: Type.Optional(nullable(oneOf('base', 'candidate'))),
   duration_ms: Type.Number(),
   first_token_ms: orNoNumber,
   input_tokens: orNoInteger,

@@ -13,6 +13,7 @@ import { LogOutput } from './output.ts'
 export interface FailedAttempt {
   /** Slug. */
   readonly provider: string
+  readonly model: string
   readonly error: FailureCode | null
   /** HTTP status of the provider; null if there was no reply. */
   readonly status: number | null

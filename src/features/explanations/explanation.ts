@@ -126,6 +126,8 @@ export interface Explanation {
   /** The router that it named. */
   readonly router: string | null
   readonly strategy: string | null
+  /** The arm of the route's rollout; null or absent: it has none. */
+  readonly rollout?: 'base' | 'candidate' | null
   readonly data_region: string | null
   readonly duration_ms: number
   readonly first_token_ms: number | null

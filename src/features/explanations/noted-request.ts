@@ -29,6 +29,7 @@ import type {
 type ExplainedExchange = Pick<
   Exchange,
   | 'strategy'
+  | 'rollout'
   | 'router'
   | 'dataRegion'
   | 'candidates'
@@ -113,6 +114,7 @@ export function explanationOf(request: ExplainedRequest, createdAt: string): Exp
     provider: line.provider ?? null,
     router: exchange?.router ?? null,
     strategy: exchange?.strategy ?? null,
+    rollout: exchange?.rollout?.arm ?? null,
     data_region: exchange?.dataRegion ?? null,
     duration_ms: line.durationMs,
     first_token_ms: line.firstTokenMs ?? null,

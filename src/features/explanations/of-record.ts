@@ -26,6 +26,7 @@ export function explanationOfRecord(record: UsageRecord): Explanation {
     provider: record.provider,
     router: record.router ?? null,
     strategy: null,
+    rollout: record.rollout?.arm ?? null,
     data_region: record.dataRegion,
     duration_ms: latencyMs,
     first_token_ms: generationMs === null ? null : Math.max(0, latencyMs - generationMs),

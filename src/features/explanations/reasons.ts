@@ -88,7 +88,7 @@ function waits({ stages_ms: stages, error }: Explanation): string[] {
 }
 
 const CHOICES: Readonly<Record<EndpointChoice, string>> = {
-  only: 'it was the only endpoint that could serve the request',
+  only: 'it was the only endpoint of its model that could serve the request',
   own_key: 'BYOK credentials of the workspace come first',
   pinned: 'the conversation stays with it (session affinity)',
   probe: 'its breaker was open, and this request tested whether it works again',
@@ -104,6 +104,11 @@ const UNCALLED: Readonly<Partial<Record<EndpointChoice, string>>> = {
   price: 'it was picked at random, weighted by price (routing.loadBalancing)',
 }
 
+const ARMS: Readonly<Record<'base' | 'candidate', string>> = {
+  base: ', and not to the candidate of its rollout',
+  candidate: ', the candidate of its rollout',
+}
+
 function firstOf({ first, attempts, passed_over: passed, not_reached: later }: Explanation) {
   return first ?? passed[0] ?? attempts[0] ?? later[0]
 }
@@ -114,8 +119,9 @@ function choices(explanation: Explanation): string[] {
   if (choice === null || first === undefined) return []
   const isCalled = attempts.some(each => isSame(each, first))
   const why = (isCalled ? undefined : UNCALLED[choice]) ?? CHOICES[choice]
-  const { strategy, requested_model: requested } = explanation
-  const route = strategy === 'route' ? `The route ${requested} led to ${first.model}. ` : ''
+  const { strategy, requested_model: requested, rollout } = explanation
+  const arm = rollout == null ? '' : ARMS[rollout]
+  const route = strategy === 'route' ? `The route ${requested} led to ${first.model}${arm}. ` : ''
   const without =
     rather === null || isSame(rather, first)
       ? ''

@@ -112,6 +112,7 @@ export class ExplanationWriter {
           ? null
           : {
               strategy: exchange.strategy,
+              rollout: exchange.rollout,
               router: exchange.router,
               dataRegion: exchange.dataRegion,
               candidates: exchange.candidates,

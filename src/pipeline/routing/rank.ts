@@ -177,7 +177,7 @@ function rank(
       if (candidates.length === 1) choice = 'only'
       else if (first !== pinned[0]) choice = 'plugin'
       else if (first !== ranked[0]) choice = 'pinned'
-      else choice = reasonOf(first, terms)
+      else choice = reasonOf(first, groups, terms)
       deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice).inc()
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
@@ -216,10 +216,14 @@ function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
 /** The reason that the rankers put a candidate first. */
 function reasonOf(
   { endpoint, credential, state }: RouteCandidate,
+  groups: readonly Group[],
   { preferences: { order, sort }, routing }: RankTerms,
 ): EndpointChoice {
   if (credential !== null) return 'own_key'
   if (state?.isOpen === true) return 'probe'
+  // The others are of fallbacks, and come later whatever their order is.
+  for (const { candidates } of groups)
+    if (candidates.length === 1 && candidates[0]?.endpoint === endpoint) return 'only'
   if ((order?.length ?? 0) > 0 || sort != null) return 'preference'
   return routing.balances && endpoint.pricing.isUnknown !== true ? 'price' : 'order'
 }

@@ -190,17 +190,8 @@ export class RolloutKeeper {
     to: Pick<RolloutProgress, 'state' | 'step' | 'share'>,
     reason: string,
   ): Promise<void> {
-    const { store, clock, log } = this.#deps
-    const { route, candidate } = before
-    if (!(await store.rollouts.move(before, { ...to, reason, sinceMs: clock.nowMs() }))) return
-    log.notice('rollouts', 'a rollout has moved', {
-      route,
-      candidate,
-      state: to.state,
-      share: to.share,
-      reason,
-    })
-    await this.#moved()
+    const { store, clock } = this.#deps
+    if (await store.rollouts.move(before, { ...to, reason, sinceMs: clock.nowMs() })) await this.#moved()
   }
 
   async #moved(): Promise<void> {
@@ -209,15 +200,17 @@ export class RolloutKeeper {
   }
 
   /**
-   * Reads the rollouts, and raises the alerts of those that have ended since. Every instance raises them, also for the
-   * moves of operators and of others: an alert with the same id is sent once.
+   * Reads the rollouts, logs the moves since, and raises the alerts of those that have ended. Every instance does, also
+   * for the moves of operators and of others: an alert with the same id is sent once.
    */
   async #learn(): Promise<void> {
     const before = this.#known
     this.#known = await this.#deps.store.rollouts.list()
-    for (const { route, candidate, state, reason, revision } of this.#known) {
+    for (const { route, candidate, state, share, reason, revision } of this.#known) {
       const last = before.find(record => record.route === route && record.candidate === candidate)
-      if (last === undefined || last.state === state) continue
+      if (last === undefined || last.revision === revision) continue
+      this.#deps.log.notice('rollouts', 'a rollout has moved', { route, candidate, state, share, reason })
+      if (last.state === state) continue
       if (state !== 'promoted' && state !== 'rolled_back') continue
       this.#deps.raise({
         type: `rollout.${state}`,

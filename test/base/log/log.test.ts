@@ -44,7 +44,15 @@ t.test('the line of an exchange reads as pino writes all its fields, for any val
     requestedModel: 'acme/other',
     provider: 'acme',
     attempts: 2,
-    failedAttempts: [{ provider: 'acme', error: 'upstream_timeout', status: null, cause: 'ECONNREFUSED' }],
+    failedAttempts: [
+      {
+        provider: 'acme',
+        model: 'acme/fast-1',
+        error: 'upstream_timeout',
+        status: null,
+        cause: 'ECONNREFUSED',
+      },
+    ],
     inputTokens: 1e21,
     outputTokens: 0,
     finish: 'stop',

@@ -40,6 +40,7 @@ async function world(t: Test) {
   t.teardown(() => store.close())
   const clock = new TestClock()
   const raised: AlertEvent[] = []
+  const logged: unknown[] = []
   let moves = 0
   const keeper = (given: ReturnType<typeof routes>, of: Pick<Store, 'rollouts'> = store) => {
     const made = new RolloutKeeper({
@@ -48,12 +49,15 @@ async function world(t: Test) {
       raise: event => raised.push(event),
       onMove: () => moves++,
       clock,
-      log: { fault: () => undefined, notice: () => undefined },
+      log: {
+        fault: () => undefined,
+        notice: (_, message, fields) => void logged.push({ message, ...fields }),
+      },
     })
     t.teardown(() => made.close())
     return made
   }
-  return { store, clock, raised, keeper, moves: () => moves }
+  return { store, clock, raised, logged, keeper, moves: () => moves }
 }
 
 t.test('without a rollout it does nothing at all', async t => {
@@ -89,7 +93,7 @@ t.test('steps on when the time is over and nothing is against it, up to the prom
 t.test(
   'a failing candidate is taken back, also while an operator holds it, and is not tried again',
   async t => {
-    const { keeper, raised, store } = await world(t)
+    const { keeper, logged, raised, store } = await world(t)
     const one = keeper(routes('acme/new'))
     await one.check()
     const [record] = await store.rollouts.list()
@@ -98,6 +102,15 @@ t.test(
     await store.rollouts.move(record, { ...record, state: 'holding', reason: 'an operator holds it' })
     one.receive([...records('base', 400), ...records('candidate', 30, { failed: true })])
     await one.check()
+    t.match(
+      logged,
+      [
+        { message: 'a rollout has begun' },
+        { message: 'a rollout has moved', state: 'holding', share: 10, reason: 'an operator holds it' },
+        { message: 'a rollout has moved', state: 'rolled_back', share: 0 },
+      ],
+      'the moves of operators are logged too',
+    )
     t.match(await store.rollouts.list(), [
       { state: 'rolled_back', share: 0, reason: /proven worse: errors 100.00 % of 30 against 0.00 % of 400/ },
     ])
