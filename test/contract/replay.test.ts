@@ -139,6 +139,12 @@ t.test('captured requests are sent again, and what differs is shown', async t =>
       requests: readonly { differences: readonly string[]; simulated: boolean }[]
     }
     t.match(sums, { different: 2, simulated: 2 })
+    const rest = requests.filter(({ simulated }) => !simulated) as unknown as { from: { cost: number } }[]
+    t.equal(
+      (sums as unknown as { cost: { from: number } }).cost.from,
+      rest.reduce((total, { from }) => total + from.cost, 0),
+      'made-up answers are in no sum',
+    )
     t.match(requests[0], { simulated: true, differences: ['provider'] })
   })
 

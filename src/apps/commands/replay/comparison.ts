@@ -61,7 +61,7 @@ export function compared(generation: string, simulated: boolean, from: Answered,
   return { generation, simulated, differences, from, to }
 }
 
-/** The sums of both sides, and how many requests differ in what. */
+/** How many requests differ in what, and the sums of both sides, without those that the simulated provider answered. */
 export interface Sums {
   readonly requests: number
   readonly different: number
@@ -75,9 +75,10 @@ export interface Sums {
 }
 
 export function sumsOf(all: readonly Compared[]): Sums {
+  const answers = all.filter(({ simulated }) => !simulated)
   const sum = (name: 'cost' | 'input_tokens' | 'output_tokens') => ({
-    from: all.reduce((total, { from }) => total + from[name], 0),
-    to: all.reduce((total, { to }) => total + to[name], 0),
+    from: answers.reduce((total, { from }) => total + from[name], 0),
+    to: answers.reduce((total, { to }) => total + to[name], 0),
   })
   const median = (values: readonly number[]): number =>
     values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? 0
@@ -87,14 +88,14 @@ export function sumsOf(all: readonly Compared[]): Sums {
   return {
     requests: all.length,
     different: all.filter(({ differences }) => differences.length > 0).length,
-    simulated: all.filter(({ simulated }) => simulated).length,
+    simulated: all.length - answers.length,
     by_field: Object.fromEntries(byField) as Record<ComparedField, number>,
     cost: sum('cost'),
     input_tokens: sum('input_tokens'),
     output_tokens: sum('output_tokens'),
     latency_ms: {
-      from: median(all.map(({ from }) => from.latency_ms)),
-      to: median(all.map(({ to }) => to.latency_ms)),
+      from: median(answers.map(({ from }) => from.latency_ms)),
+      to: median(answers.map(({ to }) => to.latency_ms)),
     },
   }
 }

@@ -190,7 +190,7 @@ function shown({ real, requests, skipped, sums, unsent }: Replayed): readonly st
     ...(sums.simulated === 0
       ? []
       : [
-          `${counted(sums.simulated, 'request')} went where nothing was recorded: only status, model and provider are compared.`,
+          `${counted(sums.simulated, 'request')} went where nothing was recorded: only status, model and provider are compared, and cost and tokens leave them out.`,
         ]),
     ...(unsent === 0
       ? []
