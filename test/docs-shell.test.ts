@@ -40,6 +40,7 @@ const LEFT_OUT: readonly (readonly [part: string, why: string])[] = [
   ['sluice reconcile', 'needs an administration key of a provider'],
   ['sluice plan', 'needs a changed configuration; test/contract/plan.test.ts has one'],
   ['sluice replay', 'needs a capture; test/contract/replay.test.ts has one'],
+  ['sluice rollouts', 'moves a rollout; test/contract/rollouts.test.ts does'],
   ['sluice providers', 'takes a provider away; test/contract/pauses-processes.test.ts does'],
   ['/v1/rollouts/', 'needs a route with a rollout; test/contract/rollouts.test.ts has one'],
   ['Bearer $CI_KEY', 'depends on the minute; test/contract/ counts requests by a clock of its own'],

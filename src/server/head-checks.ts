@@ -117,7 +117,12 @@ export function lengthFault(accepted: AcceptedHead, limitBytes: number): Gateway
 }
 
 export function tooLarge(limitBytes: number): GatewayError {
-  return new GatewayError('payload_too_large', `Request payload too large: the limit is ${limitBytes} bytes`)
+  return new GatewayError(
+    'payload_too_large',
+    limitBytes === 0
+      ? 'This operation takes no request body: send an empty one (Content-Length: 0)'
+      : `Request payload too large: the limit is ${limitBytes} bytes`,
+  )
 }
 
 function framing(
@@ -144,7 +149,10 @@ function framing(
     return new GatewayError('invalid_request', `A ${method} request must not have a body`)
   }
   if (mayHaveBody && length === undefined && (transfer === undefined || !rules.allowChunked)) {
-    return new GatewayError('length_required', 'Content-Length is required')
+    return new GatewayError(
+      'length_required',
+      "Content-Length is required, even if there is no body (curl -X POST sends it with -d '')",
+    )
   }
   const connection = headers.get('connection')
   const expectation = headers.get('expect')

@@ -1,6 +1,9 @@
 /** Rollouts in the running product: a failing candidate is taken back by itself, and nobody pays for it. */
 import { randomBytes } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import t from 'tap'
+import { runCommand } from '../support/command-line.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
 import { caller } from '../support/management.ts'
 import { Provider } from '../support/provider.ts'
@@ -19,7 +22,7 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
   await provider.listen(t)
   const settings = {
     providers: [{ slug: 'acme', format: 'openai-chat', baseUrl: provider.url, apiKey: 'shared' }],
-    models: ['acme/old', 'acme/new', 'acme/spare'].map(model),
+    models: ['acme/old', 'acme/new', 'acme/newer', 'acme/spare'].map(model),
     routes: [{ name: 'prod/chat', targets: [{ model: 'acme/old' }], fallback: ['acme/spare'] }],
     rollouts: [{ route: 'prod/chat', candidate: 'acme/new', steps: [50, 100], holdMinutes: 60 }],
   }
@@ -31,6 +34,7 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
   t.match(await state(), { candidate: 'acme/new', step: 0, share: 50 })
 
   let isBack = false
+  let fellBack = ''
   const models = new Set<unknown>()
   for (let n = 0; n < 2_000 && !isBack; n++) {
     const reply = await ask('POST', '/responses', {
@@ -40,6 +44,7 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
     })
     if (reply.status !== 200) t.fail(reply.text)
     models.add(reply.document['model'])
+    if (reply.document['model'] === 'acme/spare') fellBack ||= String(reply.document['id'])
     const usage = reply.document['usage'] as { readonly cost: number }
     if (usage.cost !== 0.001) t.fail(`a request cost ${usage.cost}`)
     if (n % 50 === 49) isBack = (await state())['state'] === 'rolled_back'
@@ -53,6 +58,21 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
       LIMIT_MS,
     ),
   )
+  t.match(
+    gateway.stdout(),
+    /"model":"acme\/spare".*"failedAttempts":\[\{"provider":"acme","model":"acme\/new"/,
+    'the log names the model that failed',
+  )
+  const explained = async () => (await manage('GET', `/generation?id=${fellBack}`)).data['explanation']
+  t.ok(await eventually(async () => Object(await explained()).source === 'whole', LIMIT_MS))
+  t.match(await explained(), {
+    rollout: 'candidate',
+    choice: 'only',
+    reasons: [
+      'Answered by acme with acme/spare.',
+      'The route prod/chat led to acme/new, the candidate of its rollout. First choice acme acme/new: it was the only endpoint of its model that could serve the request.',
+    ],
+  })
   const asked = provider.requests.length
   for (let n = 0; n < 20; n++)
     t.match(await ask('POST', '/responses', { model: 'prod/chat', input: 'Hello' }), {
@@ -60,4 +80,36 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
     })
   t.equal(provider.requests.length, asked + 20, 'the candidate gets nothing any more')
   t.match(await manage('POST', `${ROUTE}/advance`), { status: 409, message: /name another candidate/ })
+  t.match(await manage('POST', `${ROUTE}/advance`, {}), { status: 413, message: /takes no request body/ })
+
+  const sluice = (...words: string[]) =>
+    runCommand(t, ['rollouts', ...words, '--url', gateway.url, '--config', 'gateway.yaml'], {
+      cwd: dirname(gateway.configFile),
+    })
+  t.match(await sluice('list'), {
+    code: 0,
+    stdout: /prod\/chat +acme\/new +rolled_back +0 % +proven worse/,
+    stderr: '',
+  })
+  t.match(await sluice('advance', 'prod/chat'), { code: 1, stderr: /name another candidate/ })
+  const newer = { ...settings, rollouts: [{ ...settings.rollouts[0], candidate: 'acme/newer' }] }
+  writeFileSync(gateway.configFile, JSON.stringify(newer))
+  t.ok(await eventually(async () => (await state())['candidate'] === 'acme/newer', LIMIT_MS))
+  t.match(await sluice('hold', 'prod/chat'), {
+    code: 0,
+    stdout: 'prod/chat: acme/newer is holding at 50 %.\n',
+  })
+  t.match(await sluice('advance', 'prod/chat'), {
+    code: 0,
+    stdout: 'prod/chat: acme/newer is promoted at 100 %.\n',
+  })
+  t.match(await sluice('rollback', 'prod/chat'), {
+    code: 0,
+    stdout: 'prod/chat: acme/newer is rolled_back at 0 %.\n',
+  })
+  const keys = (await manage('GET', '/keys')).list.map(({ name }) => name)
+  t.notOk(
+    keys.some(name => String(name).startsWith('sluice')),
+    'the keys of the commands are gone',
+  )
 })

@@ -43,7 +43,12 @@ export class CommandError extends Error {
 
 /** The parsed command line for one of the commands. */
 export type Read =
-  | { readonly asks: 'help'; readonly command: Command | null }
+  | {
+      readonly asks: 'help'
+      readonly command: Command | null
+      /** The commands to list without one: those that begin with the given word, or all. */
+      readonly among: readonly Command[]
+    }
   | { readonly asks: 'version' }
   | {
       readonly asks: 'run'
@@ -67,7 +72,11 @@ const COMMON: Readonly<Record<string, Option>> = {
 export function readWords(words: readonly string[], commands: readonly Command[]): Read {
   const split = splitWords(words, commands)
   if (split.version) return { asks: 'version' }
-  if (split.help) return { asks: 'help', command: split.command }
+  if (split.help) {
+    const beginning = split.command === null ? split.rest.join(' ') : ''
+    const among = commands.filter(({ name }) => name.startsWith(`${beginning} `))
+    return { asks: 'help', command: split.command, among: among.length === 0 ? commands : among }
+  }
   const { command, rest, options } = split
   if (command === null) throw new UsageError(unknownCommand(rest, commands))
   const [argument = '', ...surplus] = command.argument === undefined ? ['', ...rest] : rest

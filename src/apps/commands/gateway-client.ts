@@ -79,10 +79,13 @@ export const versioned = (url: string): string => (url.endsWith('/v1') ? url : `
 export class GatewayClient {
   readonly url: string
   readonly #key: string
+  readonly #terms: PortTerms
 
-  constructor({ url, key }: PortAddress) {
+  /** @param terms those by which the address was found */
+  constructor({ url, key }: PortAddress, terms: PortTerms = GATEWAY_PORT) {
     this.url = url
     this.#key = key
+    this.#terms = terms
   }
 
   /** Reads a JSON reply. @param body sent as JSON; absent: none @throws GatewayFault */
@@ -169,10 +172,12 @@ export class GatewayClient {
     const quoted = this.#quoted(message ?? 'no reason given')
     const wait = waitMs === null ? 'try again later' : `try again in ${Math.ceil(waitMs / 1000)} s`
     if (status === 400) return new UsageError(asOption(quoted))
-    if (status === 403 && /management key/i.test(quoted)) return new CommandError(GATEWAY_PORT.otherKind)
+    const { key, otherKind } = this.#terms
+    if (status === 403 && key === 'apiKey' && /management key/i.test(quoted))
+      return new CommandError(otherKind)
     const sentence = REFUSALS.get(status) ?? (status >= 500 ? FAILED : OTHER)
     const reason = `${status}, ${quoted}`
-    return new GatewayFault(sentence(reason, wait), reason, status, waitMs)
+    return new GatewayFault(sentence(reason, wait, VARIABLES[key]), reason, status, waitMs)
   }
 
   /** A message from the gateway. Another server could send the key back, so it is removed. */
@@ -181,15 +186,21 @@ export class GatewayClient {
   }
 }
 
-type Sentence = (message: string, wait: string) => string
+/** @param variable the one with the key */
+type Sentence = (message: string, wait: string, variable: string) => string
+
+const VARIABLES: Readonly<Record<PortTerms['key'], string>> = {
+  apiKey: 'GATEWAY_API_KEY',
+  managementKey: 'GATEWAY_MANAGEMENT_KEY',
+}
 
 const FAILED: Sentence = (message, wait) => `the gateway cannot answer at the moment (${message}): ${wait}`
 const OTHER: Sentence = message => `the gateway refused the request (${message})`
 const REFUSALS: ReadonlyMap<number, Sentence> = new Map([
   [
     401,
-    message =>
-      `the gateway does not accept the key (${message}): pass another one with --key KEY or GATEWAY_API_KEY`,
+    (message, _wait, variable) =>
+      `the gateway does not accept the key (${message}): pass another one with --key KEY or ${variable}`,
   ],
   [404, message => `the gateway did not find it (${message})`],
   [429, (message, wait) => `this key has sent too many requests (${message}): ${wait}`],

@@ -19,8 +19,10 @@ export async function run(words: readonly string[]): Promise<number> {
     const npmHint = takenByNpm(words)
     if (npmHint !== null) throw new UsageError(npmHint)
     const read = readWords(words, commands)
+    // A reader that stops early, such as head, is not an error. The gateway itself writes its log in another way.
+    if (words[0] !== start.name) process.stdout.on('error', () => process.exit(EXIT_FAILED))
     if (read.asks === 'run') return await read.command.run(read.options, read.argument)
-    process.stdout.write(read.asks === 'help' ? usage(read.command, commands) : `${version()}\n`)
+    process.stdout.write(read.asks === 'help' ? usage(read.command, read.among) : `${version()}\n`)
     return 0
   } catch (error) {
     if (error instanceof UsageError) {

@@ -13,6 +13,7 @@ import { prove } from './prove.ts'
 import { providersPause, providersPaused, providersResume } from './providers.ts'
 import { reconcile } from './reconcile.ts'
 import { replay } from './replay/replay.ts'
+import { rolloutsAdvance, rolloutsHold, rolloutsList, rolloutsRollback } from './rollouts.ts'
 import { start } from './start.ts'
 import { why } from './terminal/why.ts'
 import { top } from './top/top.ts'
@@ -39,6 +40,10 @@ export const COMMANDS: readonly Command[] = [
   providersPause,
   providersResume,
   providersPaused,
+  rolloutsList,
+  rolloutsAdvance,
+  rolloutsHold,
+  rolloutsRollback,
   top,
   capturesList,
   capturesShow,

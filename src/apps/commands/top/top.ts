@@ -2,13 +2,10 @@
  * `sluice top`: shows requests, time to the first token, errors and cost of a running gateway in a terminal. Over HTTP.
  */
 import { setTimeout as after } from 'node:timers/promises'
-import { isoInstant, systemClock } from '../../../base/clock.ts'
-import { createKey } from '../../../callers/api-key.ts'
-import { findConfig, processEnvironment } from '../../../process/config/config.ts'
-import { DEFAULT_ORGANIZATION_ID } from '../../../storage/store.ts'
+import { processEnvironment } from '../../../process/config/config.ts'
 import { CONFIG_OPTION, type Command, type OptionValues, UsageError } from '../command.ts'
-import { auditEntry, withStore } from '../keys.ts'
-import { configWords, EXIT_FAILED, print } from '../outcome.ts'
+import { withManagementKey } from '../management-client.ts'
+import { print } from '../outcome.ts'
 import type { PortAddress } from '../port-address.ts'
 import { drawsOver } from '../terminal/progress-bar.ts'
 import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
@@ -34,7 +31,9 @@ export const top: Command = {
   },
   async run(options) {
     const everyMs = everyMsOf(options)
-    return await withManagementKey(options, key => show({ ...options, ...key }, everyMs))
+    return await withManagementKey(options, { command: 'top', role: 'viewer' }, key =>
+      show({ ...options, ...key }, everyMs),
+    )
   },
 }
 
@@ -42,8 +41,6 @@ async function show(options: OptionValues, everyMs: number): Promise<number> {
   const port = adminPortOf(options)
   const stop = new AbortController()
   const { stdout } = process
-  // A reader that stops early, such as head, is not an error.
-  stdout.on('error', () => process.exit(EXIT_FAILED))
   const isScreen = drawsOver(stdout, processEnvironment())
   if (options['once'] === true || (!isScreen && options['json'] !== true)) {
     const summary = await askSummary(port, stop.signal)
@@ -58,47 +55,6 @@ async function show(options: OptionValues, everyMs: number): Promise<number> {
     if (!stop.signal.aborted) throw error
   }
   return 0
-}
-
-/** Longer than anybody watches; it is removed at the end. */
-const KEY_MS = 86_400_000
-
-/**
- * Calls `use` with a management key that may only read, where there is none and the configuration file is here: who
- * reads the file and the database may do everything anyway. The key ends with the command.
- */
-async function withManagementKey(
-  options: OptionValues,
-  use: (key: { readonly key?: string }) => Promise<number>,
-): Promise<number> {
-  const { config, file } = findConfig(configWords(options['config']), processEnvironment())
-  if (options['key'] !== undefined || file === null || config === null || config.managementKey !== null)
-    return await use({})
-  const name = 'sluice top'
-  const { key, record } = createKey({
-    kind: 'management',
-    name,
-    role: 'viewer',
-    expiresAt: isoInstant(systemClock.nowMs() + KEY_MS),
-    clock: systemClock,
-  })
-  const object = { kind: 'key', id: record.hash, name } as const
-  let code = EXIT_FAILED
-  await withStore(options, async store => {
-    await store.audited(
-      ({ keys }) => keys.add(record),
-      () => auditEntry('key.create', object),
-    )
-    try {
-      code = await use({ key })
-    } finally {
-      await store.audited(
-        ({ keys }) => keys.remove(DEFAULT_ORGANIZATION_ID, record.hash),
-        () => auditEntry('key.delete', object),
-      )
-    }
-  })
-  return code
 }
 
 function everyMsOf({ every }: OptionValues): number {

@@ -1,0 +1,90 @@
+/** Calls management operations of a running gateway for commands. Over HTTP. */
+import { isoInstant, systemClock } from '../../base/clock.ts'
+import { createKey } from '../../callers/api-key.ts'
+import { findConfig, processEnvironment } from '../../process/config/config.ts'
+import { DEFAULT_ORGANIZATION_ID } from '../../storage/store.ts'
+import { CONFIG_OPTION, type OptionValues } from './command.ts'
+import { GatewayClient, versioned } from './gateway-client.ts'
+import { auditEntry, withStore } from './keys.ts'
+import { configWords, EXIT_FAILED } from './outcome.ts'
+import { type PortTerms, portAddress } from './port-address.ts'
+
+export const MANAGEMENT_OPTIONS = {
+  url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
+  key: {
+    value: 'KEY',
+    does: 'management key; default: GATEWAY_MANAGEMENT_KEY, or the file that GATEWAY_MANAGEMENT_KEY_FILE names, or a new one that ends with the command, if the configuration file and the database are here',
+  },
+  config: CONFIG_OPTION,
+} as const
+
+const PORT = {
+  part: 'listen',
+  defaultPort: 8080,
+  key: 'managementKey',
+  missing:
+    'a management key is missing: pass --key KEY, or set GATEWAY_MANAGEMENT_KEY or GATEWAY_MANAGEMENT_KEY_FILE, or name the configuration file of the gateway by --config FILE on its machine; sluice keys create --name NAME --management makes one',
+  otherKind:
+    'this is an API key, but this needs a management key: pass one with --key KEY; sluice keys create --name NAME --management makes one',
+} as const satisfies PortTerms
+
+/** The key for a command that is given none. */
+interface OwnKey {
+  /** Shown in the audit records. */
+  readonly command: string
+  readonly role: 'viewer' | 'operator'
+}
+
+/** Calls `use` with a client that has a management key. Returns the exit code. */
+export async function withManagement(
+  options: OptionValues,
+  own: OwnKey,
+  use: (client: GatewayClient) => Promise<number>,
+): Promise<number> {
+  return await withManagementKey(options, own, async given => {
+    const { url, key } = portAddress({ ...options, ...given }, PORT)
+    return await use(new GatewayClient({ url: versioned(url), key }, PORT))
+  })
+}
+
+/** Longer than any command is watched; it is removed at the end. */
+const KEY_MS = 86_400_000
+
+/**
+ * Calls `use` with a management key of its own, where there is none and the configuration file is here: who reads the
+ * file and the database may do everything anyway. The key ends with the command.
+ */
+export async function withManagementKey(
+  options: OptionValues,
+  { command, role }: OwnKey,
+  use: (key: { readonly key?: string }) => Promise<number>,
+): Promise<number> {
+  const { config, file } = findConfig(configWords(options['config']), processEnvironment())
+  if (options['key'] !== undefined || file === null || config === null || config.managementKey !== null)
+    return await use({})
+  const name = `sluice ${command}`
+  const { key, record } = createKey({
+    kind: 'management',
+    name,
+    role,
+    expiresAt: isoInstant(systemClock.nowMs() + KEY_MS),
+    clock: systemClock,
+  })
+  const object = { kind: 'key', id: record.hash, name } as const
+  let code = EXIT_FAILED
+  await withStore(options, async store => {
+    await store.audited(
+      ({ keys }) => keys.add(record),
+      () => auditEntry('key.create', object),
+    )
+    try {
+      code = await use({ key })
+    } finally {
+      await store.audited(
+        ({ keys }) => keys.remove(DEFAULT_ORGANIZATION_ID, record.hash),
+        () => auditEntry('key.delete', object),
+      )
+    }
+  })
+  return code
+}
