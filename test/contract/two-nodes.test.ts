@@ -1,20 +1,18 @@
 /** Two gateways, one PostgreSQL, with and without Redis: what one is told both know, and what both used is known. */
 import { randomBytes } from 'node:crypto'
-import { request } from 'node:http'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
 import { type Caller, caller } from '../support/management.ts'
-import { askMany } from '../support/many-requests.ts'
+import { askMany, postOnce } from '../support/many-requests.ts'
 import { type PostgresSchema, postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { type KeyedProvider, startKeyedProvider } from '../support/provider.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
+import { lastWrongMs, SETTLED } from '../support/settling.ts'
 import { eventually, percentile } from '../support/stream-probe.ts'
 
 const ROUNDS = Number(process.env['ROUNDS'] ?? 6)
-/** New connections each: with two threads, the chance that one of them is not asked is one in 500,000. */
-const SETTLED = 20
 const MODEL = 'acme/fast'
 /** Each request costs the same, whatever is said. */
 const PRICING = { request: '0.001' }
@@ -70,43 +68,8 @@ async function newKey(t: Test, manage: Caller, fields: object = {}): Promise<str
 }
 
 /** The status of one request on a connection of its own. */
-function ask({ port }: GatewayProcess, apiKey: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const sent = request(
-      {
-        host: '127.0.0.1',
-        port,
-        agent: false,
-        method: 'POST',
-        path: '/v1/responses',
-        headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
-      },
-      reply => {
-        reply.resume().on('end', () => resolve(reply.statusCode ?? 0))
-      },
-    )
-    sent.on('error', reject)
-    sent.end(JSON.stringify({ model: MODEL, input: 'Hi' }))
-  })
-}
-
-/**
- * Asks until it is as it should be many times in a row. Returns how long after the beginning the last request was sent
- * for which it was not; infinity when it does not come to be so.
- */
-async function lastWrongMs(isRight: () => Promise<boolean>): Promise<number> {
-  const sinceMs = performance.now()
-  let wrongMs = 0
-  for (let right = 0; right < SETTLED; ) {
-    const sentMs = performance.now() - sinceMs
-    if (sentMs > PATIENCE_MS) return Number.POSITIVE_INFINITY
-    if (await isRight()) right++
-    else {
-      wrongMs = sentMs
-      right = 0
-    }
-  }
-  return wrongMs
+async function ask({ port }: GatewayProcess, apiKey: string): Promise<number> {
+  return (await postOnce({ port, apiKey }, false, JSON.stringify({ model: MODEL, input: 'Hi' }))).status
 }
 
 /** Both threads of a node know the key and what belongs to it. */

@@ -14,6 +14,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     'contract/lost-rights-processes.test.ts',
     'heavy/retries.test.ts',
     'contract/sticky-sessions.test.ts',
+    'contract/rollouts-over-instances.test.ts',
   ],
   secrets: ['contract/canary.test.ts', 'contract/rotation.test.ts', 'features/sandbox/escapes.test.ts'],
   batches: [

@@ -26,7 +26,7 @@ export async function askMany(
       const target = targets[at % targets.length]
       const agent = agents[at % targets.length]
       if (target === undefined || agent === undefined) return
-      const { status, headers, reply } = await post(target, agent, text)
+      const { status, headers, reply } = await postOnce(target, agent, text)
       byStatus.set(status, (byStatus.get(status) ?? 0) + 1)
       if (!bodies.has(status)) bodies.set(status, { headers, body: reply })
     }),
@@ -35,7 +35,8 @@ export async function askMany(
   return { byStatus, bodies }
 }
 
-function post(target: Target, agent: Agent, text: string) {
+/** POST /v1/responses. @param agent false: a connection of its own, so that any thread may get it */
+export function postOnce(target: Target, agent: Agent | false, text: string) {
   return new Promise<{ status: number; headers: Readonly<Record<string, unknown>>; reply: string }>(
     (resolve, reject) => {
       const sent = request(responsesPost(target, agent, text), response => {
