@@ -30,6 +30,8 @@ t.test('help and version are asked for anywhere', async t => {
   for (const line of ['--help', '-h', 'start --help', 'keys create -h', 'start --config a --help'])
     t.equal(read(line).asks, 'help', line)
   t.match(read('keys list --help'), { command: { name: 'keys list' } })
+  t.match(read('keys --help'), { command: null, among: [{ name: 'keys create' }, { name: 'keys list' }] })
+  t.match(read('nonsense --help'), { command: null, among: COMMANDS })
   for (const line of ['--version', 'start --version', 'nonsense --version'])
     t.equal(read(line).asks, 'version', line)
 })
