@@ -83,7 +83,7 @@ async function report(name: string, count: number, call: () => unknown): Promise
 }
 
 async function guardOf(list: readonly AppliedGuardrail[]) {
-  const store = { guardrails: { applying: async () => list } }
+  const store = { guardrails: { guardrailsFor: async () => list } }
   const guardrails = new Guardrails<Guardrail>({ store, clock: systemClock, prepare: prepareGuardrail })
   const known = await guardrails.of(exchange().caller)
   return { guard: createGuard({ guardrails, tasks, metrics }), known }

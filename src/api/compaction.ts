@@ -45,7 +45,7 @@ interface Compacted {
 /** The summary. It comes back sealed, and is masked again. */
 function textOf({ masks }: FinalSink, response: ResponseResource): string {
   const text = summaryIn(response)
-  return masks === null ? text : masks.unmasked(text)
+  return masks === null ? text : masks.unmask(text)
 }
 
 type Result =

@@ -15,7 +15,7 @@ import {
   readForm,
 } from '../features/files/multipart.ts'
 import type { KeyRecord } from '../protocol/management/keys.ts'
-import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
+import type { FileFilter, FileRecord, WorkspaceScope } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import {
   type BatchOutput,
@@ -60,7 +60,7 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
       const { descriptor } = bytes
       const { start, end } = form.file
       const record = await files.create(
-        placeOf(key),
+        scopeOf(key),
         {
           filename: cleanFilename(form.file.filename ?? '', 'file'),
           purpose,
@@ -118,7 +118,7 @@ function filterOf(query: URLSearchParams, key: KeyRecord): FileFilter {
   if (order !== undefined && order !== 'asc' && order !== 'desc')
     throw refuseField('order', 'must be asc or desc')
   return {
-    ...placeOf(key),
+    ...scopeOf(key),
     ...(after === undefined ? {} : { after }),
     ...(purpose === undefined ? {} : { purpose: purposeOf(purpose) }),
     oldestFirst: order === 'asc',
@@ -184,7 +184,7 @@ export function deleteFile(deps: FilesApiDeps): Handler {
         `The file belongs to a batch: DELETE /v1/batches/${output.batch.id} deletes both`,
       )
     }
-    if (!(await files.remove(placeOf(key), id, key.hash))) throw unknown()
+    if (!(await files.remove(scopeOf(key), id, key.hash))) throw unknown()
     reply.json(200, { id, object: 'file', deleted: true })
   }
 }
@@ -193,7 +193,7 @@ export function deleteFile(deps: FilesApiDeps): Handler {
 async function outputOf({ store }: FilesApiDeps, { params, key }: ApiRequest): Promise<BatchOutput | null> {
   const name = outputNameOf(params.get('id') ?? '')
   if (name === null) return null
-  const { organizationId, workspaceId } = placeOf(key)
+  const { organizationId, workspaceId } = scopeOf(key)
   const batch = await store.batches.find(organizationId, workspaceId, name.batchId)
   const output = batch === null ? null : openOutput(store, batch, name.kind)
   if (output === null) throw unknown()
@@ -202,7 +202,7 @@ async function outputOf({ store }: FilesApiDeps, { params, key }: ApiRequest): P
 
 /** Finds the file of the path. @throws GatewayError `not_found` */
 async function found({ files }: FilesApiDeps, { params, key }: ApiRequest): Promise<FileRecord> {
-  const file = await files.find(placeOf(key), params.get('id') ?? '')
+  const file = await files.find(scopeOf(key), params.get('id') ?? '')
   if (file === null) throw unknown()
   return file
 }
@@ -211,7 +211,7 @@ function unknown(): GatewayError {
   return new GatewayError('not_found', 'File not found')
 }
 
-function placeOf({ organizationId, workspaceId }: KeyRecord): WorkspacePlace {
+function scopeOf({ organizationId, workspaceId }: KeyRecord): WorkspaceScope {
   return { organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }
 }
 

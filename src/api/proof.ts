@@ -108,8 +108,8 @@ export class RequestProof implements Witness {
 
   /** Adds the proof to a complete reply. */
   reply(body: unknown): unknown {
-    const place = proofPlace(body)
-    return place === null ? body : place.with(this.sign(replyDigest(place.reply), 'reply'))
+    const position = proofPlace(body)
+    return position === null ? body : position.with(this.sign(replyDigest(position.reply), 'reply'))
   }
 
   /** Wraps a frame writer so that the stream ends with the proof. */
@@ -173,8 +173,8 @@ class ProvenReply extends ProvenWriter {
     const frames = this.writer.write(event)
     if (!('response' in event)) return frames
     return rewritten(frames, value => {
-      const place = proofPlace(value)
-      return place === null ? null : place.with(this.proof.sign(replyDigest(place.reply), 'reply'))
+      const position = proofPlace(value)
+      return position === null ? null : position.with(this.proof.sign(replyDigest(position.reply), 'reply'))
     })
   }
 }
@@ -189,11 +189,11 @@ class ProvenEvents extends ProvenWriter {
   }
 
   readonly #add = (value: unknown): unknown => {
-    const place = proofPlace(value)
-    this.#hash.update(digestedEvent(place?.with(null) ?? value))
-    if (place === null) return null
+    const position = proofPlace(value)
+    this.#hash.update(digestedEvent(position?.with(null) ?? value))
+    if (position === null) return null
     this.#isSigned = true
-    return place.with(this.proof.sign(this.#hash.digest('hex'), 'events'))
+    return position.with(this.proof.sign(this.#hash.digest('hex'), 'events'))
   }
 }
 

@@ -167,8 +167,8 @@ export class ResumableSink implements Sink {
   #keep(frames: string): void {
     if (frames === '') return
     const { seal, owner } = this.#keeping
-    const kept = this.#isSealed ? sealedFrames(seal, frames, owner) : frames
-    this.#writer.add(kept, countFrames(frames))
+    const stored = this.#isSealed ? sealedFrames(seal, frames, owner) : frames
+    this.#writer.add(stored, countFrames(frames))
   }
 
   #note(isFlowing: boolean): boolean {

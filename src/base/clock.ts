@@ -33,9 +33,9 @@ export function unixSeconds(clock: Clock): number {
 
 /** Settles like the promise, or rejects after `limitMs` and ignores the promise's later outcome. */
 export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T> {
-  return new Promise((done, failed) => {
-    const timer = clock.after(limitMs, () => failed(new Error('no answer in time')))
-    promise.then(done, failed).finally(() => timer.cancel())
+  return new Promise((resolve, reject) => {
+    const timer = clock.after(limitMs, () => reject(new Error('no answer in time')))
+    promise.then(resolve, reject).finally(() => timer.cancel())
   })
 }
 

@@ -140,11 +140,11 @@ const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown }
 /** The JSON of a value in pieces: the same bytes as a whole, but no step takes milliseconds if texts are long. */
 export function* jsonPieces(value: unknown): Iterable<string> {
   const texts: string[] = []
-  const place = rawJSON(PLACE)
+  const marker = rawJSON(PLACE)
   const json = JSON.stringify(value, (_, each: unknown) => {
     if (typeof each !== 'string' || each.length <= PART_CHARS) return each
     texts.push(each)
-    return place
+    return marker
   })
   const [first = '', ...others] = json.split(PLACE)
   yield first

@@ -64,12 +64,12 @@ export function holdsSecret(text: string, secrets: readonly string[]): boolean {
 const searched = new WeakMap<readonly string[], readonly string[]>()
 
 function makeSearched(secrets: readonly string[]): readonly string[] {
-  const made = secrets.map(secret => {
+  const patterns = secrets.map(secret => {
     const dumps = secret.length > REWRITTEN_MAX_CHARS ? '' : dumpsOf(secret).join(' ')
     return `${secret} ${dumps}`.toLowerCase()
   })
-  searched.set(secrets, made)
-  return made
+  searched.set(secrets, patterns)
+  return patterns
 }
 
 /** The secret and its encodings in URLs, JSON, headers and dumps. */

@@ -20,7 +20,7 @@ import type { BatchEndpoint, BatchPreferences } from '../protocol/management/bat
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { AcceptedBatch, BatchRecord, BatchRoom, OpeningBatch } from '../storage/batches.ts'
 import { StoreError } from '../storage/store-error.ts'
-import { AcceptancePlaces, keyTaken } from './acceptance-places.ts'
+import { AcceptanceSlots, keyTaken } from './acceptance-slots.ts'
 import type { ProbeService } from './services/service-probe.ts'
 import type { BatchSettings } from './settings.ts'
 import type { DecodeBody, ReadBody, Upload, Uploads } from './uploads.ts'
@@ -90,7 +90,7 @@ const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
 
 export class BatchAcceptances {
   readonly #deps: AcceptDeps
-  readonly #places = new AcceptancePlaces()
+  readonly #places = new AcceptanceSlots()
 
   constructor(deps: AcceptDeps) {
     this.#deps = deps

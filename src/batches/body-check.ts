@@ -20,7 +20,7 @@ interface BodyFault {
 export type CheckBodies = (batch: BatchRecord, lines: readonly NewLine[]) => Promise<readonly BodyFault[]>
 
 interface BodyCheckDeps {
-  readonly work: Pick<BatchWork, 'unchecked' | 'checked'>
+  readonly work: Pick<BatchWork, 'uncheckedLines' | 'checked'>
   readonly check: CheckBodies
 }
 
@@ -38,7 +38,7 @@ export async function checkBatch(
   goesOn: () => boolean,
 ): Promise<boolean> {
   while (goesOn()) {
-    const page = await work.unchecked(batch.id, PAGE)
+    const page = await work.uncheckedLines(batch.id, PAGE)
     const last = page.at(-1)
     if (last === undefined) return true
     const faults = await faultsOf(check, batch, page)

@@ -40,8 +40,8 @@ export function shareOut(
     keys.set(sharer.keyHash, key)
     if (!rooms.has(sharer.lane)) rooms.set(sharer.lane, roomOf(sharer.lane))
   }
-  const canTake = ({ sharer, granted: given }: Share): boolean =>
-    given < sharer.most && (rooms.get(sharer.lane) ?? 0) > 0
+  const canTake = ({ sharer, granted: grantedSlots }: Share): boolean =>
+    grantedSlots < sharer.most && (rooms.get(sharer.lane) ?? 0) > 0
   const granted = new Map<string, number>()
   for (let remaining = free; remaining > 0; remaining--) {
     let chosen: { held: number; shares: Share[] } | null = null
@@ -64,8 +64,8 @@ export function shareOut(
   return granted
 }
 
-function total({ sharer, granted: places }: Share): number {
-  return sharer.held + places
+function total({ sharer, granted: slots }: Share): number {
+  return sharer.held + slots
 }
 
 /** Maximum concurrent checks of batches: the pool of long tasks has two workers, and gives a key one of them. */

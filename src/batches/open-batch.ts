@@ -70,7 +70,7 @@ export class OpenBatch {
     return this.done >= this.record.total
   }
 
-  expired(nowMs: number): boolean {
+  isExpired(nowMs: number): boolean {
     return nowMs >= Date.parse(this.record.expiresAt)
   }
 

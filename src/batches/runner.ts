@@ -180,7 +180,7 @@ export class BatchRunner {
   }
 
   /** Notes the load of a serve thread. */
-  pressed(thread: string, load: LiveLoad): void {
+  setPressure(thread: string, load: LiveLoad): void {
     this.#pressure.note(thread, load)
   }
 
@@ -325,7 +325,7 @@ export class BatchRunner {
 
   async #check(batch: OpenBatch, claim: Claim): Promise<void> {
     const { clock, check, work } = this.#deps
-    if (batch.expired(clock.nowMs())) {
+    if (batch.isExpired(clock.nowMs())) {
       await this.#move(batch, 'expired')
       return
     }
@@ -335,8 +335,8 @@ export class BatchRunner {
       return isStored
     }
     const goesOn = () =>
-      this.#closing === null && batch.record.status === 'validating' && !batch.expired(clock.nowMs())
-    const verbs = { unchecked: work.unchecked, checked: counting }
+      this.#closing === null && batch.record.status === 'validating' && !batch.isExpired(clock.nowMs())
+    const verbs = { uncheckedLines: work.uncheckedLines, checked: counting }
     if (!(await checkBatch({ work: verbs, check }, batch.record, claim, goesOn))) return
     const { done } = await work.counts(batch.record.id)
     if (done < batch.record.total) {
@@ -347,7 +347,7 @@ export class BatchRunner {
 
   #progress(batch: OpenBatch): Promise<void> | null {
     if (batch.isDone) return this.#complete(batch)
-    return batch.expired(this.#deps.clock.nowMs()) ? this.#end(batch, 'expired') : null
+    return batch.isExpired(this.#deps.clock.nowMs()) ? this.#end(batch, 'expired') : null
   }
 
   async #complete(batch: OpenBatch): Promise<void> {

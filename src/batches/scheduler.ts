@@ -283,7 +283,7 @@ export class Scheduler {
     for (const batch of this.#batches.values()) {
       const { record, lane, held } = batch
       if (record.status !== 'in_progress' || this.#options.isHeldBack(batch)) continue
-      if (batch.endingSinceMs !== null || batch.expired(clock.nowMs())) continue
+      if (batch.endingSinceMs !== null || batch.isExpired(clock.nowMs())) continue
       if (batch.dryUntilMs > nowMs || this.#isPaused(batch)) continue
       const unclaimed = record.total - batch.done - held
       if (unclaimed > 0) sharers.push({ id: record.id, keyHash: record.keyHash, lane, held, most: unclaimed })

@@ -16,7 +16,7 @@ import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 type GuardedCaller = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
 
 export interface GuardrailsOptions<Prepared> extends Partial<StoreCacheLimits> {
-  readonly store: { readonly guardrails: Pick<Store['guardrails'], 'applying'> }
+  readonly store: { readonly guardrails: Pick<Store['guardrails'], 'guardrailsFor'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
   /** Creates the form that the pipeline uses; null if there are no rules. Called once for each set of guardrails. */
@@ -95,7 +95,7 @@ export class Guardrails<Prepared extends object> {
   ): Part | Promise<Part> {
     const { keyHash, organizationId, workspaceId, memberId } = caller
     const workspace = workspaceId ?? DEFAULT_WORKSPACE_ID
-    const read = () => this.#store.guardrails.applying(organizationId, workspace, keyHash, memberId)
+    const read = () => this.#store.guardrails.guardrailsFor(organizationId, workspace, keyHash, memberId)
     const known = this.#callers.load(keyHash, read, organizationId)
     return whenReady(known, partOf)
   }

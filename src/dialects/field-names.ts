@@ -67,11 +67,11 @@ const UNDECLARED = [
 /** The names that one object may have. */
 class Names {
   /** Keyed by exact name: the names inside its value, if its schema has any. */
-  readonly fields = new Map<string, Place | null>()
+  readonly fields = new Map<string, AllowedNames | null>()
   readonly #byFold = new Map<string, string>()
 
-  add(name: string, place: Place | null = null): void {
-    this.fields.set(name, this.fields.get(name) ?? place)
+  add(name: string, allowed: AllowedNames | null = null): void {
+    this.fields.set(name, this.fields.get(name) ?? allowed)
     if (!this.#byFold.has(folded(name))) this.#byFold.set(folded(name), name)
   }
 
@@ -82,18 +82,18 @@ class Names {
 }
 
 /** The field names that a schema allows in a value. */
-interface Place {
+interface AllowedNames {
   /** Null: no object, or one with any names. */
-  readonly object: ObjectPlace | null
+  readonly object: ObjectNames | null
   /** The elements of an array or the values of a map. */
-  readonly inner: Place | null
+  readonly inner: AllowedNames | null
 }
 
-interface ObjectPlace {
+interface ObjectNames {
   /** The names of all kinds of this object: a lenient parser may read it into one structure. */
   readonly names: Names
   /** The kinds by the value of their tag field; null: there is only one kind. */
-  readonly kinds: { readonly tag: string; readonly places: ReadonlyMap<string, Place> } | null
+  readonly kinds: { readonly tag: string; readonly allowedByKind: ReadonlyMap<string, AllowedNames> } | null
 }
 
 /** The fields of all bodies. */
@@ -117,93 +117,97 @@ export function spellingCheck(
   schema: TSchema,
   { more = [], usual }: SpellingTerms = {},
 ): (body: unknown) => void {
-  let place: Place | null = null
+  let allowed: AllowedNames | null = null
   return body => {
     if (!isObject(body)) return
-    place ??= bodyPlace(schema, more)
-    checkObject(body, place.object, '', usual ?? null, OF_BODIES)
+    allowed ??= allowedInBody(schema, more)
+    checkObject(body, allowed.object, '', usual ?? null, OF_BODIES)
   }
 }
 
-function bodyPlace(schema: TSchema, more: readonly string[]): Place {
-  const place = placeOf(schema, new Map()) ?? { object: null, inner: null }
-  for (const name of more) place.object?.names.add(name)
-  return place
+function allowedInBody(schema: TSchema, more: readonly string[]): AllowedNames {
+  const allowed = allowedOf(schema, new Map()) ?? { object: null, inner: null }
+  for (const name of more) allowed.object?.names.add(name)
+  return allowed
 }
 
-function placeOf(schema: TSchema, known: Map<TSchema, Place | null>): Place | null {
+function allowedOf(schema: TSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames | null {
   const found = known.get(schema)
   if (found !== undefined) return found
-  const place = newPlace(schema, known)
-  known.set(schema, place)
-  return place
+  const allowed = readAllowed(schema, known)
+  known.set(schema, allowed)
+  return allowed
 }
 
-function newPlace(schema: TSchema, known: Map<TSchema, Place | null>): Place | null {
-  if (KindGuard.IsKindOf(schema, 'Variants')) return variantsPlace(schema as TSchema as VariantsSchema, known)
+function readAllowed(schema: TSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames | null {
+  if (KindGuard.IsKindOf(schema, 'Variants'))
+    return allowedInVariants(schema as TSchema as VariantsSchema, known)
   if (KindGuard.IsKindOf(schema, 'Map'))
-    return innerPlace((schema as TSchema as MapSchema)[Rule].schema, known)
-  if (KindGuard.IsArray(schema)) return innerPlace(schema.items, known)
-  if (KindGuard.IsUnion(schema)) return unionPlace(schema.anyOf, known)
+    return allowedInside((schema as TSchema as MapSchema)[Rule].schema, known)
+  if (KindGuard.IsArray(schema)) return allowedInside(schema.items, known)
+  if (KindGuard.IsUnion(schema)) return allowedInUnion(schema.anyOf, known)
   if (!KindGuard.IsObject(schema)) return null
   const names = new Names()
-  for (const [name, inner] of Object.entries(schema.properties)) names.add(name, placeOf(inner, known))
+  for (const [name, inner] of Object.entries(schema.properties)) names.add(name, allowedOf(inner, known))
   return names.fields.size === 0 ? null : { object: { names, kinds: null }, inner: null }
 }
 
-function innerPlace(schema: TSchema, known: Map<TSchema, Place | null>): Place | null {
-  const inner = placeOf(schema, known)
+function allowedInside(schema: TSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames | null {
+  const inner = allowedOf(schema, known)
   return inner === null ? null : { object: null, inner }
 }
 
-function variantsPlace(schema: VariantsSchema, known: Map<TSchema, Place | null>): Place {
+function allowedInVariants(schema: VariantsSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames {
   const { tag, absent, table } = schema[Rule]
   const names = new Names()
-  const places = new Map<string, Place>()
+  const allowedByKind = new Map<string, AllowedNames>()
   names.add(tag)
   for (const [kind, variant] of table) {
-    const place = placeOf(variant.schema, known)
-    if (place === null) continue
-    places.set(kind, place)
-    for (const name of place.object?.names.fields.keys() ?? []) names.add(name)
+    const allowed = allowedOf(variant.schema, known)
+    if (allowed === null) continue
+    allowedByKind.set(kind, allowed)
+    for (const name of allowed.object?.names.fields.keys() ?? []) names.add(name)
   }
-  const usual = absent === null ? undefined : places.get(absent)
-  if (usual !== undefined) places.set('', usual)
-  return { object: { names, kinds: { tag, places } }, inner: null }
+  const usual = absent === null ? undefined : allowedByKind.get(absent)
+  if (usual !== undefined) allowedByKind.set('', usual)
+  return { object: { names, kinds: { tag, allowedByKind } }, inner: null }
 }
 
 /** A value has one JSON type, so that members with objects and with arrays do not meet. */
-function unionPlace(members: readonly TSchema[], known: Map<TSchema, Place | null>): Place | null {
-  const places = members.map(member => placeOf(member, known)).filter(place => place !== null)
-  if (places.length <= 1) return places[0] ?? null
+function allowedInUnion(
+  members: readonly TSchema[],
+  known: Map<TSchema, AllowedNames | null>,
+): AllowedNames | null {
+  const allowedByKind = members.map(member => allowedOf(member, known)).filter(allowed => allowed !== null)
+  if (allowedByKind.length <= 1) return allowedByKind[0] ?? null
   return {
-    object: places.find(place => place.object !== null)?.object ?? null,
-    inner: places.find(place => place.inner !== null)?.inner ?? null,
+    object: allowedByKind.find(allowed => allowed.object !== null)?.object ?? null,
+    inner: allowedByKind.find(allowed => allowed.inner !== null)?.inner ?? null,
   }
 }
 
 type Usual = ((name: string) => string) | null
 
-function check(value: unknown, place: Place, path: string, usual: Usual): void {
+function check(value: unknown, allowed: AllowedNames, path: string, usual: Usual): void {
   if (Array.isArray(value)) {
-    if (place.inner === null) return
+    if (allowed.inner === null) return
     for (let at = 0; at < value.length; at++)
-      if (typeof value[at] === 'object') check(value[at], place.inner, elementPath(path, at), usual)
+      if (typeof value[at] === 'object') check(value[at], allowed.inner, elementPath(path, at), usual)
     return
   }
   if (!isObject(value)) return
-  if (place.object !== null) {
-    checkObject(value, place.object, path, usual, null)
+  if (allowed.object !== null) {
+    checkObject(value, allowed.object, path, usual, null)
     return
   }
-  if (place.inner === null) return
-  for (const name of Object.keys(value)) check(value[name], place.inner, fieldPath(path, name), usual)
+  if (allowed.inner === null) return
+  for (const name of Object.keys(value)) check(value[name], allowed.inner, fieldPath(path, name), usual)
 }
 
 /** `others`: names that are not this object's, but must not be in another spelling either. */
 function checkObject(
   value: Readonly<Record<string, unknown>>,
-  object: ObjectPlace | null,
+  object: ObjectNames | null,
   path: string,
   usual: Usual,
   others: Names | null,
@@ -212,26 +216,26 @@ function checkObject(
   const { names } = object
   const { fields } = (object.kinds === null ? object : kindOf(value, object)).names
   for (const name of Object.keys(value)) {
-    let place = fields.get(name)
-    if (place === undefined) {
+    let allowed = fields.get(name)
+    if (allowed === undefined) {
       const known = usual === null ? name : usual(name)
-      place = fields.get(known)
-      if (place === undefined) refuseSpelling(name, path, names, others)
+      allowed = fields.get(known)
+      if (allowed === undefined) refuseSpelling(name, path, names, others)
       else if (Object.hasOwn(value, known))
         throw refuseField(shownPath(path, name), `must be left out: ${known} is the same field`)
     }
-    if (place == null) continue
+    if (allowed == null) continue
     const inner = value[name]
-    if (typeof inner === 'object' && inner !== null) check(inner, place, fieldPath(path, name), usual)
+    if (typeof inner === 'object' && inner !== null) check(inner, allowed, fieldPath(path, name), usual)
   }
 }
 
 /** Some kinds have kinds of their own. */
-function kindOf(value: Readonly<Record<string, unknown>>, object: ObjectPlace): ObjectPlace {
+function kindOf(value: Readonly<Record<string, unknown>>, object: ObjectNames): ObjectNames {
   let kind = object
   while (kind.kinds !== null) {
     const tag = value[kind.kinds.tag]
-    const next = kind.kinds.places.get(typeof tag === 'string' ? tag : '')?.object ?? null
+    const next = kind.kinds.allowedByKind.get(typeof tag === 'string' ? tag : '')?.object ?? null
     if (next === null) break
     kind = next
   }

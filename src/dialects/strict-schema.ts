@@ -14,8 +14,8 @@ export function isStrict(schema: unknown): boolean {
   const { properties, required, additionalProperties } = schema
   if (schema['type'] === 'object' || properties !== undefined) {
     const names = isObject(properties) ? Object.keys(properties) : []
-    const listed = new Set<unknown>(Array.isArray(required) ? required : [])
-    if (additionalProperties !== false || !names.every(name => listed.has(name))) return false
+    const requiredNames = new Set<unknown>(Array.isArray(required) ? required : [])
+    if (additionalProperties !== false || !names.every(name => requiredNames.has(name))) return false
   }
   return INNER.every(keyword => {
     const inner = schema[keyword]

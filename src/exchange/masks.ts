@@ -139,7 +139,7 @@ export class Masks {
   }
 
   /** The text with the originals in place of their placeholders. */
-  unmasked(text: string): string {
+  unmask(text: string): string {
     return text.includes('[') ? text.replace(PLACEHOLDER, token => this.#originalOf(token)) : text
   }
 
@@ -189,7 +189,7 @@ export class Masks {
   #value(value: unknown, key: string, isJson: boolean, isChosen: boolean): unknown {
     if (typeof value === 'string') {
       if (!isChosen && NOT_TEXT.has(key)) return value
-      return isJson ? this.unmaskedJson(value) : this.unmasked(value)
+      return isJson ? this.unmaskedJson(value) : this.unmask(value)
     }
     if (typeof value !== 'object' || value === null) return value
     if (Array.isArray(value)) {

@@ -52,7 +52,7 @@ export interface MissingDeclaration {
 export type ToolDeclaration = FunctionDeclaration | NativeDeclaration | MissingDeclaration
 
 /** The endpoint of the next model call, as sessions see it. */
-export interface ToolPlace {
+export interface ToolEndpoint {
   /** True if the provider runs native tools of this type itself, e.g. `web_search`. */
   hosts(type: string): boolean
   /** False: its own web search cannot be limited to domains. Default: true. */
@@ -128,11 +128,11 @@ export interface ToolSession {
   /** The prompt without the parts that the session has taken over; absent: unchanged. */
   readonly prompt?: ResponsesRequest
   /** Called before each turn. Rejects with a GatewayError that ends the exchange. */
-  declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
+  declare(endpoint: ToolEndpoint): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
   /** Another tool of the request in the form for the model now; null: not visible yet. Called after `declare`. */
   shows?(tool: Tool): Tool | null
   /** Called once, before the first turn. `place`: the endpoint that is tried first. */
-  due?(place: ToolPlace): Promise<DueCalls>
+  due?(endpoint: ToolEndpoint): Promise<DueCalls>
   /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome contains another one. */
   fee?(call: ToolCall): PicoUsd
   /** Fields that the item of a call shows while it runs. */
@@ -149,7 +149,7 @@ export interface ToolSession {
    */
   run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): ToolOutcome | Promise<ToolOutcome>
   /** Calls that an earlier answer has left open, and that this request continues: they run before the first turn. */
-  resumed?(): readonly ToolCall[]
+  resumedCalls?(): readonly ToolCall[]
   /** Called once when the exchange ends, however it ends. Must not throw. */
   close?(): void
 }

@@ -27,12 +27,12 @@ const TUNING = [
 type Tuning = (typeof TUNING)[number]
 
 /** A name, or the name of an object and the name in it. Absent: the format has no such setting. */
-type Place = readonly [string] | readonly [string, string]
-type Places = Readonly<Partial<Record<Tuning, Place>>>
+type SettingName = readonly [string] | readonly [string, string]
+type SettingNames = Readonly<Partial<Record<Tuning, SettingName>>>
 
-const SAME: Places = Object.fromEntries(TUNING.map(name => [name, [name]]))
+const SAME: SettingNames = Object.fromEntries(TUNING.map(name => [name, [name]]))
 
-const PLACES: Readonly<Record<FormatName, Places>> = {
+const PLACES: Readonly<Record<FormatName, SettingNames>> = {
   'openai-chat': SAME,
   'openai-responses': SAME,
   'anthropic-messages': { temperature: ['temperature'], top_p: ['top_p'], top_k: ['top_k'] },
@@ -61,29 +61,29 @@ interface Setting {
 
 /** The settings of each format as a list, for a hot path that calls nothing. */
 export const SETTINGS: Readonly<Record<FormatName, readonly Setting[]>> = {
-  'openai-chat': listed(PLACES['openai-chat']),
-  'openai-responses': listed(PLACES['openai-responses']),
-  'anthropic-messages': listed(PLACES['anthropic-messages']),
-  'google-gemini': listed(PLACES['google-gemini']),
-  'bedrock-converse': listed(PLACES['bedrock-converse']),
+  'openai-chat': settingsOf(PLACES['openai-chat']),
+  'openai-responses': settingsOf(PLACES['openai-responses']),
+  'anthropic-messages': settingsOf(PLACES['anthropic-messages']),
+  'google-gemini': settingsOf(PLACES['google-gemini']),
+  'bedrock-converse': settingsOf(PLACES['bedrock-converse']),
 }
 
-function listed(places: Places): readonly Setting[] {
+function settingsOf(names: SettingNames): readonly Setting[] {
   return TUNING.map(name => {
-    const [outer = null, inner = null] = places[name] ?? []
+    const [outer = null, inner = null] = names[name] ?? []
     return { name, outer, inner }
   })
 }
 
-interface WordPlaces {
-  readonly verbosity: readonly Place[]
-  readonly effort: readonly Place[]
+interface WordSettings {
+  readonly verbosity: readonly SettingName[]
+  readonly effort: readonly SettingName[]
   /** True: a word stops thinking. Absent: models of the format think only if they are told to. */
   readonly hasNone?: true
 }
 
 /** Settings of text and thinking with a word for a value: their places. The first one that is set counts. */
-const WORDS: Readonly<Record<FormatName, WordPlaces>> = {
+const WORDS: Readonly<Record<FormatName, WordSettings>> = {
   'openai-chat': {
     verbosity: [['verbosity']],
     effort: [['reasoning_effort'], ['reasoning', 'effort'], ['reasoning'], ['thinking']],
@@ -109,7 +109,7 @@ const WORDS: Readonly<Record<FormatName, WordPlaces>> = {
 const ALWAYS_PARALLEL: ReadonlySet<FormatName> = new Set(['google-gemini', 'bedrock-converse'])
 
 /** The place of the stop sequences in each format. */
-const STOPS: Readonly<Record<FormatName, Place>> = {
+const STOPS: Readonly<Record<FormatName, SettingName>> = {
   'openai-chat': ['stop'],
   'openai-responses': ['stop'],
   'anthropic-messages': ['stop_sequences'],
@@ -139,10 +139,10 @@ export function changedSettings(
   body: Json,
 ): readonly Change[] {
   const changes: Change[] = []
-  const places = PLACES[format]
+  const names = PLACES[format]
   for (const name of TUNING) {
     const value = request[name]
-    if (value != null) note(changes, name, value, places[name] === undefined ? [] : [places[name]], body)
+    if (value != null) note(changes, name, value, names[name] === undefined ? [] : [names[name]], body)
   }
   const words = WORDS[format]
   const verbosity = request.text?.verbosity
@@ -166,8 +166,14 @@ export function changedSettings(
 }
 
 /** `value`: null if only its absence counts. */
-function note(changes: Change[], field: string, value: unknown, places: readonly Place[], body: Json): void {
-  for (const [outer, inner] of places) {
+function note(
+  changes: Change[],
+  field: string,
+  value: unknown,
+  names: readonly SettingName[],
+  body: Json,
+): void {
+  for (const [outer, inner] of names) {
     const sent = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
     if (sent == null) continue
     // Budgets and levels of other APIs are the documented form of an effort.
@@ -175,7 +181,7 @@ function note(changes: Change[], field: string, value: unknown, places: readonly
     changes.push({ field, action: 'changed', reason: `the provider takes ${shown(sent)} here` })
     return
   }
-  changes.push({ field, action: 'dropped', reason: places.length === 0 ? NO_SUCH_FIELD : NOT_TAKEN })
+  changes.push({ field, action: 'dropped', reason: names.length === 0 ? NO_SUCH_FIELD : NOT_TAKEN })
 }
 
 export const NO_SUCH_FIELD = 'the provider has no such field'

@@ -177,7 +177,7 @@ export class CacheUse {
     const { answer, attempts, bill, finish, pipeline, plugins, reservation, signal } = exchange
     if (error === null && finish !== null && bill.total !== null) {
       const fields = plugins?.responseFields()
-      const kept: KeptEnd = {
+      const keptEnd: KeptEnd = {
         at: endedAt,
         finish,
         usage: bill.total.usage,
@@ -185,7 +185,7 @@ export class CacheUse {
         ...(fields === undefined ? {} : { fields }),
         ...(reservation?.allowance == null ? {} : { isLimited: true }),
       }
-      writer.add(framed(JSON.stringify({ end: kept })), 1)
+      writer.add(framed(JSON.stringify({ end: keptEnd })), 1)
       writer.end(WHOLE_ENDS.has(finish.reason) && answer.output.every(({ type }) => KEPT_ITEMS.has(type)))
     } else if (error !== null && attempts.at(-1)?.error != null && !signal.aborted) {
       // A failure of its providers would be the same for everybody who waits.

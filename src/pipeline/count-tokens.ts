@@ -73,7 +73,9 @@ export class TokenCounter {
   ): Promise<number | null> {
     const { client, providerKeys, requests } = this.#deps
     const providerKey =
-      credential === null ? await providerKeys.shared(endpoint) : await providerKeys.own(credential, endpoint)
+      credential === null
+        ? await providerKeys.sharedKey(endpoint)
+        : await providerKeys.own(credential, endpoint)
     const attempt: AttemptRecord = { ...openRecord({ endpoint, credential }), providerKey }
     const format = FORMATS[textFormat(endpoint)]
     const prompt = fitTools(exchange.prompt, format, endpoint)?.prompt ?? exchange.prompt

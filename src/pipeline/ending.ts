@@ -297,9 +297,9 @@ function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
 const TOLD_ATTEMPTS_MAX = 20
 
 function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {
-  const failed = attempts.filter(attempt => attempt.error !== null).slice(0, TOLD_ATTEMPTS_MAX)
-  if (failed.length === 0) return undefined
-  return failed.map(({ endpoint, error, status }) => ({
+  const failures = attempts.filter(attempt => attempt.error !== null).slice(0, TOLD_ATTEMPTS_MAX)
+  if (failures.length === 0) return undefined
+  return failures.map(({ endpoint, error, status }) => ({
     provider: endpoint.provider.slug,
     model: endpoint.modelId,
     error: error?.code ?? null,

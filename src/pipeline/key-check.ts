@@ -37,7 +37,7 @@ import { askedEndpoint, keyOwner, type ProviderRequests } from './turn/provider-
 interface KeyCheckDeps {
   readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>
   readonly client: Transport
-  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'shared'>
+  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'sharedKey'>
   readonly requests: Pick<ProviderRequests, 'address'>
   readonly clock: Clock
   readonly log: Log
@@ -159,8 +159,8 @@ export class KeyCheck {
   }
 
   async #decide(prepared: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
-    const listed = prepared.isNamed ? null : await this.#list(prepared, signal)
-    if (listed !== null && (listed.isFinal || prepared.endpoint === null)) return listed.verdict
+    const listResult = prepared.isNamed ? null : await this.#list(prepared, signal)
+    if (listResult !== null && (listResult.isFinal || prepared.endpoint === null)) return listResult.verdict
     if (prepared.endpoint === null)
       return { probe: null, model: null, error: nothingToAsk(prepared.provider) }
     return await this.#ask(prepared, prepared.endpoint, signal)
@@ -176,7 +176,7 @@ export class KeyCheck {
       const key = await within(
         signal,
         credential === null
-          ? this.#deps.providerKeys.shared(endpoint)
+          ? this.#deps.providerKeys.sharedKey(endpoint)
           : this.#deps.providerKeys.own(credential, endpoint),
       )
       if (key?.sign !== undefined || key?.callUrl !== undefined) return null
@@ -247,7 +247,7 @@ export class KeyCheck {
     try {
       attempt.providerKey = await within(
         signal,
-        credential === null ? providerKeys.shared(endpoint) : providerKeys.own(credential, endpoint),
+        credential === null ? providerKeys.sharedKey(endpoint) : providerKeys.own(credential, endpoint),
       )
       const calledEndpoint = askedEndpoint(attempt)
       const request = await within(signal, requests.address(attempt, smallestRequest(calledEndpoint), 0))

@@ -234,8 +234,8 @@ function spendingEntry({ clock }: LoopDeps, { caller, request }: Exchange, usd: 
   const { input } = request
   const messages = typeof input === 'string' ? [] : (input as readonly CallItem[])
   const last = lastUserMessage(messages)
-  const said = typeof input === 'string' ? input : JSON.stringify([last, messages[last] ?? null])
-  const name = hash('sha256', JSON.stringify([request.session_id, said]), 'hex')
+  const userText = typeof input === 'string' ? input : JSON.stringify([last, messages[last] ?? null])
+  const name = hash('sha256', JSON.stringify([request.session_id, userText]), 'hex')
   return {
     id: `loop/${caller.keyHash}/${name}`,
     amount: 0,

@@ -174,12 +174,12 @@ export class Plans {
     const ways = new Map<RouteTarget, PlainRoute>()
     const { rollout } = route
     for (const target of rollout === null ? route.targets : [...route.targets, rollout.candidate]) {
-      const listed = listTarget(named, target, needs, input)
-      if (listed === null) continue
-      const fallbacks = listFallbacks(named, route, listed.named.model, needs, input)
-      const groups = [...listed.groups, ...fallbacks.flatMap(each => each.groups)]
+      const listing = listTarget(named, target, needs, input)
+      if (listing === null) continue
+      const fallbacks = listFallbacks(named, route, listing.named.model, needs, input)
+      const groups = [...listing.groups, ...fallbacks.flatMap(each => each.groups)]
       const mayFail = target.preferences?.allow_fallbacks !== false
-      ways.set(target, this.#wayOf(listed.named, groups, input, mayFail))
+      ways.set(target, this.#wayOf(listing.named, groups, input, mayFail))
     }
     return { route, ways }
   }
@@ -206,7 +206,7 @@ export class Plans {
     if (first === undefined || candidates.length > groups.length) return null
     if (new Set(candidates.map(({ endpoint }) => endpoint.modelId)).size < candidates.length) return null
     const choice = 'only'
-    const count = this.#deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice)
+    const count = this.#deps.metrics.ofProvider(first.endpoint.provider.slug).endpointChoice(choice)
     const { route } = listing.named
     return { ranking: { ...listing, route, candidates, affinity: null, choice, rather: null }, count }
   }

@@ -172,8 +172,8 @@ export class PluginChain {
     for (const plugin of this.#plugins) {
       const before = exchange.prompt
       exchange.prompt = plugin.unfit?.(exchange) ?? before
-      const changes = (prompt = exchange.prompt): boolean => prompt !== before
-      const newPrompt = this.#times.run(plugin, () => plugin.fitTo?.(exchange, endpoint), changes)
+      const isChanged = (prompt = exchange.prompt): boolean => prompt !== before
+      const newPrompt = this.#times.run(plugin, () => plugin.fitTo?.(exchange, endpoint), isChanged)
       const fittedPrompt = isPending(newPrompt) ? await newPrompt : newPrompt
       exchange.signal.throwIfAborted()
       exchange.prompt = fittedPrompt ?? exchange.prompt

@@ -63,11 +63,11 @@ export class PluginTimes {
 
   #add(id: ActivePlugin['id'], startedMs: number, hasSucceeded: boolean): void {
     const ms = this.#clock.monotonicMs() - this.#insideMs - startedMs
-    const spent = this.#spent.get(id)
-    if (spent === undefined) this.#spent.set(id, { ms, hasWorked: hasSucceeded })
+    const spentMs = this.#spent.get(id)
+    if (spentMs === undefined) this.#spent.set(id, { ms, hasWorked: hasSucceeded })
     else {
-      spent.ms += ms
-      spent.hasWorked ||= hasSucceeded
+      spentMs.ms += ms
+      spentMs.hasWorked ||= hasSucceeded
     }
   }
 }

@@ -120,12 +120,12 @@ export function createGateway(deps: GatewayDeps): Gateway {
       try {
         stageRun = runStages(stagesOf(exchange), deps, exchange)
       } catch (thrown) {
-        return failed(deps, exchange, thrown)
+        return endFailed(deps, exchange, thrown)
       }
       // Uses callbacks, because they need less memory than an async function that waits as long as the stream is open.
       return Promise.resolve(stageRun).then(
         () => ended(deps, exchange, null),
-        thrown => failed(deps, exchange, thrown),
+        thrown => endFailed(deps, exchange, thrown),
       )
     },
     answerEmpty: (call, sink) => answerEmpty(deps, call, sink),
@@ -148,7 +148,7 @@ async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: Clien
   return await counter.count(exchange)
 }
 
-async function failed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
+async function endFailed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
   return ended(deps, exchange, await failureOf(deps, exchange, thrown))
 }
 

@@ -96,7 +96,7 @@ async function sumUp(
   signal.throwIfAborted()
   const text = summaryIn(response)
   // It comes back sealed, and is masked again.
-  const shown = masks === null ? text : masks.unmasked(text)
+  const shown = masks === null ? text : masks.unmask(text)
   answer.show({ ...sealSummary(seal, caller, { text: shown, replaces: true }) })
   exchange.prompt = summedUp(prompt, text, newest)
 }

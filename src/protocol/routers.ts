@@ -60,6 +60,8 @@ export function routerOf({ model, models }: NamedModels): (RouterSlug & { readon
 
 /** The name of a model with the variants of a router; a variant is not added twice. */
 export function withVariants(id: string, variants: string): string {
-  const missing = variants.split(':').filter(variant => variant !== '' && !id.split(':').includes(variant, 1))
-  return [id, ...missing].join(':')
+  const missingVariants = variants
+    .split(':')
+    .filter(variant => variant !== '' && !id.split(':').includes(variant, 1))
+  return [id, ...missingVariants].join(':')
 }

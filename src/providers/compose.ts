@@ -142,12 +142,12 @@ class Composer {
     for (const [slug, models] of known.discovered) {
       const [author = slug] = authorsOf(slug)
       if (this.#deps.providers.get(slug)?.baseUrl == null) continue
-      for (const listed of models) {
-        const id = listed.id.startsWith(`${author}/`) ? listed.id : `${author}/${listed.id}`
+      for (const model of models) {
+        const id = model.id.startsWith(`${author}/`) ? model.id : `${author}/${model.id}`
         if (names.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
         const existing = added.get(id)
-        if (existing === undefined) added.set(id, this.#discovered(id, slug, listed))
-        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, listed, added)
+        if (existing === undefined) added.set(id, this.#discovered(id, slug, model))
+        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, model, added)
       }
     }
     return [...added.values()]

@@ -18,7 +18,7 @@ import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
 /** The position of a row, and the data that it is checked against. */
-interface RowPlace {
+interface RowContext {
   readonly path: string
   readonly providers: ReadonlyMap<string, Provider>
   readonly faults: Faults
@@ -26,18 +26,18 @@ interface RowPlace {
 }
 
 /** Builds the model of a row. Errors are added to `faults`. */
-export function modelOf(row: ModelRow, place: RowPlace): Model {
+export function modelOf(row: ModelRow, context: RowContext): Model {
   const { outputModalities = ['text'] } = row
   if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
-    place.faults.add(`${place.path}.outputModalities`, 'embeddings must be the only entry')
+    context.faults.add(`${context.path}.outputModalities`, 'embeddings must be the only entry')
   }
   const endpoints = row.endpoints.map((endpoint, at) =>
-    endpointOf(endpoint, row, { ...place, path: `${place.path}.endpoints[${at}]` }),
+    endpointOf(endpoint, row, { ...context, path: `${context.path}.endpoints[${at}]` }),
   )
   return {
     id: row.id,
     name: row.name ?? row.id,
-    created: row.created ?? place.created,
+    created: row.created ?? context.created,
     contextLength: row.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? null,
     inputModalities: row.inputModalities ?? ['text'],
@@ -47,7 +47,7 @@ export function modelOf(row: ModelRow, place: RowPlace): Model {
   }
 }
 
-function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults }: RowPlace): Endpoint {
+function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults }: RowContext): Endpoint {
   const provider = providerFor(row, providers, problem => faults.add(`${path}.provider`, problem))
   return {
     modelId: model.id,

@@ -138,13 +138,13 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
     providers.set(provider.slug, isSame ? before : provider)
   }
   const shared = new SharedParts()
-  const places = new Map(earlier?.parts.models.map(({ id }, index) => [id, index]))
+  const indexes = new Map(earlier?.parts.models.map(({ id }, index) => [id, index]))
   const models: Model[] = []
   const count = packed.models.ends.length
   for (let index = 0; index < count; index++) {
     const bytes = packedText(packed.models, index)
     const row = JSON.parse(bytes.toString()) as PackedModel
-    models.push(sameModel(row.id, bytes, earlier, places, providers) ?? unpackModel(row, providers, shared))
+    models.push(sameModel(row.id, bytes, earlier, indexes, providers) ?? unpackModel(row, providers, shared))
     if (index % SLICE_MODELS === SLICE_MODELS - 1) yield
   }
   const wildcards = models.splice(count - packed.wildcardCount)
@@ -169,14 +169,14 @@ function sameModel(
   id: string,
   bytes: Buffer,
   earlier: Unpacked | null,
-  places: ReadonlyMap<string, number>,
+  indexes: ReadonlyMap<string, number>,
   providers: ReadonlyMap<string, Provider>,
 ): Model | null {
-  const place = places.get(id)
-  const model = place === undefined ? undefined : earlier?.parts.models[place]
-  if (earlier === null || place === undefined || model === undefined) return null
+  const index = indexes.get(id)
+  const model = index === undefined ? undefined : earlier?.parts.models[index]
+  if (earlier === null || index === undefined || model === undefined) return null
   const isSame =
-    packedText(earlier.models, place).equals(bytes) &&
+    packedText(earlier.models, index).equals(bytes) &&
     model.endpoints.every(({ provider }) => providers.get(provider.slug) === provider)
   return isSame ? model : null
 }

@@ -88,46 +88,46 @@ function trace(file: string): string {
   }
 }
 
-function privateKeyOf(pem: Buffer, place: string): KeyObject {
+function privateKeyOf(pem: Buffer, field: string): KeyObject {
   try {
     return createPrivateKey({ key: pem, format: 'pem' })
   } catch (error) {
     if (codeOf(error) === 'ERR_MISSING_PASSPHRASE' || /BEGIN ENCRYPTED/.test(pem.toString('latin1'))) {
-      throw new ConfigError(`${place}: has a passphrase; use a key without one`)
+      throw new ConfigError(`${field}: has a passphrase; use a key without one`)
     }
-    throw new ConfigError(`${place}: is not a PEM file with a private key`)
+    throw new ConfigError(`${field}: is not a PEM file with a private key`)
   }
 }
 
-function checkKey(key: KeyObject, leaf: X509Certificate, place: string): void {
+function checkKey(key: KeyObject, leaf: X509Certificate, field: string): void {
   if (!KEY_TYPES.has(key.asymmetricKeyType)) {
-    throw new ConfigError(`${place}: is of the type ${key.asymmetricKeyType}; expected rsa, ec or ed25519`)
+    throw new ConfigError(`${field}: is of the type ${key.asymmetricKeyType}; expected rsa, ec or ed25519`)
   }
   if (!leaf.checkPrivateKey(key)) {
-    throw new ConfigError(`${place}: is not the private key of the first certificate of ${CERT}`)
+    throw new ConfigError(`${field}: is not the private key of the first certificate of ${CERT}`)
   }
 }
 
-function read(file: string, place: string): Buffer {
+function read(file: string, field: string): Buffer {
   let bytes: Buffer
   try {
     const stats = statSync(file)
-    if (!stats.isFile()) throw new ConfigError(`${place}: is not a file`)
-    if (stats.size > FILE_MAX_BYTES) throw new ConfigError(`${place}: is larger than ${FILE_MAX_BYTES} bytes`)
+    if (!stats.isFile()) throw new ConfigError(`${field}: is not a file`)
+    if (stats.size > FILE_MAX_BYTES) throw new ConfigError(`${field}: is larger than ${FILE_MAX_BYTES} bytes`)
     bytes = readFileSync(file)
   } catch (error) {
     if (error instanceof ConfigError) throw error
-    throw new ConfigError(`${place}: cannot be read (${codeOf(error)})`)
+    throw new ConfigError(`${field}: cannot be read (${codeOf(error)})`)
   }
-  if (bytes.length === 0) throw new ConfigError(`${place}: is empty`)
+  if (bytes.length === 0) throw new ConfigError(`${field}: is empty`)
   return bytes
 }
 
-function attempt<T>(read: () => T, place: string, problem: string): T {
+function attempt<T>(read: () => T, field: string, problem: string): T {
   try {
     return read()
   } catch {
-    throw new ConfigError(`${place}: ${problem}`)
+    throw new ConfigError(`${field}: ${problem}`)
   }
 }
 

@@ -69,7 +69,7 @@ export class ClientConnections {
   }
 
   /** Counts a new connection. False if it must be closed immediately. */
-  opened(end: RemoteEnd): boolean {
+  countOpened(end: RemoteEnd): boolean {
     this.#open++
     this.#deps.metrics.openConnections.inc()
     if (this.#open > this.#limits.maxConnections) return this.#refuse('limit', end)
@@ -85,7 +85,7 @@ export class ClientConnections {
     return true
   }
 
-  closed(): void {
+  countClosed(): void {
     this.#open--
     this.#deps.metrics.openConnections.dec()
   }

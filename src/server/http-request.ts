@@ -23,7 +23,7 @@ import type { RateRoom } from '../protocol/rate-headers.ts'
 import { StoreError } from '../storage/store-error.ts'
 import type { AdmissionControl } from './admission/admission-control.ts'
 import { AdmittedRequest } from './admission/admitted-request.ts'
-import { type KeyPlace, LARGE_BYTES } from './admission/key-shares.ts'
+import { type KeySlot, LARGE_BYTES } from './admission/key-shares.ts'
 import { workInTurn } from './admission/large-body-queue.ts'
 import { UNKNOWN_BYTES } from './admission/load.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
@@ -143,7 +143,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Null before the key has been looked up, and if it was refused. */
   #found: KeyRecord | Promise<KeyRecord> | null = null
   /** Null before the key was accepted, and if none is needed. */
-  #place: KeyPlace | null = null
+  #place: KeySlot | null = null
   /** True once the handler was called, so that there has to be an answer. */
   #handled = false
 
@@ -421,9 +421,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
   #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
-    const place = this.#place as KeyPlace
+    const slot = this.#place as KeySlot
     if (bytes !== null && bytes.byteLength + (this.#adapter?.addsBytes ?? 0) >= LARGE_BYTES) {
-      return workInTurn(place, this.#deps.admissions.deps.clock, {
+      return workInTurn(slot, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,
         begin: startedMs => this.#parse(bytes, startedMs),
         goOn: (body, startedMs) => this.#handle(operation, body, startedMs),
@@ -432,7 +432,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     try {
       return this.#handle(operation, this.#parse(bytes, sinceMs), sinceMs)
     } finally {
-      place.spend(sinceMs)
+      slot.spend(sinceMs)
     }
   }
 
@@ -487,9 +487,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   }
 
   waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
-    const place = this.#place
-    if (place?.isLate !== true) return null
-    const waiting = place.wait(safety_identifier ?? user ?? null, this.key?.organizationId ?? null)
+    const slot = this.#place
+    if (slot?.isLate !== true) return null
+    const waiting = slot.wait(safety_identifier ?? user ?? null, this.key?.organizationId ?? null)
     if (waiting === null) return null
     const { clock } = this.#deps.admissions.deps
     this.watch.enter('queue', clock.monotonicMs())

@@ -243,7 +243,7 @@ class Server implements HttpServer {
   }
 
   #connectionClosed(): void {
-    this.#connections.closed()
+    this.#connections.countClosed()
     this.#drain.notice()
   }
 

@@ -103,7 +103,7 @@ export class WebSockets implements KeyedRequests {
 
   /** Closes the sockets of a key; the request of a response in flight ends it. */
   /** Its messages are requests of the server. */
-  running(): readonly [] {
+  runningRequests(): readonly [] {
     return []
   }
 

@@ -261,7 +261,7 @@ export interface BatchReading {
    * Lines without a result among the next lines after `after` (-1: from the beginning). Null: there are no more lines,
    * or the batch was removed.
    */
-  unanswered(id: string, after: number, limit: number): Promise<LinePage | null>
+  unansweredLines(id: string, after: number, limit: number): Promise<LinePage | null>
   /** Hides a terminal batch at once and frees its idempotency key. `prune` removes its rows. */
   remove(
     organizationId: string,
@@ -297,7 +297,7 @@ export interface BatchWork {
   /** Ends the claim, so that another runner may claim at once. */
   releaseBatch(id: string, claim: Claim): Promise<void>
   /** Lines whose bodies are not checked yet, in order. */
-  unchecked(id: string, end: PageEnd): Promise<readonly NewLine[]>
+  uncheckedLines(id: string, end: PageEnd): Promise<readonly NewLine[]>
   /**
    * Marks lines as checked: those in `failures` get their result, all others up to `through` become claimable. Returns
    * false and changes nothing if another claim is newer or the batch is no longer in `validating`.

@@ -24,9 +24,9 @@ export function dataFolder(storageUrl: string): string {
  * @throws the error of the file system
  */
 export function makeFolder(path: string): void {
-  const missing: string[] = []
-  for (let at = resolve(path); !isFolder(at); at = dirname(at)) missing.unshift(at)
-  for (const folder of missing) {
+  const missingFolders: string[] = []
+  for (let at = resolve(path); !isFolder(at); at = dirname(at)) missingFolders.unshift(at)
+  for (const folder of missingFolders) {
     try {
       mkdirSync(folder, { mode: 0o700 })
     } catch (error) {
@@ -75,7 +75,7 @@ function userName(): string {
 const UNREADABLE = 'an unreadable address'
 
 /** For example `127.0.0.1:6379`, or `db.internal:5432/sluice`; `an unreadable address` if the text is not a URL. */
-export function placeOf(url: string): string {
+export function folderOf(url: string): string {
   if (url.startsWith('sqlite:')) return url.slice('sqlite:'.length)
   try {
     const { protocol, username, password, hostname, port, pathname, searchParams } = new URL(url)

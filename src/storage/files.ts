@@ -4,7 +4,7 @@
  */
 
 /** The workspace to which files and memory belong. No other workspace can read them. */
-export interface WorkspacePlace {
+export interface WorkspaceScope {
   readonly organizationId: string
   readonly workspaceId: string
 }
@@ -15,7 +15,7 @@ export interface WorkspacePlace {
  */
 export type FileText = 'indexed' | 'none' | 'unreadable'
 
-export interface FileRecord extends WorkspacePlace {
+export interface FileRecord extends WorkspaceScope {
   readonly id: string
   /** Increases with every file of the workspace. */
   readonly number: number
@@ -37,7 +37,7 @@ interface FileRoom {
   readonly bytes: number
 }
 
-export interface FileFilter extends WorkspacePlace {
+export interface FileFilter extends WorkspaceScope {
   readonly purpose?: string
   /** Text that the name contains; case is ignored. */
   readonly nameHas?: string
@@ -66,7 +66,7 @@ export interface FoundPassage {
   readonly text: string
 }
 
-export interface PassageQuery extends WorkspacePlace {
+export interface PassageQuery extends WorkspaceScope {
   /** In the same form as the words of passages. One match is enough. */
   readonly words: readonly string[]
   /** Null: all files of the workspace. */
@@ -84,11 +84,11 @@ export interface FileStore {
   complete(id: string, text: FileText): Promise<FileRecord | null>
   /** Newest first, unless `oldestFirst`. Null: the file `after` does not exist. */
   list(filter: FileFilter, limit: number): Promise<FilePage | null>
-  find(place: WorkspacePlace, id: string): Promise<FileRecord | null>
+  find(scope: WorkspaceScope, id: string): Promise<FileRecord | null>
   /** The newest file with exactly this name. */
-  newest(place: WorkspacePlace, filename: string): Promise<FileRecord | null>
+  newest(scope: WorkspaceScope, filename: string): Promise<FileRecord | null>
   /** True if it existed. */
-  remove(place: WorkspacePlace, id: string): Promise<boolean>
+  remove(scope: WorkspaceScope, id: string): Promise<boolean>
   /** Ids of removed files, and of files whose upload began before this time and never ended. */
   leftovers(before: string, limit: number): Promise<readonly string[]>
   /** Deletes the row of an invisible file, and its passages. */
@@ -100,7 +100,7 @@ export interface FileStore {
 }
 
 /** The owner of stored tool data: a workspace, or one of its end users. */
-export interface MemoryPlace extends WorkspacePlace {
+export interface MemoryScope extends WorkspaceScope {
   /** '': the workspace itself. */
   readonly endUser: string
 }
@@ -112,15 +112,15 @@ export interface MemoryEntry {
 }
 
 export interface MemoryStore {
-  find(place: MemoryPlace, key: string): Promise<MemoryEntry | null>
+  find(scope: MemoryScope, key: string): Promise<MemoryEntry | null>
   /** Ordered by key. */
-  list(place: MemoryPlace, limit: number): Promise<readonly MemoryEntry[]>
+  list(scope: MemoryScope, limit: number): Promise<readonly MemoryEntry[]>
   /** Sets the value. Returns false if the entry is new and the owner or its workspace has reached its limit. */
   write(
-    place: MemoryPlace,
+    scope: MemoryScope,
     entry: MemoryEntry,
     room: { readonly ofPlace: number; readonly ofWorkspace: number },
   ): Promise<boolean>
   /** True if it existed. */
-  remove(place: MemoryPlace, key: string): Promise<boolean>
+  remove(scope: MemoryScope, key: string): Promise<boolean>
 }

@@ -6,7 +6,7 @@
 import type { createClient } from '@redis/client'
 import type { Clock, Timer } from '../base/clock.ts'
 import type { Log } from '../base/log/log.ts'
-import { placeOf } from './data-folder.ts'
+import { folderOf } from './data-folder.ts'
 
 interface RedisOptions {
   readonly url: string
@@ -192,7 +192,7 @@ class RedisConnection implements Redis {
     const wasReady = this.#ready
     this.#ready = false
     if (!this.#logged)
-      this.#options.log.fault('redis', 'redis is unavailable', error, { host: placeOf(this.#options.url) })
+      this.#options.log.fault('redis', 'redis is unavailable', error, { host: folderOf(this.#options.url) })
     this.#logged = true
     const waiting = [...this.#waiting]
     this.#waiting.clear()

@@ -56,7 +56,7 @@ export interface OpenedServiceJob {
 }
 
 /** A job as a key. */
-export type JobPlace = Pick<ServiceJob, 'batchId' | 'number'>
+export type JobKey = Pick<ServiceJob, 'batchId' | 'number'>
 
 /** Selects lines of a job: these numbers, or those after `after` (-1: from the beginning). */
 type JobLinesChoice = { readonly numbers: readonly number[] } | ({ readonly after: number } & PageEnd)
@@ -77,15 +77,15 @@ export interface ServiceJobStore {
   /** All jobs of a batch, including closed ones, in order. */
   ofBatch(batchId: string): Promise<readonly ServiceJob[]>
   /** Claims a job, or extends the owner's claim. Null: another owner has it, or it is closed. */
-  claim(place: JobPlace, owner: string, nowMs: number, leaseUntilMs: number): Promise<Claim | null>
+  claim(job: JobKey, owner: string, nowMs: number, leaseUntilMs: number): Promise<Claim | null>
   /** Ends the claim, so that another runner may claim at once. */
-  release(place: JobPlace, claim: Claim): Promise<void>
+  release(job: JobKey, claim: Claim): Promise<void>
   /** Stores the service's name for the job. Returns false if another claim is newer. */
-  name(place: JobPlace, claim: Claim, name: string): Promise<boolean>
+  name(job: JobKey, claim: Claim, name: string): Promise<boolean>
   /** Lines of the job without a result, in order. Their fences are those for `finish` and `giveBack`. */
-  lines(place: JobPlace, choice: JobLinesChoice): Promise<readonly ClaimedLine[]>
+  lines(job: JobKey, choice: JobLinesChoice): Promise<readonly ClaimedLine[]>
   /** Closes the job. Lines without a result go back to the queue. Returns false if another claim is newer. */
-  close(place: JobPlace, claim: Claim): Promise<boolean>
+  close(job: JobKey, claim: Claim): Promise<boolean>
 }
 
 /** The owner that lines of a job have, for `finish` and `giveBack`. */

@@ -245,7 +245,7 @@ export interface GuardrailAdministration {
    * The guardrails for a request, from the broadest scope to the narrowest: the default of the workspace, then those
    * assigned to the member and to the key. A guardrail of another workspace does not apply.
    */
-  applying(
+  guardrailsFor(
     organizationId: string,
     workspaceId: string | null,
     keyHash: string,
@@ -275,7 +275,7 @@ export interface GuardrailAssignments {
    * default one.
    */
   assign(
-    to: AssignmentPlace,
+    to: AssignmentScope,
     assignees: readonly string[],
     by: Pick<GuardrailAssignment, 'assignedBy' | 'createdAt'>,
   ): Promise<number | null>
@@ -288,11 +288,11 @@ export interface GuardrailAssignments {
     page: PageRequest,
   ): Promise<Page<BudgetOwner>>
   /** Returns the number of assignees that had the guardrail. */
-  unassign(from: AssignmentPlace, assignees: readonly string[]): Promise<number>
+  unassign(from: AssignmentScope, assignees: readonly string[]): Promise<number>
 }
 
 /** A guardrail and a kind of assignees. */
-export interface AssignmentPlace {
+export interface AssignmentScope {
   readonly organizationId: string
   readonly guardrailId: string
   readonly kind: AssigneeKind

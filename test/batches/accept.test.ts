@@ -185,7 +185,7 @@ t.test('a batch is checked, admitted, stored and only then made', async t => {
   ])
   t.same(await inline.visible(), [made.id])
   t.equal(inline.uploads.bytes, 0)
-  const lines = await inline.store.batches.work.unchecked(made.id, { limit: 10 })
+  const lines = await inline.store.batches.work.uncheckedLines(made.id, { limit: 10 })
   t.same(
     lines.map(({ customId, body }) => [customId, body]),
     [

@@ -40,7 +40,7 @@ t.test('a key that is disabled or deleted in the middle ends what runs, and fail
     if (change === 'deleted') await keys.remove(DEFAULT_ORGANIZATION_ID, world.keyHash)
     else
       await keys.change(DEFAULT_ORGANIZATION_ID, world.keyHash, { disabled: true }, new Date().toISOString())
-    world.batching.changed({ kind: 'key', hash: world.keyHash })
+    world.batching.invalidate({ kind: 'key', hash: world.keyHash })
     letGo()
     const batch = await world.reaches(id, 'completed')
     t.match(batch, { completed: 0, failed: 6 }, change)

@@ -36,7 +36,7 @@ t.test(
     const { id } = await world.put({ lines: LINES })
     await world.until(() => world.provider.running === 2)
     await world.store.credentials.remove(DEFAULT_ORGANIZATION_ID, own.id)
-    world.batching.changed({
+    world.batching.invalidate({
       kind: 'credentials',
       organizationId: DEFAULT_ORGANIZATION_ID,
       workspaceId: DEFAULT_WORKSPACE_ID,
@@ -57,7 +57,7 @@ t.test('a workspace that is removed in the middle ends what runs, and fails the 
   const { id } = await world.put({ lines: LINES, workspaceId: workspace.id })
   await world.until(() => world.provider.running === 2)
   await world.store.workspaces.remove(DEFAULT_ORGANIZATION_ID, workspace.id, new Date().toISOString())
-  world.batching.changed({ kind: 'key', hash: world.keyHash })
+  world.batching.invalidate({ kind: 'key', hash: world.keyHash })
   letGo()
   await world.until(async () => (await world.store.batches.work.open()).length === 0)
   t.match(await world.store.batches.find(DEFAULT_ORGANIZATION_ID, workspace.id, id), {

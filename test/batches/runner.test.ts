@@ -219,7 +219,7 @@ t.test('cancelled in the middle, lines that run are ended at once, and what had 
   const { id } = await world.put({ lines: ['a', 'held', 'b', 'held', 'held'] })
   await world.until(async () => world.provider.running === 3 && (await world.batch(id)).completed === 2)
   await world.store.batches.work.move(id, ['in_progress'], 'cancelling', new Date().toISOString())
-  world.batching.changed({ kind: 'batches' })
+  world.batching.invalidate({ kind: 'batches' })
   const batch = await world.reaches(id, 'cancelled')
   t.match(batch, { total: 5, completed: 2, failed: 0 })
   t.match(batch.finalizedAt, String)

@@ -35,7 +35,7 @@ function setup(settings: Partial<GuardrailsOptions<Prepared>> = {}) {
   const guardrails = new Guardrails<Prepared>({
     store: {
       guardrails: {
-        async applying(...of) {
+        async guardrailsFor(...of) {
           asked.push(of.join('/'))
           if (state.store === 'fails') throw new Error('database is away: secret-detail')
           if (state.store === 'hangs') return new Promise<never>(() => undefined)

@@ -29,7 +29,7 @@ t.test('a batch is made, shown with its results, and deleted on PostgreSQL', { s
   const store = await openStore(storageUrl)
   t.teardown(() => store.close())
   const id = String(made.document['id'])
-  const lines = await store.batches.work.unchecked(id, { limit: 3 })
+  const lines = await store.batches.work.uncheckedLines(id, { limit: 3 })
   t.same(
     lines.map(line => [line.customId, line.body]),
     requests.slice(0, 3).map(({ custom_id: customId, body: asked }) => [customId, JSON.stringify(asked)]),

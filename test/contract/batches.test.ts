@@ -97,7 +97,7 @@ t.test('bodies are chunked or announced, with any white space, and arrive as the
   t.equal(status, 202)
   const store = await openStore(gateway.storageUrl)
   t.teardown(() => store.close())
-  const lines = await store.batches.work.unchecked(String(document['id']), { limit: 10 })
+  const lines = await store.batches.work.uncheckedLines(String(document['id']), { limit: 10 })
   t.same(
     lines.map(line => line.body),
     ['{"input":"Hello 0"}', '{"input":"Hello 1"}'],

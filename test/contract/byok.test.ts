@@ -338,6 +338,6 @@ t.test('word of a change counts with the next request', async t => {
   await store.credentials.change(organizationId, id, { disabled: true }, '2026-01-02T03:04:06.000Z')
   t.same(await keysSeen(), [from.key('mine')], 'what is remembered still counts')
   const { workspaceId } = from
-  gateway.serving.changed({ kind: 'credentials', organizationId, workspaceId, ids: [id] })
+  gateway.serving.invalidate({ kind: 'credentials', organizationId, workspaceId, ids: [id] })
   t.same(await keysSeen(), [sharedKey('p')])
 })

@@ -317,7 +317,7 @@ async function guard(world: World, rules: Partial<GuardrailRules>): Promise<void
   const place = { organizationId, guardrailId: id, kind: 'api-key' } as const
   await store.guardrails.assign(place, [hashKey(gateway.apiKey)], { assignedBy: null, createdAt: when })
   await store.close()
-  gateway.serving.changed({ kind: 'guardrails', organizationId })
+  gateway.serving.invalidate({ kind: 'guardrails', organizationId })
 }
 
 t.test('what guardrails redact or block is never in it, nor what the provider said of it', async t => {

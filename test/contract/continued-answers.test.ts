@@ -157,7 +157,7 @@ async function guarded(
   rules: Partial<GuardrailRules>,
 ) {
   const { organizationId } = await giveGuardrail(store, hashKey(gateway.apiKey), rules)
-  gateway.serving.changed({ kind: 'guardrails', organizationId })
+  gateway.serving.invalidate({ kind: 'guardrails', organizationId })
 }
 
 const output = (action: 'redact' | 'block') => ({

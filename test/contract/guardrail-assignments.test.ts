@@ -280,7 +280,7 @@ t.test('what was assigned over HTTP is what applies', async t => {
   await assignKeys(first, [hash])
   await ask('POST', `/guardrails/${second}/assignments/members`, { member_user_ids: ['user-8'] })
   const record = await store.keys.find(hash)
-  const applying = await store.guardrails.applying(
+  const applying = await store.guardrails.guardrailsFor(
     'org_default',
     'ws_default',
     hash,

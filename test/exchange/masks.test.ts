@@ -14,7 +14,7 @@ t.test('the same value has the same placeholder, and a kind has 9,999', async t 
   t.equal(masks.give('PHONE', 'a'), '[PHONE_1]')
   t.equal(masks.give('EMAIL', 'a'), '[EMAIL_1]')
   for (let n = 2; n <= 9_999; n++) masks.give('EMAIL', `value ${n}`)
-  t.equal(masks.unmasked('[EMAIL_9999]'), 'value 9999')
+  t.equal(masks.unmask('[EMAIL_9999]'), 'value 9999')
   t.equal(masks.give('EMAIL', 'one too many'), null)
   t.equal(masks.give('EMAIL', 'a'), '[EMAIL_1]')
 })
@@ -48,13 +48,13 @@ t.test("the caller's own text keeps its number, also where a value already has i
   masks.own('EMAIL', '[EMAIL_3]')
   t.equal(masks.tokenOf('EMAIL', '[EMAIL_1]'), '[EMAIL_2]')
   t.equal(masks.give('EMAIL', 'bob'), '[EMAIL_4]')
-  t.equal(masks.unmasked('[EMAIL_1] [EMAIL_2] [EMAIL_3] [EMAIL_4]'), 'ann [EMAIL_1] [EMAIL_3] bob')
+  t.equal(masks.unmask('[EMAIL_1] [EMAIL_2] [EMAIL_3] [EMAIL_4]'), 'ann [EMAIL_1] [EMAIL_3] bob')
 })
 
 t.test('an original stands in JSON as JSON writes it, and comes back once', async t => {
   const original = 'a"b\\c\n[EMAIL_1] é'
   const masks = given(original)
-  t.equal(masks.unmasked('to [EMAIL_1].'), `to ${original}.`)
+  t.equal(masks.unmask('to [EMAIL_1].'), `to ${original}.`)
   t.same(JSON.parse(masks.unmaskedJson('{"to":"[EMAIL_1]"}')), { to: original })
   const event = { type: 'response.function_call_arguments.delta', item_id: '[EMAIL_1]', delta: '"[EMAIL_1]"' }
   t.same(masks.unmaskedIn(event), { ...event, delta: JSON.stringify(original) })
@@ -109,8 +109,8 @@ t.test('an original that is sealed is opened when a model writes its placeholder
     return 'ann'
   })
   masks.learn('[EMAIL_2]', () => null)
-  t.equal(masks.unmasked('[EMAIL_3]'), '[EMAIL_3]')
+  t.equal(masks.unmask('[EMAIL_3]'), '[EMAIL_3]')
   t.equal(opened, 0)
-  t.equal(masks.unmasked('[EMAIL_1] [EMAIL_1] [EMAIL_2]'), 'ann ann [EMAIL_2]')
+  t.equal(masks.unmask('[EMAIL_1] [EMAIL_1] [EMAIL_2]'), 'ann ann [EMAIL_2]')
   t.equal(opened, 1)
 })

@@ -102,7 +102,7 @@ export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | nul
     exchange: (request: Partial<ResponsesRequest> = {}) => new Exchange(call(request), 1),
     async guard(rules: Partial<GuardrailRecord>): Promise<void> {
       await giveGuardrail(store, caller.keyHash, rules)
-      built.changed({ kind: 'guardrails', organizationId: DEFAULT_ORGANIZATION_ID })
+      built.invalidate({ kind: 'guardrails', organizationId: DEFAULT_ORGANIZATION_ID })
     },
     /** Usage records so far, oldest first. */
     async records(): Promise<readonly UsageRecord[]> {

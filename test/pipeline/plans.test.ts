@@ -87,7 +87,7 @@ async function setup() {
   }
   const guardrails = new Guardrails({
     store: {
-      guardrails: { applying: async organization => stored.guardrails.get(organization) ?? [] },
+      guardrails: { guardrailsFor: async organization => stored.guardrails.get(organization) ?? [] },
     },
     clock,
     prepare: prepareGuardrail,

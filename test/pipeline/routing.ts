@@ -40,7 +40,7 @@ export function plainCalls(clock: Clock, records: UsageRecord[]) {
     }),
     providerKeys: {
       own: () => Promise.reject(new Error('own keys are not asked for')),
-      shared: () => null,
+      sharedKey: () => null,
     },
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(clock)),

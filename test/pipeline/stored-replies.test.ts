@@ -144,7 +144,7 @@ async function start(t: Test) {
     },
     async guard(rules: Partial<GuardrailRecord>) {
       const record = await giveGuardrail(built.store, KEY.hash, rules)
-      built.changed({ kind: 'guardrails', organizationId: ORGANIZATION })
+      built.invalidate({ kind: 'guardrails', organizationId: ORGANIZATION })
       return record
     },
   }

@@ -75,7 +75,7 @@ async function live(t: Test, batches: BatchStore, id: string): Promise<void> {
   const claim = present(await again(() => work.claimBatch(id, 'one', nowMs, nowMs + LEASE_MS)))
   const failure = { number: 4, outcome: 'failed', result: '{}', usage: someUsageOf(1) } as const
   for (;;) {
-    const unchecked = await again(() => work.unchecked(id, { limit: 2 }))
+    const unchecked = await again(() => work.uncheckedLines(id, { limit: 2 }))
     const last = unchecked.at(-1)
     if (last === undefined) break
     await again(() => work.checked(id, claim, last.number, last.number === 4 ? [failure] : []))

@@ -59,7 +59,7 @@ async function check({ work }: BatchStore, owner: string, { id, total }: BatchRe
   const claim = await work.claimBatch(id, owner, nowMs, leaseUntilMs)
   if (claim === null) return
   for (;;) {
-    const last = (await work.unchecked(id, { limit: 15 })).at(-1)
+    const last = (await work.uncheckedLines(id, { limit: 15 })).at(-1)
     if (last === undefined) break
     // The last line of each batch does not pass.
     const failures = last.number < total - 1 ? [] : [someFailure(last.number)]

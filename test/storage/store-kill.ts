@@ -180,7 +180,7 @@ async function drain(store: BatchStore, nowMs: number): Promise<void> {
   for (const { id, status, total } of await work.open()) {
     if (status === 'validating') {
       const claim = present(await work.claimBatch(id, 'last', nowMs, nowMs + LEASE_MS))
-      const unchecked = await work.unchecked(id, { limit: total })
+      const unchecked = await work.uncheckedLines(id, { limit: total })
       const failures = unchecked.slice(-1).map(({ number }) => ({
         ...someResult({ batchId: id, number, fence: 0 }),
         outcome: 'failed' as const,

@@ -342,7 +342,7 @@ export async function startMaskWorld(
   })
   const { gateway, store } = world
   const rules = await giveGuardrail(store, hashKey(gateway.apiKey), { ...MASK_RULES, ...more })
-  gateway.serving.changed({ kind: 'guardrails', organizationId: rules.organizationId })
+  gateway.serving.invalidate({ kind: 'guardrails', organizationId: rules.organizationId })
   const models = [...rows.models.map(({ id }) => id), 'aws/bedrock-converse']
   return { ...world, repeater: parrot, converse, models }
 }

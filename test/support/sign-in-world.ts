@@ -103,7 +103,7 @@ export async function startSignInWorld(t: Test, options: SignInWorldOptions = {}
   }
   const announce = (change: Invalidation) => {
     page?.changed(change)
-    gateway.serving.changed(change)
+    gateway.serving.invalidate(change)
   }
   page = new Console({
     store,

@@ -166,7 +166,7 @@ export async function startGuarded(t: Teardown, options: TestGatewayOptions = {}
     /** The key has this guardrail alone from here on. */
     async guard(rules: Partial<GuardrailRecord>): Promise<GuardrailRecord> {
       const record = await giveGuardrail(store, hashKey(gateway.apiKey), rules)
-      gateway.serving.changed({ kind: 'guardrails', organizationId: record.organizationId })
+      gateway.serving.invalidate({ kind: 'guardrails', organizationId: record.organizationId })
       return record
     },
     async ask(body: Record<string, unknown>): Promise<Reply> {

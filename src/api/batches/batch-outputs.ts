@@ -185,7 +185,7 @@ export async function* resultChunks(
   }
   if (batch.total === batch.completed + batch.failed) return
   for (let last = -1; ; ) {
-    const page = await store.batches.unanswered(batch.id, last, PAGE.limit)
+    const page = await store.batches.unansweredLines(batch.id, last, PAGE.limit)
     if (page === null) break
     const text = joined(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
     if (text !== '') yield Buffer.from(text)

@@ -31,8 +31,8 @@ export function createCredential(deps: ManagementParts): Handler {
     const { organizationId } = request.key
     const workspace = await workspaceOf(deps.store, organizationId, body.workspace_id)
     await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
-    const place = { organizationId, workspaceId: workspace.id }
-    const credential = newCredential(deps, place, body, isoNow(deps))
+    const scope = { organizationId, workspaceId: workspace.id }
+    const credential = newCredential(deps, scope, body, isoNow(deps))
     const record = await audited(
       deps,
       request,
@@ -90,7 +90,7 @@ export function changeCredential(deps: ManagementParts): Handler {
         reply.json(200, { data: toDocument(deps, current) })
         return
       }
-      const changed = await audited(
+      const record = await audited(
         deps,
         request,
         'credential.update',
@@ -98,9 +98,9 @@ export function changeCredential(deps: ManagementParts): Handler {
         record => record && toObject(record),
       )
       // Another request changed or deleted it in the meantime, so the update is checked again against the new record.
-      if (changed === null) continue
-      publish(deps, changed)
-      reply.json(200, { data: toDocument(deps, changed) })
+      if (record === null) continue
+      publish(deps, record)
+      reply.json(200, { data: toDocument(deps, record) })
       return
     }
     throw new GatewayError(

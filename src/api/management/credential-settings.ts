@@ -20,7 +20,7 @@ import type { ManagementParts } from './parts.ts'
 /** Builds the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
 export function newCredential(
   deps: ManagementParts,
-  place: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
+  scope: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
   body: CredentialCreation,
   now: string,
 ): CredentialRecord {
@@ -36,10 +36,10 @@ export function newCredential(
   const id = randomUUID()
   return {
     ...settings,
-    ...place,
+    ...scope,
     id,
     label,
-    sealed: seal(deps, body.key, { ...place, credentialId: id, provider, revision: 1 }),
+    sealed: seal(deps, body.key, { ...scope, credentialId: id, provider, revision: 1 }),
     keyRevision: 1,
     sortOrder: 0,
     declaredRegion,

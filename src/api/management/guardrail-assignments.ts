@@ -8,7 +8,7 @@ import {
   type GuardrailRecord,
 } from '../../protocol/management/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment } from '../../storage/guardrails.ts'
-import type { AssignmentPlace } from '../../storage/store.ts'
+import type { AssignmentScope } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { findNamedGuardrail, toObject } from './guardrails.ts'
@@ -69,8 +69,8 @@ export function listAllAssignments(
 export function listAssignments({ store }: ManagementParts, { kind, toDocument }: Assignees): Handler {
   return async (request, reply) => {
     const page = pageOf(request.query)
-    const place = placeOf(await findNamedGuardrail(store, request), kind)
-    const { items, total } = await store.guardrails.assignments(place, page)
+    const scope = scopeOf(await findNamedGuardrail(store, request), kind)
+    const { items, total } = await store.guardrails.assignments(scope, page)
     reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
@@ -94,7 +94,7 @@ export function assign(deps: ManagementParts, { kind, read }: Assignees): Handle
       deps,
       request,
       'guardrail.assign',
-      ({ guardrails }) => guardrails.assign(placeOf(guardrail, kind), assignees, by),
+      ({ guardrails }) => guardrails.assign(scopeOf(guardrail, kind), assignees, by),
       count => (count === null ? null : toObject(guardrail)),
     )
     // Another request may have deleted it in the meantime.
@@ -114,7 +114,7 @@ export function unassign(deps: ManagementParts, { kind, read }: Assignees): Hand
       deps,
       request,
       'guardrail.unassign',
-      ({ guardrails }) => guardrails.unassign(placeOf(guardrail, kind), assignees),
+      ({ guardrails }) => guardrails.unassign(scopeOf(guardrail, kind), assignees),
       count => (count === 0 ? null : toObject(guardrail)),
     )
     if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
@@ -135,6 +135,6 @@ async function checkKeys(
   throw refuseField(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)
 }
 
-function placeOf({ organizationId, id }: GuardrailRecord, kind: AssigneeKind): AssignmentPlace {
+function scopeOf({ organizationId, id }: GuardrailRecord, kind: AssigneeKind): AssignmentScope {
   return { organizationId, guardrailId: id, kind }
 }

@@ -23,16 +23,16 @@ export function listGuardrailBudgets({ store, clock }: ManagementParts): Handler
     const { items, total } = await store.guardrails.budgetOwners(guardrail, page)
     const data = items.map(async ({ kind, id, name }) => {
       const owner = kind === 'member' ? { memberId: id } : { keyHash: id }
-      const spent = await ledgerSum(store, budgetOrigin(budget, organizationId, owner, nowMs))
+      const spentUsd = await ledgerSum(store, budgetOrigin(budget, organizationId, owner, nowMs))
       return {
         key_hash: kind === 'member' ? null : id,
         key_name: name,
         user_id: kind === 'member' ? id : null,
         limit_usd: microToUsd(limit),
         reset_interval: reset,
-        spent_usd: sumToUsd(spent),
+        spent_usd: sumToUsd(spentUsd),
         // The last request of a period may exceed the budget.
-        remaining_usd: spent < limitPicos ? sumToUsd(limitPicos - spent) : 0,
+        remaining_usd: spentUsd < limitPicos ? sumToUsd(limitPicos - spentUsd) : 0,
         resets_at: isoInstant(periodEndMs(reset, nowMs)),
       }
     })

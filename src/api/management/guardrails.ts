@@ -93,7 +93,7 @@ export function changeGuardrail(deps: ManagementParts): Handler {
       reply.json(200, { data: await documentOf(deps, current) })
       return
     }
-    const changed = await rejectConflict(
+    const record = await rejectConflict(
       audited(
         deps,
         request,
@@ -103,9 +103,9 @@ export function changeGuardrail(deps: ManagementParts): Handler {
       ),
     )
     // Another request may have deleted it in the meantime.
-    if (changed === null) throw notFound()
-    publish(deps, changed.organizationId)
-    reply.json(200, { data: await documentOf(deps, changed) })
+    if (record === null) throw notFound()
+    publish(deps, record.organizationId)
+    reply.json(200, { data: await documentOf(deps, record) })
   }
 }
 

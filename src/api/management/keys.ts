@@ -105,7 +105,7 @@ export function changeKey(deps: ManagementParts): Handler {
         request,
         'key.update',
         ({ keys }) => keys.change(organizationId, hash, change, now),
-        changed => changed && toObject(changed),
+        record => record && toObject(record),
       ),
     )
     changes.publish({ kind: 'key', hash })

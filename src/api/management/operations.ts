@@ -2,7 +2,7 @@
 
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
-import { Places } from '../../base/fairness/places.ts'
+import { SlotQueue } from '../../base/fairness/slot-queue.ts'
 import { abortSignalOf } from '../../base/signal.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
 import { listGenerations } from '../generation.ts'
@@ -84,18 +84,18 @@ const PLACES = { places: 8, perKey: 2, waitMs: 30_000 } as const
 const ASKING_OTHERS: ReadonlySet<string> = new Set(['checkCredential', 'checkProviderKey', 'checkGuardrail'])
 
 export function managementRows(deps: ManagementParts): Operation[] {
-  const places = new Places({ clock: deps.clock, ...PLACES })
+  const slots = new SlotQueue({ clock: deps.clock, ...PLACES })
   return [...accountRows(deps), ...ruleRows(deps)].map(operation =>
     operation.key !== 'management' || ASKING_OTHERS.has(operation.id)
       ? operation
-      : { ...operation, handler: inPlace(places, operation.handler) },
+      : { ...operation, handler: inPlace(slots, operation.handler) },
   )
 }
 
 /** Handles requests within these limits, each in a turn of the event loop of its own. */
-function inPlace(places: Places, handler: Handler): Handler {
+function inPlace(slots: SlotQueue, handler: Handler): Handler {
   return async (request, reply) => {
-    const release = await places.enter(request.key.hash, abortSignalOf(request.context.signal))
+    const release = await slots.enter(request.key.hash, abortSignalOf(request.context.signal))
     if (release === null) throw tooMany()
     try {
       await turn()

@@ -66,7 +66,7 @@ export function changeWorkspace(deps: ManagementParts): Handler {
         request,
         'workspace.update',
         ({ workspaces }) => workspaces.change(organizationId, id, change, now),
-        changed => changed && toObject(changed),
+        record => record && toObject(record),
       ),
     )
     if (record === null) throw notFound()

@@ -31,7 +31,7 @@ export function googleModel(model: Model): object {
 
 /** The page that `pageSize` and `pageToken` select. @throws GatewayError `invalid_request` */
 export function googlePage(models: readonly Model[], query: URLSearchParams): object {
-  const from = placeOf(query)
+  const from = offsetOf(query)
   const to = from + sizeOf(query)
   return {
     models: models.slice(from, to).map(googleModel),
@@ -47,7 +47,7 @@ function sizeOf(query: URLSearchParams): number {
   return Math.min(PAGE_MAX, Number(text))
 }
 
-function placeOf(query: URLSearchParams): number {
+function offsetOf(query: URLSearchParams): number {
   const token = single(query, 'pageToken') ?? single(query, 'page_token')
   if (token === null || token === '') return 0
   const [, place] = TOKEN.exec(token) ?? []

@@ -179,8 +179,8 @@ export function packDocuments(models: readonly Model[]): PackedTexts {
 function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end: string): Buffer {
   const startOf = (index: number): number => (index === 0 ? 0 : (ends[index - 1] ?? 0))
   const size = indexes.reduce((sum, index) => sum + (ends[index] ?? 0) - startOf(index), 0)
-  const listed = Math.max(0, size - 1)
-  const target = Buffer.allocUnsafe(BEGIN.length + listed + Buffer.byteLength(end))
+  const documentBytes = Math.max(0, size - 1)
+  const target = Buffer.allocUnsafe(BEGIN.length + documentBytes + Buffer.byteLength(end))
   let at = target.write(BEGIN)
   const source = new Uint8Array(bytes)
   for (let first = 0; first < indexes.length; ) {
@@ -191,7 +191,7 @@ function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end
     at += run.length
     first = last + 1
   }
-  target.write(end, BEGIN.length + listed)
+  target.write(end, BEGIN.length + documentBytes)
   return target
 }
 

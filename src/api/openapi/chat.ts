@@ -58,7 +58,7 @@ const ChatLogprobs = Type.Object({
   refusal: Type.Null(),
 })
 
-const place = { id: Type.Optional(text), format: Type.Optional(text), index: count }
+const shared = { id: Type.Optional(text), format: Type.Optional(text), index: count }
 
 /** An entry of a chunk may continue the one with the same index. */
 export const ReasoningEntry = variants(
@@ -67,10 +67,10 @@ export const ReasoningEntry = variants(
       type: Type.Literal('reasoning.text'),
       text,
       signature: Type.Optional(text),
-      ...place,
+      ...shared,
     }),
-    'reasoning.summary': Type.Object({ type: Type.Literal('reasoning.summary'), summary: text, ...place }),
-    'reasoning.encrypted': Type.Object({ type: Type.Literal('reasoning.encrypted'), data: text, ...place }),
+    'reasoning.summary': Type.Object({ type: Type.Literal('reasoning.summary'), summary: text, ...shared }),
+    'reasoning.encrypted': Type.Object({ type: Type.Literal('reasoning.encrypted'), data: text, ...shared }),
     'reasoning.server_tool_call': Type.Object({
       type: Type.Literal('reasoning.server_tool_call'),
       ...alike(text, 'tool_name', 'tool_call_id', 'arguments', 'result'),

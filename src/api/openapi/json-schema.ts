@@ -17,7 +17,7 @@ export interface SchemaWriter {
 const COMPONENTS = '#/components/schemas/'
 const NULL: JsonSchema = { type: 'null' }
 
-export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>): SchemaWriter {
+export function createSchemaWriter(schemas: Iterable<readonly [string, TSchema]>): SchemaWriter {
   const names = new Map<unknown, string>()
   const written = new Map<string, JsonSchema>()
   const waiting = new Map<string, TSchema>()
@@ -101,7 +101,7 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
       ['const', 'enum', 'properties'].every(key => only[key] === undefined)
     return isPlain ? { ...only, type: [only['type'], 'null'] } : { anyOf: [...all, NULL] }
   }
-  for (const [text, schema] of named) name(schema, text)
+  for (const [text, schema] of schemas) name(schema, text)
   return {
     write,
     components: () => Object.fromEntries([...written].sort(([a], [b]) => (a < b ? -1 : 1))),

@@ -46,7 +46,7 @@ export class FairQueue<Entry extends QueueEntry> {
   }
 
   /** Number of a user's entries that run. */
-  running(endUser: string | null): number {
+  runningOf(endUser: string | null): number {
     return this.#shares.get(endUser)?.running ?? 0
   }
 

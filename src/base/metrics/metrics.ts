@@ -131,13 +131,13 @@ interface ProviderSeries {
   /** Successful attempts. */
   readonly answered: Count
   /** Attempts that failed with this code. */
-  failed(code: string): Count
+  failure(code: string): Count
   /** Seconds to its response head. */
   readonly latency: Distribution
   /** Model calls that tried it first for this reason. */
-  chosen(reason: EndpointChoice): Count
+  endpointChoice(reason: EndpointChoice): Count
   /** Changes of its endpoints' breakers. */
-  changed(change: BreakerChange): Count
+  breakerChange(change: BreakerChange): Count
 }
 
 /** The series of the stages, with a buffer for the times of one exchange. */
@@ -176,10 +176,10 @@ function providerSeries(
   return {
     label: provider,
     answered: upstreamRequests.of(provider, 'ok'),
-    failed: code => upstreamRequests.of(provider, code),
+    failure: code => upstreamRequests.of(provider, code),
     latency: upstreamLatency.of(provider),
-    chosen: reason => endpointChoices.of(provider, reason),
-    changed: change => breakerChanges.of(provider, change),
+    endpointChoice: reason => endpointChoices.of(provider, reason),
+    breakerChange: change => breakerChanges.of(provider, change),
   }
 }
 

@@ -65,9 +65,9 @@ export class Stopwatch {
   /** Ends the current stage and begins another. */
   enter(stage: Stage, nowMs: number): void {
     const current = this.#stage
-    const spent = this.#spentMs[current] ?? Number.NaN
+    const stageMs = this.#spentMs[current] ?? Number.NaN
     const ms = nowMs - this.enteredMs
-    this.#spentMs[current] = Number.isNaN(spent) ? ms : spent + ms
+    this.#spentMs[current] = Number.isNaN(stageMs) ? ms : stageMs + ms
     this.enteredMs = nowMs
     this.#previous = current
     this.#stage = AT[stage]
@@ -82,17 +82,17 @@ export class Stopwatch {
 
   /** Starts an attempt. With `replaced`, the time of the previous attempt counts as failover. */
   beginAttempt(nowMs: number, replaced: boolean): void {
-    const spent = this.#spentMs
+    const spentMs = this.#spentMs
     if (replaced) {
       for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
-        spent[at] = this.#beforeAttemptMs[at - ATTEMPT_FROM] ?? Number.NaN
+        spentMs[at] = this.#beforeAttemptMs[at - ATTEMPT_FROM] ?? Number.NaN
       }
       this.#stage = AT.failover
       this.enteredMs = this.#attemptMs
       this.enter('encode', nowMs)
     } else {
       this.enter('encode', nowMs)
-      this.#beforeAttemptMs = spent.slice(ATTEMPT_FROM, ATTEMPT_UNTIL + 1)
+      this.#beforeAttemptMs = spentMs.slice(ATTEMPT_FROM, ATTEMPT_UNTIL + 1)
     }
     this.#attemptMs = nowMs
   }
@@ -104,9 +104,9 @@ export class Stopwatch {
   read(endedMs: number | null, spentMs: Float64Array): void {
     spentMs.set(this.#spentMs)
     if (endedMs !== null) {
-      const spent = spentMs[this.#stage] ?? Number.NaN
+      const stageMs = spentMs[this.#stage] ?? Number.NaN
       const lastMs = endedMs - this.enteredMs
-      spentMs[this.#stage] = Number.isNaN(spent) ? lastMs : spent + lastMs
+      spentMs[this.#stage] = Number.isNaN(stageMs) ? lastMs : stageMs + lastMs
     }
     for (let at = 0; at < spentMs.length; at++) {
       if (IS_OPTIONAL[at] === true && !((spentMs[at] ?? 0) > 0)) spentMs[at] = Number.NaN

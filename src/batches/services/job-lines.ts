@@ -91,7 +91,7 @@ export class JobLines {
   ): Promise<void> {
     const { work, nowMs, onStored } = this.#deps
     const { key, caller } = await this.caller()
-    const spent = { ...NOTHING, isByok: access.candidate.credential !== null }
+    const spending = { ...NOTHING, isByok: access.candidate.credential !== null }
     const collected: CollectedLine = {
       candidate: access.candidate,
       providerKey: access.providerKey,
@@ -102,7 +102,7 @@ export class JobLines {
       reservation: {
         allowance: null,
         settle(one) {
-          spent.cost += one.cost
+          spending.cost += one.cost
         },
       },
       reply: { error: unrunError('missing') },
@@ -122,7 +122,7 @@ export class JobLines {
         ? [{ ...each.line, tries: each.end.tries, notBeforeMs: nowMs() + each.end.delayMs }]
         : [],
     )
-    await this.#charge(caller, spent)
+    await this.#charge(caller, spending)
     // Set until the results are stored, because another visit would find the records.
     const mayBeRecorded = this.mayBeRecorded
     this.mayBeRecorded = true

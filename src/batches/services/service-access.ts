@@ -29,7 +29,7 @@ import { batchServiceOf } from './table.ts'
 export interface ServiceAccessDeps {
   readonly catalog: Pick<Catalog, 'model'>
   readonly credentials: Pick<CredentialCatalog, 'of'>
-  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'shared'>
+  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'sharedKey'>
   /** Results are as large as all replies of a job together. */
   readonly client: Transport
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
@@ -71,7 +71,7 @@ export async function accessService(
   const credential = await credentialOf(deps, owner, job)
   const { providerKeys } = deps
   const providerKey = await (credential === null
-    ? providerKeys.shared(endpoint)
+    ? providerKeys.sharedKey(endpoint)
     : providerKeys.own(credential, endpoint))
   const { client, timeouts, clock, log } = deps
   const calls = new ServiceCalls({

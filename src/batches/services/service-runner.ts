@@ -284,8 +284,8 @@ export class ServiceRunner {
 }
 
 /** True if one more place is free for this provider. `used`: the providers that have places. */
-function hasPlace(used: readonly string[], provider: string, places: number): boolean {
-  return used.length < places && used.filter(each => each === provider).length < places / 2
+function hasPlace(used: readonly string[], provider: string, slots: number): boolean {
+  return used.length < slots && used.filter(each => each === provider).length < slots / 2
 }
 
 function nameOf({ batchId, number }: { readonly batchId: string; readonly number: number }): string {

@@ -99,7 +99,7 @@ export class LocalCounters implements Counters {
   }
 
   /** Lists the counters of requests at once, like `reservations`. Those of a minute end before they matter. */
-  places(): CounterEntry[] {
+  parallelEntries(): CounterEntry[] {
     return this.#reserving(({ origin, endsMs }) => origin === null && endsMs === Number.POSITIVE_INFINITY)
   }
 
@@ -113,12 +113,12 @@ export class LocalCounters implements Counters {
   }
 
   /** Raises a counter to the spending in the ledger, if this instance has not counted all of it. */
-  raise(id: string, spent: number): void {
+  raise(id: string, spentUnits: number): void {
     const count = this.#counts.get(id)
     if (count === undefined) return
     // Reserved money is not in the ledger yet.
-    count.total = Math.max(count.total, spent + count.reserved)
-    count.base = Math.max(count.base, spent)
+    count.total = Math.max(count.total, spentUnits + count.reserved)
+    count.base = Math.max(count.base, spentUnits)
   }
 
   close(): void {
@@ -157,9 +157,9 @@ export class LocalCounters implements Counters {
 
   async #load(entry: CounterEntry): Promise<void> {
     if (entry.origin === null) return
-    const spent = await this.#options.spending.sum(entry.origin)
+    const spentUnits = await this.#options.spending.sum(entry.origin)
     // Redis may have reported the total in the meantime.
-    if (!this.#counts.has(entry.id)) this.#open(entry, spent)
+    if (!this.#counts.has(entry.id)) this.#open(entry, spentUnits)
   }
 
   #open(entry: CounterEntry, total: number): Count {

@@ -37,7 +37,7 @@ export type EntryLimit = SpendingRule | RateRule
 
 export interface MoneyLimit {
   readonly limit: SpendingRule
-  readonly entry: Place
+  readonly entry: CounterKey
 }
 
 export interface LimitedRate {
@@ -46,7 +46,7 @@ export interface LimitedRate {
 }
 
 /** A counter, without the requested amount. */
-type Place = Omit<CounterEntry, 'amount'>
+type CounterKey = Omit<CounterEntry, 'amount'>
 
 const MINUTE_MS = 60_000
 
@@ -54,7 +54,7 @@ const MINUTE_MS = 60_000
  * Builds the entry of a limit. The way of counting is part of the id, so that a changed key starts again with the
  * spending in the ledger.
  */
-export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number): Place {
+export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number): CounterKey {
   const { organizationId, keyHash } = caller
   const { amount, reset, includeByok } = limit
   const since = periodStart(reset, nowMs)
@@ -74,7 +74,7 @@ export function spenderOf(budget: Pick<Budget, 'scope'>, caller: Pick<Caller, 'm
   return budget.scope === 'api-key' || caller.memberId === null ? 'key' : 'member'
 }
 
-export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): Place {
+export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): CounterKey {
   const { guardrailId, amount, reset, includeByok } = budget
   const { organizationId, keyHash, memberId } = caller
   const since = periodStart(reset, nowMs)
@@ -100,7 +100,7 @@ export function budgetOrigin(
   return { ...counted, keyHash: null, ...spender, ...(workspaceId === null ? {} : { workspaceId }) }
 }
 
-export function creditEntry({ organizationId }: Caller): Place {
+export function creditEntry({ organizationId }: Caller): CounterKey {
   return {
     id: `credits/${organizationId}`,
     ceiling: null,

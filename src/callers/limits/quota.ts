@@ -328,20 +328,20 @@ class Admission {
 
   #reservation(entries: readonly CounterEntry[], { rooms }: Taking): Reservation {
     const limits: EntryLimit[] = [...this.#money, ...this.#rates].map(({ limit }) => limit)
-    return new CounterReservation(this.#options.counters, entries, limits, rooms, this.#told(rooms))
+    return new CounterReservation(this.#options.counters, entries, limits, rooms, this.tightestRooms(rooms))
   }
 
   /** The tightest limit per minute of each kind. */
-  #told(rooms: Taking['rooms']): ReadonlyMap<RateKind, RateRoom> {
-    const told = new Map<RateKind, RateRoom>()
+  tightestRooms(rooms: Taking['rooms']): ReadonlyMap<RateKind, RateRoom> {
+    const tightest = new Map<RateKind, RateRoom>()
     for (const [at, { limit, entry }] of this.#rates.entries()) {
       const room = rooms[this.#money.length + at]
       if (room === undefined || limit.kind === 'parallel') continue
       const remaining = Math.max(0, room.ceiling - room.total - entry.amount)
-      if (remaining >= (told.get(limit.kind)?.remaining ?? Number.POSITIVE_INFINITY)) continue
-      told.set(limit.kind, { limit: room.ceiling, remaining, resetMs: entry.endsMs })
+      if (remaining >= (tightest.get(limit.kind)?.remaining ?? Number.POSITIVE_INFINITY)) continue
+      tightest.set(limit.kind, { limit: room.ceiling, remaining, resetMs: entry.endsMs })
     }
-    return told
+    return tightest
   }
 
   /** The amount to reserve for each offer if the full amount does not fit into the unspent money. */
@@ -372,18 +372,18 @@ class Admission {
     if (rate !== undefined && room !== undefined) return rateError(rate, room, this.#nowMs)
     const { offers } = this.#demand
     if (offers.some(offer => isAffordable(offer, this.#rest(offer, taking)))) return null
-    const spent = this.#money.findIndex(({ limit }, at) => {
+    const spentIndex = this.#money.findIndex(({ limit }, at) => {
       const each = taking.rooms[at]
       return (
         each !== undefined &&
         offers.every(offer => counts(limit, offer.isOwn) && !isAffordable(offer, restOf(each)))
       )
     })
-    const at = spent === -1 ? exceeded : spent
-    const [money, left] = [this.#money[at], taking.rooms[at]]
-    if (money === undefined || left === undefined) return null
+    const at = spentIndex === -1 ? exceeded : spentIndex
+    const [money, moneyRoom] = [this.#money[at], taking.rooms[at]]
+    if (money === undefined || moneyRoom === undefined) return null
     const least: ReservedOf = offer => priceOf(offer, offer.cappable ? Math.min(1, offer.most) : offer.most)
-    return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), left)
+    return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), moneyRoom)
   }
 
   #busy(exceeded: number): GatewayError {

@@ -462,17 +462,17 @@ export class RedisCounters implements Counters {
     const { local, spending } = this.#options
     for (let tries = 0; tries < TRIES; tries++) {
       const returns = local.returnsOf(id)
-      const spent = await spending.sum(origin)
+      const spentUnits = await spending.sum(origin)
       // `spent` may miss reservations that were returned during the read. A diverged counter stays diverged until they
       // are in it: its requests use the local share, which has them.
       const isExact = local.returnsOf(id) === returns
       if (!isExact && this.#diverged.has(id)) continue
-      if (await this.#alignTo(entry, spent, isExact)) return
+      if (await this.#alignTo(entry, spentUnits, isExact)) return
     }
   }
 
   /** Returns false if the ledger has to be read again. */
-  async #alignTo(entry: CounterEntry, spent: number, isExact: boolean): Promise<boolean> {
+  async #alignTo(entry: CounterEntry, spentUnits: number, isExact: boolean): Promise<boolean> {
     const { id } = entry
     const { local, prefix, clock } = this.#options
     // Redis runs commands in the order in which they are sent, so from now on it can answer for this counter. Unless
@@ -485,7 +485,7 @@ export class RedisCounters implements Counters {
           [prefix + id, this.#awaitedKey, `${prefix}nodes`],
           [
             this.#heartbeatPrefix,
-            String(spent),
+            String(spentUnits),
             isExact ? '0' : '1',
             String(Math.max(0, local.reserved(id))),
             diverged ? '1' : '0',
@@ -518,7 +518,7 @@ export class RedisCounters implements Counters {
     const { prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     // Each earlier command was answered, or changes nothing any more, so the reservations are known exactly.
-    const open = [...this.#openCounters(), ...this.#options.local.places()]
+    const open = [...this.#openCounters(), ...this.#options.local.parallelEntries()]
     const former = [...this.#formerNames]
     const generation = await this.#run(
       SCRIPTS.enter,
@@ -587,9 +587,9 @@ export class RedisCounters implements Counters {
       .slice(Number(count))
       .map(String)
       .filter(name => name !== this.#node)
-    const missing = rest.slice(0, Number(count)).flatMap(number => counters[Number(number) - 1] ?? [])
+    const missingCounters = rest.slice(0, Number(count)).flatMap(number => counters[Number(number) - 1] ?? [])
     for (const { id } of counters) this.#behind.delete(id)
-    this.#catchUp(missing)
+    this.#catchUp(missingCounters)
     return isAwaited === 1
   }
 

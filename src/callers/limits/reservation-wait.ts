@@ -92,8 +92,8 @@ export class ReservationQueue {
   }
 }
 
-function count(places: Map<string, number>, name: string, change: number): void {
-  const newCount = (places.get(name) ?? 0) + change
-  if (newCount === 0) places.delete(name)
-  else places.set(name, newCount)
+function count(counts: Map<string, number>, name: string, change: number): void {
+  const newCount = (counts.get(name) ?? 0) + change
+  if (newCount === 0) counts.delete(name)
+  else counts.set(name, newCount)
 }

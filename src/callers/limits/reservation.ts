@@ -30,9 +30,9 @@ export class CounterReservation implements Reservation, Allowance {
     entries: readonly CounterEntry[],
     limits: readonly EntryLimit[],
     rooms: readonly CounterRoom[],
-    told: ReadonlyMap<RateKind, RateRoom> = new Map(),
+    tightestRooms: ReadonlyMap<RateKind, RateRoom> = new Map(),
   ) {
-    this.rooms = told
+    this.rooms = tightestRooms
     this.#counters = counters
     this.#entries = entries
     this.#limits = limits

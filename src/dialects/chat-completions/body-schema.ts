@@ -53,7 +53,7 @@ export type ChatTool = Static<typeof ChatTool>
 
 // tool_choice
 
-const named = Type.Object({ name: Type.String({ minLength: 1 }) })
+const nameSchema = Type.Object({ name: Type.String({ minLength: 1 }) })
 
 /** `{type}` of a tool that the gateway runs. */
 const forcedGatewayTools = Object.fromEntries(
@@ -65,16 +65,16 @@ const forcedGatewayTools = Object.fromEntries(
 
 const ForcedTool = variants(
   {
-    function: kind('function', { function: named }),
-    custom: kind('custom', { custom: named }),
+    function: kind('function', { function: nameSchema }),
+    custom: kind('custom', { custom: nameSchema }),
     allowed_tools: kind('allowed_tools', {
       allowed_tools: Type.Object({
         mode: oneOf('auto', 'required'),
         tools: Type.Array(
           variants(
             {
-              function: kind('function', { function: named }),
-              custom: kind('custom', { custom: named }),
+              function: kind('function', { function: nameSchema }),
+              custom: kind('custom', { custom: nameSchema }),
             },
             { noun: 'allowed tool', open: true },
           ),

@@ -104,7 +104,7 @@ const ReasoningDetail = variants(
 )
 export type ReasoningDetail = Static<typeof ReasoningDetail>
 
-const place = maybe(Type.Integer({ minimum: 0 }))
+const position = maybe(Type.Integer({ minimum: 0 }))
 
 /** Open: other kinds are passed on unchanged. */
 const ChatAnnotation = variants(
@@ -113,8 +113,8 @@ const ChatAnnotation = variants(
       url_citation: Type.Object({
         url: Type.String(),
         title: maybe(Type.String()),
-        start_index: place,
-        end_index: place,
+        start_index: position,
+        end_index: position,
         content: maybe(Type.String()),
       }),
     }),

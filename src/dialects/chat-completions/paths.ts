@@ -101,7 +101,7 @@ function formatPath(rest: string): string {
 function itemPath(input: ResponsesRequest['input'], index: number, rest: string): string {
   const item = typeof input === 'string' ? undefined : input[index]
   if (typeof input === 'string' || item === undefined) return 'messages'
-  const { message, call } = placeOf(input, index)
+  const { message, call } = positionOf(input, index)
   return elementPath('messages', message) + withinMessage(item, call, rest)
 }
 
@@ -127,7 +127,7 @@ function rankOf(item: InputItem): number | null {
 }
 
 /** The message that an item comes from, and the index of its call in that message. */
-function placeOf(items: readonly InputItem[], index: number): { message: number; call: number } {
+function positionOf(items: readonly InputItem[], index: number): { message: number; call: number } {
   let message = -1
   let call = -1
   let before: number | null = null

@@ -12,7 +12,7 @@ import { mediaPart, messagePart, unknownPart } from './parts.ts'
 import { FILLER, itemsIn, ownThought, type PartItem, signatureOfCall } from './seals.ts'
 
 /** The origin of an item. */
-export interface PartPlace {
+export interface PartPosition {
   /** Index of the content; null: the system instruction. */
   readonly content: number | null
   /** Index of its first part; null: it has none. */
@@ -32,7 +32,7 @@ const ROLES: ReadonlySet<string> = new Set(['user', 'function', 'model', ''])
 export class GeminiConversation {
   readonly items: PartItem[] = []
   /** Keyed by item. */
-  readonly places: PartPlace[] = []
+  readonly places: PartPosition[] = []
   /** Calls without a result. */
   readonly #open: Call[] = []
 

@@ -94,16 +94,16 @@ function rangeOf(annotation: Annotation, length: number): readonly [from: number
 }
 
 /** UTF-8 bytes before each place, in one pass over the text, however many places there are. */
-function byteOffsets(text: string, places: readonly number[]): ReadonlyMap<number, number> {
+function byteOffsets(text: string, positions: readonly number[]): ReadonlyMap<number, number> {
   const offsets = new Map<number, number>()
   let [at, bytes] = [0, 0]
-  for (const place of [...new Set(places)].sort((a, b) => a - b)) {
+  for (const position of [...new Set(positions)].sort((a, b) => a - b)) {
     // Half of a surrogate pair counts as three bytes, the whole pair as four.
-    const isWithin = isPair(text.charCodeAt(place - 1), text.charCodeAt(place))
-    const whole = isWithin ? place - 1 : place
+    const isWithin = isPair(text.charCodeAt(position - 1), text.charCodeAt(position))
+    const whole = isWithin ? position - 1 : position
     if (whole > at) bytes += Buffer.byteLength(text.slice(at, whole))
     at = Math.max(at, whole)
-    offsets.set(place, bytes + (isWithin ? 3 : 0))
+    offsets.set(position, bytes + (isWithin ? 3 : 0))
   }
   return offsets
 }

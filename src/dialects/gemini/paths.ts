@@ -5,12 +5,12 @@
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { renamed } from '../translation.ts'
-import type { PartPlace } from './contents.ts'
+import type { PartPosition } from './contents.ts'
 
 /** How a body was translated. */
 interface PartOrigin {
   /** Keyed by item of the input. */
-  readonly places: readonly PartPlace[]
+  readonly places: readonly PartPosition[]
   /** Keyed by tool of the request. */
   readonly tools: readonly string[]
   /** The stream is one JSON array rather than events. */
@@ -69,8 +69,8 @@ function geminiPath(origin: PartOrigin, field: string, index: number | null, res
   }
   const name = NAMES.get(field)
   if (name === undefined) return null
-  const named = NAMED_CHOICE.exec(field + rest)
-  if (named !== null) return elementPath(`${name}.allowedFunctionNames`, Number(named[1] ?? 0))
+  const match = NAMED_CHOICE.exec(field + rest)
+  if (match !== null) return elementPath(`${name}.allowedFunctionNames`, Number(match[1] ?? 0))
   if (WHOLE.has(field)) return name
   return (index === null ? name : elementPath(name, index)) + rest
 }
@@ -78,12 +78,12 @@ function geminiPath(origin: PartOrigin, field: string, index: number | null, res
 const PART = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
 
 /** The path of an item. An item that a plugin added has none. */
-function itemPath(place: PartPlace | undefined, rest: string): string {
-  if (place === undefined) return 'contents'
-  const base = place.content === null ? 'systemInstruction' : elementPath('contents', place.content)
-  if (place.part === null) return base
+function itemPath(position: PartPosition | undefined, rest: string): string {
+  if (position === undefined) return 'contents'
+  const base = position.content === null ? 'systemInstruction' : elementPath('contents', position.content)
+  if (position.part === null) return base
   const [, at, inside = ''] = PART.exec(rest) ?? []
-  const part = place.part + (at === undefined || !place.isDivided ? 0 : Number(at))
+  const part = position.part + (at === undefined || !position.isDivided ? 0 : Number(at))
   return elementPath(`${base}.parts`, part) + (PART_FIELDS.get(inside || rest) ?? '')
 }
 

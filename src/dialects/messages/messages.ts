@@ -24,7 +24,7 @@ import { thoughtOf } from './thinking-blocks.ts'
 import { isPlainContent } from './verbatim.ts'
 
 /** The origin of an item. */
-export interface BlockPlace {
+export interface BlockPosition {
   /** Index of the message; null: the system prompt. */
   readonly message: number | null
   /** Index of its first block; null: its content is a string, or it has none. */
@@ -40,7 +40,7 @@ const IN_PLACE = { in_place: true }
 export class MessagesConversation {
   readonly items: Item[] = []
   /** Keyed by item. */
-  readonly places: BlockPlace[] = []
+  readonly places: BlockPosition[] = []
   readonly #tools = new ReplayedCalls()
 
   system(blocks: readonly TextBlock[]): void {

@@ -5,12 +5,12 @@
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { renamed } from '../translation.ts'
-import type { BlockPlace } from './messages.ts'
+import type { BlockPosition } from './messages.ts'
 
 /** How a body was translated. */
 export interface FieldOrigin {
   /** Keyed by item of the input. */
-  readonly places: readonly BlockPlace[]
+  readonly places: readonly BlockPosition[]
   readonly format: 'output_config.format' | 'output_format'
   readonly models: 'models' | 'fallbacks'
 }
@@ -79,30 +79,30 @@ function formatPath(rest: string): string {
 /** The path of an item. An item that a plugin added has none. */
 function itemPath(
   { input }: ResponsesRequest,
-  places: readonly BlockPlace[],
+  positions: readonly BlockPosition[],
   index: number,
   rest: string,
 ): string {
-  const place = places[index]
+  const position = positions[index]
   const item = typeof input === 'string' ? undefined : input[index]
-  if (place === undefined || item === undefined) return 'messages'
-  const base = place.message === null ? 'system' : elementPath('messages', place.message)
-  const inContent = place.message === null ? base : `${base}.content`
-  if (place.block === null) return rest.startsWith('.content') ? inContent : base
+  if (position === undefined || item === undefined) return 'messages'
+  const base = position.message === null ? 'system' : elementPath('messages', position.message)
+  const inContent = position.message === null ? base : `${base}.content`
+  if (position.block === null) return rest.startsWith('.content') ? inContent : base
   switch (item.type) {
     case 'function_call':
-      return elementPath(inContent, place.block) + nameIn(CALL_FIELDS, rest)
+      return elementPath(inContent, position.block) + nameIn(CALL_FIELDS, rest)
     case 'function_call_output':
-      return elementPath(inContent, place.block) + outputPath(rest)
+      return elementPath(inContent, position.block) + outputPath(rest)
     case undefined:
     case 'message': {
       const part = PART.exec(rest)
-      if (part === null) return place.isDivided ? inContent : elementPath(inContent, place.block)
-      if (!place.isDivided) return elementPath(inContent, place.block)
-      return elementPath(inContent, place.block + Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
+      if (part === null) return position.isDivided ? inContent : elementPath(inContent, position.block)
+      if (!position.isDivided) return elementPath(inContent, position.block)
+      return elementPath(inContent, position.block + Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
     }
     default:
-      return elementPath(inContent, place.block)
+      return elementPath(inContent, position.block)
   }
 }
 

@@ -85,7 +85,7 @@ export class CaptureKeeper {
     return () => this.#followers.delete(follower)
   }
 
-  changed({ kind }: Invalidation): void {
+  invalidate({ kind }: Invalidation): void {
     if (kind !== 'captures' && kind !== 'all') return
     this.#sweepMs = Number.NEGATIVE_INFINITY
     this.#check()
@@ -99,7 +99,7 @@ export class CaptureKeeper {
   }
 
   /** Resolves when the current read has finished. For tests. */
-  async looked(): Promise<void> {
+  async settled(): Promise<void> {
     while (this.#looking !== null) await this.#looking
   }
 

@@ -22,7 +22,7 @@ interface PartFileDeps {
   readonly log: Pick<Log, 'fault'>
 }
 
-interface CapturePlace {
+interface CapturePart {
   readonly record: CaptureRecord
   readonly name: string
   readonly node: string
@@ -35,7 +35,7 @@ const END_BYTES = 128
 
 export class PartFile {
   readonly #deps: PartFileDeps
-  readonly #target: CapturePlace
+  readonly #target: CapturePart
   readonly #sealer: FileSeal
   #handle: FileHandle | null = null
   /** Missing requests that the Store does not count yet. */
@@ -50,10 +50,10 @@ export class PartFile {
   /** Serializes all operations. */
   #running: Promise<unknown> = Promise.resolve()
 
-  constructor(deps: PartFileDeps, place: CapturePlace) {
-    const { record, name } = place
+  constructor(deps: PartFileDeps, part: CapturePart) {
+    const { record, name } = part
     this.#deps = deps
-    this.#target = place
+    this.#target = part
     this.#sealer = new FileSeal(deps.keys, {
       captureId: record.id,
       organizationId: record.organizationId,
@@ -103,7 +103,7 @@ export class PartFile {
 
   /** Returns false if there is no space, or the capture does not exist any more. */
   async #append(texts: readonly Uint8Array[]): Promise<boolean> {
-    const text = Buffer.concat(this.#untold > 0 ? [missing(this.#untold), ...texts] : texts)
+    const text = Buffer.concat(this.#untold > 0 ? [leftOutLine(this.#untold), ...texts] : texts)
     const header = this.#handle === null ? this.#sealer.header.length + END_BYTES : 0
     const bytes = texts.length === 0 ? 0 : header + FileSeal.sealedBytes(text.length)
     const counted = await this.#count(bytes, texts.length)
@@ -153,7 +153,7 @@ export class PartFile {
     this.#isOver = true
     try {
       await this.#handle?.appendFile(
-        this.#sealer.seal(this.#untold > 0 ? missing(this.#untold) : NOTHING, true),
+        this.#sealer.seal(this.#untold > 0 ? leftOutLine(this.#untold) : NOTHING, true),
       )
     } catch (error) {
       this.#deps.log.fault('captures', 'cannot write the end of a capture', error)
@@ -179,6 +179,6 @@ export class PartFile {
 }
 
 /** A line in the file that reports missing requests. */
-function missing(requests: number): Buffer {
+function leftOutLine(requests: number): Buffer {
   return Buffer.from(`${JSON.stringify({ left_out: requests })}\n`)
 }

@@ -58,7 +58,7 @@ export class RunningCaptures implements Observer {
   }
 
   /** Called by the main thread: this many bytes of an organization's capture were written or dropped. */
-  written(organizationId: string, bytes: number): void {
+  freeBytes(organizationId: string, bytes: number): void {
     this.#waiting.give(organizationId, bytes)
   }
 

@@ -22,14 +22,14 @@ const REDACTED = Buffer.from('[redacted]')
 const SEEN_BITS = 1 << 18
 
 /** The position of a gram in an encoded secret. */
-interface GramPlace {
+interface GramPosition {
   readonly writing: Buffer
   readonly at: number
 }
 
 /** Finds encoded secrets. Create one per exchange, and use it for all its texts. */
 export class SecretScan {
-  readonly #grams = new Map<number, GramPlace[]>()
+  readonly #grams = new Map<number, GramPosition[]>()
   /** One bit per gram hash, which rules out most positions of a text. */
   readonly #seen = new Uint8Array(SEEN_BITS / 8)
   readonly #short: readonly string[]
@@ -67,9 +67,9 @@ export class SecretScan {
     const writing = lowered(Buffer.from(text, 'latin1'))
     for (let at = first; at + GRAM <= writing.length; at += unit) {
       const gram = writing.readInt32LE(at)
-      const places = this.#grams.get(gram)
-      if (places === undefined) this.#grams.set(gram, [{ writing, at }])
-      else if (places.length < PLACES_MAX) places.push({ writing, at })
+      const positions = this.#grams.get(gram)
+      if (positions === undefined) this.#grams.set(gram, [{ writing, at }])
+      else if (positions.length < PLACES_MAX) positions.push({ writing, at })
       const bit = bitOf(gram)
       this.#seen[bit >> 3] = (this.#seen[bit >> 3] ?? 0) | (1 << (bit & 7))
     }
@@ -102,8 +102,8 @@ const PLACES_MAX = 8
 const REACH = 64
 
 /** A run of an encoded secret through this position of the text; null: none is long enough. */
-function runThrough(text: Buffer, at: number, places: readonly GramPlace[]): Range | null {
-  for (const { writing, at: inWriting } of places) {
+function runThrough(text: Buffer, at: number, positions: readonly GramPosition[]): Range | null {
+  for (const { writing, at: inWriting } of positions) {
     const most = Math.min(inWriting, at, REACH)
     let before = 0
     while (before < most && text[at - before - 1] === writing[inWriting - before - 1]) before++

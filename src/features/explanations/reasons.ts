@@ -125,8 +125,8 @@ function choices(explanation: Explanation): string[] {
   const without =
     rather === null || isSame(rather, first)
       ? ''
-      : ` Otherwise it would have been ${named(rather, explanation)}.`
-  return [`${route}First choice ${named(first, explanation)}: ${why}.${without}`]
+      : ` Otherwise it would have been ${endpointText(rather, explanation)}.`
+  return [`${route}First choice ${endpointText(first, explanation)}: ${why}.${without}`]
 }
 
 function failovers(explanation: Explanation): string[] {
@@ -134,7 +134,7 @@ function failovers(explanation: Explanation): string[] {
   const lines = passed.map(each => {
     const why =
       each.state === 'rate_limited' ? 'its provider asked for a pause (rate limit)' : 'its breaker was open'
-    const name = named(each, explanation)
+    const name = endpointText(each, explanation)
     const beginning = attempts.some(attempt => isSame(attempt, each))
       ? `Passed over ${name} in another turn`
       : `Not called ${name}`
@@ -142,7 +142,7 @@ function failovers(explanation: Explanation): string[] {
   })
   for (const [at, attempt] of attempts.entries()) {
     const next = attempts[at + 1]
-    const name = named(attempt, explanation)
+    const name = endpointText(attempt, explanation)
     if (attempt.outrun) lines.push(`Hedged: ${name} was silent, and the other attempt answered first.`)
     else if (attempt.error !== null)
       lines.push(
@@ -150,7 +150,7 @@ function failovers(explanation: Explanation): string[] {
       )
     else if (next !== undefined && next.turn !== attempt.turn)
       lines.push(
-        `Attempt ${at + 2} asked ${named(next, explanation)} ${tools.length === 0 ? 'to continue' : 'with the tool results'}.`,
+        `Attempt ${at + 2} asked ${endpointText(next, explanation)} ${tools.length === 0 ? 'to continue' : 'with the tool results'}.`,
       )
   }
   return lines
@@ -169,8 +169,8 @@ function endOf({ error, status, cause }: Attempt): string {
 
 function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Explanation): string {
   if (next?.continued_at !== undefined)
-    return `${named(next, explanation)} continued the answer, after ${next.continued_at} characters.`
-  if (next !== undefined) return `Next: ${named(next, explanation)}.`
+    return `${endpointText(next, explanation)} continued the answer, after ${next.continued_at} characters.`
+  if (next !== undefined) return `Next: ${endpointText(next, explanation)}.`
   if (error === null || !Object.hasOwn(FAILURES, error)) return ''
   const { retry } = FAILURES[error as FailureCode]
   if (retry === 'never') return ''
@@ -261,11 +261,11 @@ function others(explanation: Explanation): string[] {
   }
   return [
     ...excluded.map(
-      each => `Left out ${named(each, explanation)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`,
+      each => `Left out ${endpointText(each, explanation)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`,
     ),
     ...later.map(each => {
       const open = each.breaker_open ? ', and its breaker was open' : ''
-      return `Not reached ${named(each, explanation)}: ${whyOf(each)}${open}.`
+      return `Not reached ${endpointText(each, explanation)}: ${whyOf(each)}${open}.`
     }),
     ...skipped.map(
       model => `Left out model ${model}, which the request also names: it is not in the catalogue.`,
@@ -289,7 +289,7 @@ function footnotes({ unkept_before: droppedBefore, source, preferences, parent }
 }
 
 /** `provider model`, with the credential if there are several. */
-function named(way: ExplainedWay, explanation: Explanation): string {
+function endpointText(way: ExplainedWay, explanation: Explanation): string {
   return `${way.provider} ${way.model}${keyOf(way, explanation)}`
 }
 

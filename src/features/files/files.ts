@@ -4,9 +4,9 @@
  */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
-import { Places } from '../../base/fairness/places.ts'
+import { SlotQueue } from '../../base/fairness/slot-queue.ts'
 import { fileId } from '../../base/ids.ts'
-import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../../storage/files.ts'
+import type { FileRecord, FileStore, FileText, WorkspaceScope } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
 import type { ContentSource, FileContents } from './contents.ts'
 import { createFolderContents } from './folder.ts'
@@ -68,12 +68,12 @@ const REMOVALS = { places: 2, perKey: 1, waitMs: 10_000 } as const
 export class Files {
   readonly #deps: FilesDeps
   readonly #rows: FileStore
-  readonly #removals: Places
+  readonly #removals: SlotQueue
 
   constructor(deps: FilesDeps) {
     this.#deps = deps
     this.#rows = deps.store.files
-    this.#removals = new Places({ clock: deps.clock, ...REMOVALS })
+    this.#removals = new SlotQueue({ clock: deps.clock, ...REMOVALS })
   }
 
   get maxFileBytes(): number {
@@ -85,7 +85,7 @@ export class Files {
    * @param keyHash on whose behalf its text is read
    * @throws GatewayError `payload_too_large`, `conflict` if the workspace is full, or `service_unavailable`
    */
-  async create(place: WorkspacePlace, incoming: Incoming, keyHash: string): Promise<FileRecord> {
+  async create(scope: WorkspaceScope, incoming: Incoming, keyHash: string): Promise<FileRecord> {
     const { contents, clock, room, readText } = this.#deps
     const { filename, purpose, mediaType, source, text } = incoming
     if (source.bytes > room.maxFileBytes) {
@@ -95,7 +95,7 @@ export class Files {
       )
     }
     const id = fileId()
-    const { organizationId, workspaceId } = place
+    const { organizationId, workspaceId } = scope
     const createdAt = isoInstant(clock.nowMs())
     const full = await this.#rows.open(
       { id, organizationId, workspaceId, filename, purpose, mediaType, bytes: source.bytes, createdAt },
@@ -114,12 +114,12 @@ export class Files {
     throw new GatewayError('conflict', 'The workspace was deleted during the upload')
   }
 
-  find(place: WorkspacePlace, id: string): Promise<FileRecord | null> {
-    return this.#rows.find(place, id)
+  find(scope: WorkspaceScope, id: string): Promise<FileRecord | null> {
+    return this.#rows.find(scope, id)
   }
 
-  newest(place: WorkspacePlace, filename: string): Promise<FileRecord | null> {
-    return this.#rows.newest(place, filename)
+  newest(scope: WorkspaceScope, filename: string): Promise<FileRecord | null> {
+    return this.#rows.newest(scope, filename)
   }
 
   list: FileStore['list'] = (filter, limit) => this.#rows.list(filter, limit)
@@ -153,8 +153,8 @@ export class Files {
   }
 
   /** True if it existed. */
-  async remove(place: WorkspacePlace, id: string, keyHash: string): Promise<boolean> {
-    const removed = await this.#rows.remove(place, id)
+  async remove(scope: WorkspaceScope, id: string, keyHash: string): Promise<boolean> {
+    const removed = await this.#rows.remove(scope, id)
     if (removed) await this.#discard(id, keyHash)
     return removed
   }

@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable } from '../../base/errors.ts'
-import { Places } from '../../base/fairness/places.ts'
+import { SlotQueue } from '../../base/fairness/slot-queue.ts'
 import { s3Signer } from '../../providers/upstream/aws-signature.ts'
 import type { ProxyOf } from '../../providers/upstream/egress.ts'
 import { ReadTurns } from '../../providers/upstream/read-turns.ts'
@@ -57,7 +57,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   const sign = s3Signer(clock, settings, settings.region)
   let dispatcher: Dispatcher | null = null
   const turns = new ReadTurns()
-  const places = new Places({
+  const slots = new SlotQueue({
     clock,
     places: CONNECTIONS_MAX,
     perKey: CONNECTIONS_PER_KEY,
@@ -66,9 +66,9 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
 
   /** @throws GatewayError if it waits too long */
   async function enter(keyHash: string): Promise<() => void> {
-    const leave = await places.enter(keyHash)
+    const leave = await slots.enter(keyHash)
     if (leave !== null) return leave
-    throw places.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many file transfers'))
+    throw slots.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many file transfers'))
   }
 
   /** Resolves with the head of a successful answer. */

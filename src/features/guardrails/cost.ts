@@ -192,6 +192,12 @@ function nativeOf(pattern: string): NativeCost | null {
 function costOf(pattern: string): PatternCost {
   const { positions, shortest, unbounded } = readPattern(pattern)
   const isFar = READS_FAR.test(pattern) || (unbounded && MAY_FAIL_LATE.test(pattern))
-  const places = UNICODE_CLASS.test(pattern) ? positions * UNICODE_PLACES : positions
-  return { places, steps: 0, nanos: 0, shortest, reach: isFar ? Number.POSITIVE_INFINITY : positions }
+  const programPositions = UNICODE_CLASS.test(pattern) ? positions * UNICODE_PLACES : positions
+  return {
+    places: programPositions,
+    steps: 0,
+    nanos: 0,
+    shortest,
+    reach: isFar ? Number.POSITIVE_INFINITY : programPositions,
+  }
 }

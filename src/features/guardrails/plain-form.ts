@@ -35,39 +35,39 @@ export function plainForm(text: string): Folded | null {
   // Counting bytes is much faster than any expression.
   const isAscii = Buffer.byteLength(text) === text.length
   if ((isAscii && !text.includes('\\')) || !UNEVEN.test(text)) return null
-  const places: number[] = new Array(text.length)
+  const positions: number[] = new Array(text.length)
   let length = 0
   let plain = ''
   // Most of a text stays: it is taken over in one piece.
   let copiedTo = 0
   for (let at = 0; at < text.length; ) {
-    const place = at
+    const position = at
     let code = text.charCodeAt(at)
     if (code < 128 && code !== BACKSLASH) {
-      places[length++] = at++
+      positions[length++] = at++
       continue
     }
     code = text.codePointAt(at) ?? code
     at += code > 0xffff ? 2 : 1
     let plainText = code === BACKSLASH ? '\\' : plainCharacter(code)
     if (code === BACKSLASH) {
-      ESCAPE.lastIndex = place
+      ESCAPE.lastIndex = position
       const found = ESCAPE.exec(text)
       if (found !== null) {
-        at = place + found[0].length
+        at = position + found[0].length
         const codePoint = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
         plainText = codePoint < 128 ? String.fromCharCode(codePoint) : plainCharacter(codePoint)
       }
     }
-    plain += text.slice(copiedTo, place) + plainText
+    plain += text.slice(copiedTo, position) + plainText
     copiedTo = at
     // One character may stand for up to 18.
-    for (let unit = 0; unit < plainText.length; unit++) places[length++] = place
+    for (let unit = 0; unit < plainText.length; unit++) positions[length++] = position
   }
   plain += text.slice(copiedTo)
-  places.length = length
-  places.push(text.length)
-  return { text: plain, places: Uint32Array.from(places) }
+  positions.length = length
+  positions.push(text.length)
+  return { text: plain, places: Uint32Array.from(positions) }
 }
 
 function plainCharacter(code: number): string {

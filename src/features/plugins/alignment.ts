@@ -121,11 +121,11 @@ class ActiveAlignment implements ActivePlugin {
     const rules = this.#rules
     const broken = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
     if (this.#retriesLeft-- > 0) {
-      const named = broken.map(index => rules[index] ?? '')
-      return { kind: 'again', prompt: askAgain(exchange.prompt, judgement.message, named) }
+      const brokenRules = broken.map(index => rules[index] ?? '')
+      return { kind: 'again', prompt: askAgain(exchange.prompt, judgement.message, brokenRules) }
     }
-    const named = broken.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
-    return this.#refuse('permission_denied', `the reply broke these rules: ${named}`, turn)
+    const ruleList = broken.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
+    return this.#refuse('permission_denied', `the reply broke these rules: ${ruleList}`, turn)
   }
 
   get #retries(): number {

@@ -31,7 +31,7 @@ const NAMED = 3
 const WISH_CHARS = 8_000
 const ANSWER_TOKENS = 4_000
 /** Number of ids that the model may choose from. */
-const LISTED = 100
+const IDS_MAX = 100
 const REQUESTS_MAX = 16
 /** Calls of the model: after a wrong answer it is called once more. */
 const CALLS = 2
@@ -52,7 +52,7 @@ class ActiveBodyBuilder implements ActivePlugin {
   readonly isRepeatable = false
   readonly #slug: string
   readonly #deps: BodyBuilderDeps
-  #listed: readonly string[] = []
+  ids: readonly string[] = []
   #calls = 0
 
   constructor(slug: string, deps: BodyBuilderDeps) {
@@ -70,7 +70,7 @@ class ActiveBodyBuilder implements ActivePlugin {
       NAMED,
     )
     if (names.length === 0) throw noModels(this.#slug)
-    this.#listed = pool.slice(0, LISTED).map(({ id }) => id)
+    this.ids = pool.slice(0, IDS_MAX).map(({ id }) => id)
     exchange.pipeline.push({
       type: 'plugin',
       name: this.id,
@@ -81,7 +81,7 @@ class ActiveBodyBuilder implements ActivePlugin {
   }
 
   prepare({ prompt }: Exchange): ResponsesRequest {
-    return builderPrompt(prompt, this.#listed)
+    return builderPrompt(prompt, this.ids)
   }
 
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
@@ -104,22 +104,22 @@ function priceOf({ prices }: RoutableModel): number {
   return prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion
 }
 
-function builderPrompt(prompt: ResponsesRequest, listed: readonly string[]): ResponsesRequest {
+function builderPrompt(prompt: ResponsesRequest, ids: readonly string[]): ResponsesRequest {
   const { tools: _tools, tool_choice: _choice, parallel_tool_calls: _parallel, text: _text, ...rest } = prompt
   return {
     ...rest,
-    instructions: instructionsFor(listed),
+    instructions: instructionsFor(ids),
     input: [{ type: 'message', role: 'user', content: userWords(prompt).latest.slice(0, WISH_CHARS) }],
     max_output_tokens: Math.min(prompt.max_output_tokens ?? ANSWER_TOKENS, ANSWER_TOKENS),
     text: { format: { type: 'json_object' } },
   }
 }
 
-function instructionsFor(listed: readonly string[]): string {
+function instructionsFor(ids: readonly string[]): string {
   return `You turn a wish into request bodies of POST /v1/chat/completions. Do not fulfil the wish yourself. Answer with \
 nothing but a JSON object {"requests": [{"model": "...", "messages": [{"role": "user", "content": "..."}]}]}, with one \
 request for each model that the wish names, at most ${REQUESTS_MAX}. A request may have further fields such as \
-temperature or max_tokens, where the wish asks for them. Use these models: ${listed.join(', ')}.`
+temperature or max_tokens, where the wish asks for them. Use these models: ${ids.join(', ')}.`
 }
 
 /** True for a JSON object that has requests and nothing else. */

@@ -83,10 +83,11 @@ class ActiveJevRouter implements ActivePlugin {
     const exclude = patternsOf(settings?.excluded_models)
     const variants = this.#variants
     const all = await poolOf(this.#deps, exchange, { include: null, exclude, variants })
-    const listed = include === null ? all : await poolOf(this.#deps, exchange, { include, exclude, variants })
+    const matchingPool =
+      include === null ? all : await poolOf(this.#deps, exchange, { include, exclude, variants })
     // A list that matches nothing is ignored; what is excluded never is.
-    const isIgnored = include !== null && listed.length === 0
-    const pool = isIgnored ? all : listed
+    const isIgnored = include !== null && matchingPool.length === 0
+    const pool = isIgnored ? all : matchingPool
     if (pool.length === 0) throw noModels(SLUG)
     const isAgentic = (exchange.prompt.tools?.length ?? 0) > 0 || isToolTurn(exchange.prompt)
     let choice = this.#choice(exchange, pool, all, agentic(classifier.quick(exchange.prompt), isAgentic))
@@ -113,8 +114,11 @@ class ActiveJevRouter implements ActivePlugin {
         task_type: type,
         pipeline: isAgentic ? 'agentic' : 'default',
         advisor_model: null,
-        models: [...(settings?.models ?? []), ...(settings?.allowed_models ?? [])].slice(0, TOLD_MAX),
-        excluded_models: (settings?.excluded_models ?? []).slice(0, TOLD_MAX),
+        models: [...(settings?.models ?? []), ...(settings?.allowed_models ?? [])].slice(
+          0,
+          CANDIDATES_SHOWN_MAX,
+        ),
+        excluded_models: (settings?.excluded_models ?? []).slice(0, CANDIDATES_SHOWN_MAX),
         ...(isIgnored ? { list_fallback: 'models_ignored' } : {}),
         ...(isOther && !isIgnored ? { list_tier_cap: chosen[0]?.tier } : {}),
         max_fallback: 'deep',
@@ -151,7 +155,7 @@ class ActiveJevRouter implements ActivePlugin {
 }
 
 /** Maximum number of list entries that metadata repeats. */
-const TOLD_MAX = 32
+const CANDIDATES_SHOWN_MAX = 32
 
 function checkCombined({ dataRegion, prompt }: Exchange): void {
   if (dataRegion !== null) throw refuseField('model', `${SLUG} is available only on the global host`)

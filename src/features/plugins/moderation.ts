@@ -21,7 +21,7 @@ interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
 /** Deadline for each call, while the caller waits. */
 const MODERATION_MS = 10_000
 /** Characters of flagged input that the error quotes. */
-const TOLD_CHARS = 100
+const SHOWN_CHARS = 100
 
 export function createModeration(deps: ModerationDeps): Plugin<'moderation'> {
   return {
@@ -117,8 +117,8 @@ function requestedModel({ model, models }: ResponsesRequest): string {
 
 /** Shortens a text to TOLD_CHARS UTF-16 units by leaving out its middle; drops half of a surrogate pair at a cut. */
 function elide(text: string): string {
-  if (text.length <= TOLD_CHARS) return text
-  const edge = (TOLD_CHARS - 3) >> 1
+  if (text.length <= SHOWN_CHARS) return text
+  const edge = (SHOWN_CHARS - 3) >> 1
   const head = text.slice(0, edge).replace(/[\uD800-\uDBFF]$/, '')
   const tail = text.slice(-edge).replace(/^[\uDC00-\uDFFF]/, '')
   return `${head}...${tail}`
@@ -182,6 +182,6 @@ export function readModeration(answer: string): Moderated | null {
   const json = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
   const { flagged, categories = [] } = recordOrEmpty(parseJson(json))
   if (typeof flagged !== 'boolean' || !Array.isArray(categories)) return null
-  const named = categories.filter((each): each is string => typeof each === 'string')
-  return { flagged, categories: named.slice(0, CATEGORIES_MAX).map(each => each.slice(0, CATEGORY_MAX)) }
+  const names = categories.filter((each): each is string => typeof each === 'string')
+  return { flagged, categories: names.slice(0, CATEGORIES_MAX).map(each => each.slice(0, CATEGORY_MAX)) }
 }

@@ -82,8 +82,8 @@ class ActiveParetoRouter implements ActivePlugin {
         ? byTier(models, levelOf(this.#settings?.min_coding_score ?? 1), isFastest)
         : { tier: null, ids: underPrice(models, maxPrice) }
     if (ids.length === 0) throw noModels(slug)
-    const named = ids.slice(0, NAMED)
-    const preferred = await stayWith(this.#deps, exchange, this.id, named, { top: NAMED })
+    const firstIds = ids.slice(0, NAMED)
+    const preferred = await stayWith(this.#deps, exchange, this.id, firstIds, { top: NAMED })
     const names = chosenNames(preferred.ids, variants)
     const first = models.find(({ id }) => id === preferred.ids[0])
     exchange.pipeline.push({

@@ -84,8 +84,8 @@ class ActiveSwitchyard implements ActivePlugin {
 
   async #candidates(exchange: Exchange): Promise<readonly RoutableModel[]> {
     const { models, rankings } = this.#deps
-    const named = [...new Set(exchange.prompt.models ?? [])]
-    if (named.length === 0) {
+    const requestedIds = [...new Set(exchange.prompt.models ?? [])]
+    if (requestedIds.length === 0) {
       const ranked = models.ids().filter(id => rankings.overall(id) > 0)
       const ids = ranked.toSorted((a, b) => rankings.overall(b) - rankings.overall(a))
       const found = await models.of(exchange, ids, this.#variants)
@@ -93,10 +93,10 @@ class ActiveSwitchyard implements ActivePlugin {
       if (pool.length === 0) throw noModels(SLUG)
       return pool.slice(0, 2)
     }
-    if (named.length > CANDIDATES_MAX) {
+    if (requestedIds.length > CANDIDATES_MAX) {
       throw refuseField('models', `must have at most ${CANDIDATES_MAX} models for ${SLUG}`)
     }
-    for (const [at, name] of named.entries()) {
+    for (const [at, name] of requestedIds.entries()) {
       const kind = models.kindOf(name)
       if (kind === null)
         throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
@@ -104,11 +104,11 @@ class ActiveSwitchyard implements ActivePlugin {
         throw refuseField(`models[${at}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
       }
     }
-    const found = await models.of(exchange, named, this.#variants)
+    const found = await models.of(exchange, requestedIds, this.#variants)
     const usable = new Set(found.map(({ id }) => id))
-    const missing = named.findIndex(name => !usable.has(name))
-    if (missing !== -1) {
-      throw refuseField(`models[${missing}]`, 'no endpoint of this model may serve the request')
+    const unusableIndex = requestedIds.findIndex(name => !usable.has(name))
+    if (unusableIndex !== -1) {
+      throw refuseField(`models[${unusableIndex}]`, 'no endpoint of this model may serve the request')
     }
     return found
   }

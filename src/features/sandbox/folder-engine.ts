@@ -86,9 +86,9 @@ class RootFolder {
       if (isLeft(name) && (await lstat(path)).uid === process.getuid?.())
         await rm(path, { recursive: true, force: true })
     }
-    const made = await mkdtemp(join(parent, `${PREFIX}${process.pid}-${STARTED}-`))
-    await chmod(made, user === null ? 0o700 : 0o711)
-    return made
+    const runFolder = await mkdtemp(join(parent, `${PREFIX}${process.pid}-${STARTED}-`))
+    await chmod(runFolder, user === null ? 0o700 : 0o711)
+    return runFolder
   }
 }
 

@@ -125,10 +125,10 @@ class BoundedOutput {
 
   add(piece: Buffer): void {
     const bytesLeft = this.#maxBytes - this.#bytes
-    const kept = piece.length > bytesLeft ? piece.subarray(0, bytesLeft) : piece
-    if (kept.length > 0) this.#pieces.push(Buffer.from(kept))
-    this.#bytes += kept.length
-    if (kept.length < piece.length) this.#onFull()
+    const output = piece.length > bytesLeft ? piece.subarray(0, bytesLeft) : piece
+    if (output.length > 0) this.#pieces.push(Buffer.from(output))
+    this.#bytes += output.length
+    if (output.length < piece.length) this.#onFull()
   }
 
   bytes(): Buffer {

@@ -8,7 +8,7 @@ import { type BatchCreation, checkBatchCreation } from '../../protocol/managemen
 import { BatchFault, type BatchProgress, modelOf } from './batches/batch-progress.ts'
 import { BatchReader } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
-import type { JsonPlace } from './batches/json-scanner.ts'
+import type { JsonPosition } from './batches/json-scanner.ts'
 
 interface CheckBatchInput {
   readonly file: FileBytes
@@ -22,7 +22,7 @@ export interface CheckedBatch {
   readonly fields: BatchCreation
   readonly model: string
   readonly requests: number
-  readonly firstRequest: JsonPlace
+  readonly firstRequest: JsonPosition
 }
 
 /** The body of a batch whose requests are in a file of its workspace. */

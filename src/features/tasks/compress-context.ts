@@ -44,9 +44,9 @@ export function compressContext(input: CompressContextInput): CompressContextOut
   for (const { places } of middleFirst(groupsOf(items), items.length)) {
     if (total <= tokensMax && count <= itemsMax) break
     last = places
-    for (const place of places) {
-      dropped.add(place)
-      total -= tokens[place] ?? 0
+    for (const position of places) {
+      dropped.add(position)
+      total -= tokens[position] ?? 0
       count--
     }
   }
@@ -56,7 +56,7 @@ export function compressContext(input: CompressContextInput): CompressContextOut
     const all = items.flatMap((item, at) => (at === place ? [longestItem] : dropped.has(at) ? [] : [item]))
     return { items: all, fits: true, changed: true }
   }
-  const rest = items.filter((_, place) => !dropped.has(place))
+  const rest = items.filter((_, position) => !dropped.has(position))
   if (count > itemsMax) return { items, fits: false, changed: false }
   if (total <= tokensMax) return { items: rest, fits: true, changed: true }
   const cut = cutTexts({
@@ -73,12 +73,12 @@ const EMPTY_SHARE = 0.25
 /** The last dropped item, cut to the free space; null if that is small. */
 function longItem(
   items: readonly InputItem[],
-  places: readonly number[],
+  positions: readonly number[],
   tokensLeft: number,
   { tokensMax, tokensOf }: CompressContextInput,
 ): InputItem | null {
-  const [place] = places
-  const item = place === undefined || places.length > 1 ? undefined : items[place]
+  const [place] = positions
+  const item = place === undefined || positions.length > 1 ? undefined : items[place]
   if (item === undefined || tokensLeft < tokensMax * EMPTY_SHARE) return null
   return cutTexts({ items: [{ item, fixed: false }], tokensMax: tokensLeft, tokensOf })?.[0] ?? null
 }
@@ -87,7 +87,7 @@ function longItem(
 function middleFirst(groups: readonly Group[], length: number): Group[] {
   const centre = (length - 1) / 2
   const distance = ({ places }: Group) => {
-    const sum = places.reduce((all, place) => all + place, 0)
+    const sum = places.reduce((all, position) => all + position, 0)
     return Math.abs(sum / places.length - centre)
   }
   const first = ({ places }: Group) => places[0] ?? 0
@@ -164,7 +164,7 @@ function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | 
   const tokens = result.map(tokensOf)
   let total = tokens.reduce((sum, each) => sum + each, 0)
   const spots = items
-    .flatMap(({ item, fixed }, place) => (fixed ? [] : spotsOf(item, place)))
+    .flatMap(({ item, fixed }, position) => (fixed ? [] : spotsOf(item, position)))
     .toSorted((a, b) => b.text.length - a.text.length || a.place - b.place)
   for (const spot of spots) {
     const item = result[spot.place]
@@ -212,15 +212,15 @@ function isLow(unit: number): boolean {
 }
 
 /** The texts of messages and results. Arguments of calls must stay JSON, so they are not included. */
-function spotsOf(item: InputItem, place: number): Spot[] {
+function spotsOf(item: InputItem, position: number): Spot[] {
   const spots: Spot[] = []
   for (const field of ['content', 'output']) {
     const value = Object.hasOwn(item, field) ? (item as Record<string, unknown>)[field] : undefined
-    if (typeof value === 'string') spots.push({ place, path: [field], text: value })
+    if (typeof value === 'string') spots.push({ place: position, path: [field], text: value })
     if (!Array.isArray(value)) continue
     for (const [index, part] of value.entries()) {
       const text: unknown = typeof part === 'object' && part !== null ? part.text : undefined
-      if (typeof text === 'string') spots.push({ place, path: [field, index, 'text'], text })
+      if (typeof text === 'string') spots.push({ place: position, path: [field, index, 'text'], text })
     }
   }
   return spots

@@ -2,14 +2,14 @@
  * Finds text chunks of files that match a query. SQLite searches synchronously, so a query over many files would block
  * an event loop that serves requests. Task worker, bulk.
  */
-import type { FoundPassage, PassageQuery, WorkspacePlace } from '../../storage/files.ts'
+import type { FoundPassage, PassageQuery, WorkspaceScope } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
 import { StoreError } from '../../storage/store-error.ts'
 import { type AttributeFilter, hasAttributes } from './attribute-filter.ts'
 import { searchWords } from './search-words.ts'
 import { TaskFailure } from './task.ts'
 
-interface SearchFilesInput extends WorkspacePlace {
+interface SearchFilesInput extends WorkspaceScope {
   readonly storageUrl: string
   readonly queries: readonly string[]
   /** Null: all files of the workspace. */
@@ -66,16 +66,16 @@ async function filteredIds(
   { organizationId, workspaceId, fileIds }: PassageQuery,
   filter: AttributeFilter,
 ): Promise<readonly string[]> {
-  const place = { organizationId, workspaceId }
+  const scope = { organizationId, workspaceId }
   const requested = fileIds === null ? null : new Set(fileIds)
   const ids: string[] = []
-  let page = await files.list(place, PAGE)
+  let page = await files.list(scope, PAGE)
   while (page !== null) {
     for (const file of page.items) {
       if (requested?.has(file.id) !== false && hasAttributes(filter, file)) ids.push(file.id)
     }
     const last = page.items.at(-1)
-    page = page.hasMore && last !== undefined ? await files.list({ ...place, after: last.id }, PAGE) : null
+    page = page.hasMore && last !== undefined ? await files.list({ ...scope, after: last.id }, PAGE) : null
   }
   return ids
 }

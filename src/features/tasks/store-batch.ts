@@ -20,13 +20,13 @@ import { StoreError } from '../../storage/store-error.ts'
 import { BATCH_START, type FoundRequest } from './batches/batch-progress.ts'
 import { BatchReader } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
-import { type ByteSource, type JsonPlace, readFully } from './batches/json-scanner.ts'
+import { type ByteSource, type JsonPosition, readFully } from './batches/json-scanner.ts'
 import type { RequestFormName } from './batches/request-forms.ts'
 import { TaskFailure } from './task.ts'
 
 /** The position of a request in the file. */
-export interface RequestPlace {
-  readonly place: JsonPlace
+export interface RequestPosition {
+  readonly place: JsonPosition
   readonly number: number
 }
 
@@ -37,7 +37,7 @@ interface Verbs {
     readonly file: FileBytes
     readonly form: RequestFormName
     /** The first request that is not added yet. */
-    readonly from: RequestPlace
+    readonly from: RequestPosition
     readonly leaseUntilMs: number
     /** Time limit of this job. */
     readonly budgetMs: number
@@ -54,7 +54,7 @@ export type StoreBatchOutput =
   | { readonly outcome: 'opening'; readonly opening: Opening }
   | { readonly outcome: 'room'; readonly reserved: Exclude<Reserved, 'lost'> }
   /** `next`: the first request that was not added; null: all are stored. */
-  | { readonly outcome: 'added'; readonly next: RequestPlace | null }
+  | { readonly outcome: 'added'; readonly next: RequestPosition | null }
   | { readonly outcome: 'accepted'; readonly batch: BatchRecord }
   | { readonly outcome: 'abandoned' }
   /** The `custom_id` of this request occurs in an earlier one. */

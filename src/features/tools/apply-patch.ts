@@ -9,8 +9,8 @@ import type {
   ServerTool,
   ToolCall,
   ToolDeclaration,
+  ToolEndpoint,
   ToolEntry,
-  ToolPlace,
 } from '../../exchange/server-tool.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
@@ -35,7 +35,7 @@ export function createApplyPatch(): ServerTool {
       if (second !== undefined)
         throw new GatewayError('invalid_request', `${second.path}.type: apply_patch is already in the list`)
       return {
-        declare: place => entries.map(entry => declare(entry, place)),
+        declare: endpoint => entries.map(entry => declare(entry, endpoint)),
         firstForm: call => fieldsOf(call, operationOf(call)),
         leaves: call => !(operationOf(call) instanceof PatchFault),
         run(call, progress) {
@@ -58,9 +58,9 @@ export function createApplyPatch(): ServerTool {
   }
 }
 
-function declare({ tool, path }: ToolEntry, place: ToolPlace): ToolDeclaration {
+function declare({ tool, path }: ToolEntry, endpoint: ToolEndpoint): ToolDeclaration {
   const engine = tool.type === NATIVE ? 'auto' : (tool.parameters?.['engine'] ?? 'auto')
-  if ((engine === 'auto' || engine === 'native') && place.hosts(NATIVE))
+  if ((engine === 'auto' || engine === 'native') && endpoint.hosts(NATIVE))
     return { native: { type: NATIVE } as Tool }
   if (engine === 'native')
     throw new GatewayError(

@@ -12,9 +12,9 @@ import type {
   ToolCall,
   ToolDeclaration,
   ToolDisplay,
+  ToolEndpoint,
   ToolEntry,
   ToolOutcome,
-  ToolPlace,
 } from '../../exchange/server-tool.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import { FILE_RESULTS_MAX } from '../../protocol/limits.ts'
@@ -25,7 +25,7 @@ import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter
 import type { GatewayTasks } from '../tasks/pool/pool.ts'
 import type { ScoredPassage } from '../tasks/search-files.ts'
 import { TaskError } from '../tasks/task.ts'
-import { placeOf } from './stored-texts.ts'
+import { scopeOf } from './stored-texts.ts'
 
 interface FileSearchDeps {
   readonly files: Pick<Files, 'find'>
@@ -51,7 +51,7 @@ export function createFileSearchTool(deps: FileSearchDeps): ServerTool {
     open(entries, exchange, display) {
       const searches = new Map(entries.map(entry => [entry.tool, new Search(deps, entry, exchange, display)]))
       return {
-        declare: place => Promise.all([...searches.values()].map(search => search.declare(place))),
+        declare: endpoint => Promise.all([...searches.values()].map(search => search.declare(endpoint))),
         firstForm: call => itemFields(call),
         async run(call, _, signal) {
           const search = searches.get(call.tool)
@@ -88,11 +88,11 @@ class Search {
       throw refuseField(`${this.#path}.vector_store_ids`, `must have at most ${IDS_MAX} ids`)
   }
 
-  async declare(place: ToolPlace): Promise<ToolDeclaration> {
+  async declare(endpoint: ToolEndpoint): Promise<ToolDeclaration> {
     const { tool } = this.#entry
     const ids = idsOf(this.#settings)
     const isTheirs = tool.type === NATIVE && ids.length > 0 && !ids.some(isOurId)
-    if (isTheirs && place.hosts(NATIVE)) return { native: tool as unknown as Tool }
+    if (isTheirs && endpoint.hosts(NATIVE)) return { native: tool as unknown as Tool }
     if (this.#fileIds === undefined) {
       const { filters } = this.#settings
       this.#filter =
@@ -119,7 +119,7 @@ class Search {
     const path = `${this.#path}.vector_store_ids`
     for (const [index, id] of ids.entries()) {
       if (id === WORKSPACE) continue
-      const isKnown = isFileId(id) && (await this.#deps.files.find(placeOf(this.#exchange), id)) !== null
+      const isKnown = isFileId(id) && (await this.#deps.files.find(scopeOf(this.#exchange), id)) !== null
       if (!isKnown)
         throw refuseField(
           `${path}[${index}]`,
@@ -131,7 +131,8 @@ class Search {
 
   async run(call: ToolCall, signal: AbortSignal): Promise<ToolOutcome> {
     const queries = queriesOf(call)
-    if (queries.length === 0) return failed(call, `queries: must be an array of 1 to ${QUERIES_MAX} strings`)
+    if (queries.length === 0)
+      return failedOutcome(call, `queries: must be an array of 1 to ${QUERIES_MAX} strings`)
     try {
       const found = await this.#search(queries, signal)
       const cited = [...new Map(found.map(({ fileId, filename }) => [fileId, filename]))].slice(0, CITED_MAX)
@@ -156,12 +157,15 @@ class Search {
     } catch (thrown) {
       signal.throwIfAborted()
       if (!(thrown instanceof TaskError)) throw thrown
-      return failed(call, thrown.outcome === 'timeout' ? 'The search took too long' : 'The search failed')
+      return failedOutcome(
+        call,
+        thrown.outcome === 'timeout' ? 'The search took too long' : 'The search failed',
+      )
     }
   }
 
   async #search(queries: readonly string[], signal: AbortSignal): Promise<readonly ScoredPassage[]> {
-    const { organizationId, workspaceId } = placeOf(this.#exchange)
+    const { organizationId, workspaceId } = scopeOf(this.#exchange)
     const { max_num_results, ranking_options } = this.#settings
     const limit = Math.min(
       typeof max_num_results === 'number' ? max_num_results : RESULTS_DEFAULT,
@@ -207,7 +211,7 @@ function itemFields(call: ToolCall): Readonly<Record<string, unknown>> {
   return call.tool.type === NATIVE ? { type: 'file_search_call', ...fields } : fields
 }
 
-function failed(call: ToolCall, error: string): ToolOutcome {
+function failedOutcome(call: ToolCall, error: string): ToolOutcome {
   const status = call.tool.type === NATIVE ? 'failed' : 'incomplete'
   return { item: { ...itemFields(call), status }, result: JSON.stringify({ error }) }
 }

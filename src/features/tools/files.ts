@@ -81,9 +81,9 @@ async function run(
     if (operation === undefined) throw new TextFault(`operation: must be one of ${OPERATIONS.join(', ')}`)
     const result = await VERBS[operation](deps)(texts, args, signal)
     const { file_id, filename } = result
-    const named = file_id === undefined ? {} : { file_id, filename }
+    const reference = file_id === undefined ? {} : { file_id, filename }
     return {
-      item: { ...fieldsOf(call), ...named, result: JSON.stringify(result) },
+      item: { ...fieldsOf(call), ...reference, result: JSON.stringify(result) },
       result: JSON.stringify({ result }),
     }
   } catch (thrown) {
@@ -104,21 +104,21 @@ const VERBS: Readonly<Record<Operation, (deps: TextDeps) => Verb>> = {
       const page = await files.list({ ...texts.place, ...(nameHas === '' ? {} : { nameHas }) }, LIST_MAX)
       const found = page?.items ?? []
       return {
-        files: found.map(file => ({ ...named(file), bytes: file.bytes, created_at: file.createdAt })),
+        files: found.map(file => ({ ...nameAndId(file), bytes: file.bytes, created_at: file.createdAt })),
         has_more: page?.hasMore === true,
       }
     },
   read: () => async (texts, args, signal) => {
     const file = await texts.find(nameOf(args))
-    return { ...named(file), content: await texts.read(file, signal) }
+    return { ...nameAndId(file), content: await texts.read(file, signal) }
   },
   write: () => async (texts, args) =>
-    named(await texts.write(requiredArgument(args, 'filename'), requiredArgument(args, 'content'))),
+    nameAndId(await texts.write(requiredArgument(args, 'filename'), requiredArgument(args, 'content'))),
   edit: () => async (texts, args, signal) => {
     const [before, after] = [requiredArgument(args, 'old_string'), requiredArgument(args, 'new_string')]
     const file = await texts.find(nameOf(args))
     const edited = replacedOnce(await texts.read(file, signal), before, after)
-    return named(await texts.write(textArgument(args, 'new_filename') ?? file.filename, edited))
+    return nameAndId(await texts.write(textArgument(args, 'new_filename') ?? file.filename, edited))
   },
 }
 
@@ -130,6 +130,6 @@ function nameOf(args: ToolCall['arguments']): { id: string } | { filename: strin
   return { filename }
 }
 
-function named({ id, filename }: FileRecord): Shown {
+function nameAndId({ id, filename }: FileRecord): Shown {
   return { file_id: id, filename }
 }

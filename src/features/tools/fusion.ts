@@ -84,7 +84,7 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
         firstForm: () => ({}),
         async run(_call, progress, signal) {
           if (used) {
-            return failed(
+            return failedOutcome(
               'fusion_invocation_capped',
               'fusion can be called only once in a request, and it has been called already',
             )
@@ -110,8 +110,8 @@ function fusionOf(
     | null
   const general = plugin?.enabled === false ? null : plugin
   const settings: FusionSettings = { ...general, ...withoutNulls((tool.parameters ?? {}) as FusionSettings) }
-  const named = settings.analysis_models
-  const panel = named ?? fusionModels.panel(settings.preset ?? null)
+  const panelModels = settings.analysis_models
+  const panel = panelModels ?? fusionModels.panel(settings.preset ?? null)
   if (panel.length === 0) {
     throw new GatewayError(
       'invalid_request',
@@ -129,16 +129,16 @@ function fusionOf(
     ...(cache_control == null ? {} : { cache_control }),
     ...toolsOf(settings.tools ?? offered),
   }
-  const place = `${path}.parameters`
-  for (const [index, model] of (named ?? []).entries())
-    termsOf({ model }, `${place}.analysis_models[${index}]`)
+  const field = `${path}.parameters`
+  for (const [index, model] of (panelModels ?? []).entries())
+    termsOf({ model }, `${field}.analysis_models[${index}]`)
   const analyst = settings.model ?? fusionModels.analyst
-  if (analyst !== null) termsOf({ model: analyst }, place)
+  if (analyst !== null) termsOf({ model: analyst }, field)
   return {
     panel,
     analyst,
-    panelTerms: termsOf({ ...common, ...(temperature == null ? {} : { temperature }) }, place),
-    analystTerms: termsOf(common, place),
+    panelTerms: termsOf({ ...common, ...(temperature == null ? {} : { temperature }) }, field),
+    analystTerms: termsOf(common, field),
   }
 }
 
@@ -180,7 +180,7 @@ async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): 
   const failures = outcome.failed.length === 0 ? {} : { failed_models: outcome.failed }
   if (outcome.responses.length === 0) {
     progress({ name: 'fusion_call.completed', fields: {} })
-    return failed(reasonOf(outcome), 'No model of the panel answered', failures)
+    return failedOutcome(reasonOf(outcome), 'No model of the panel answered', failures)
   }
   const model = fusion.analyst ?? outerModel(exchange)
   progress({
@@ -235,7 +235,7 @@ function reasonOf({ codes }: PanelOutcome): FailureReason {
   return 'all_panels_failed'
 }
 
-function failed(
+function failedOutcome(
   reason: FailureReason,
   error: string,
   more: Readonly<Record<string, unknown>> = {},

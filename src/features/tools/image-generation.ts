@@ -72,9 +72,9 @@ function openSession(
     })
   }
   return {
-    declare: place =>
+    declare: endpoint =>
       entries.map(entry => {
-        if (isNative(entry.tool) && place.hosts(NAME)) return { native: entry.tool as never }
+        if (isNative(entry.tool) && endpoint.hosts(NAME)) return { native: entry.tool as never }
         if (isNative(entry.tool) && entry.tool['model'] == null && modelByDefault(catalog) === null)
           return { tool: entry.tool, missing: NO_MODEL }
         noteParts(entry.tool)
@@ -94,7 +94,7 @@ function openSession(
     }),
     async run(call, progress, signal) {
       const prompt = promptOf(call)
-      if (prompt === '') return failed(call, 'prompt: must say what the image shows')
+      if (prompt === '') return failedOutcome(call, 'prompt: must say what the image shows')
       const report = (stage: string): void => progress({ name: `${NAME}_call.${stage}`, fields: {} })
       return await makeImage(
         call,
@@ -121,7 +121,7 @@ async function makeImage(
   try {
     const { output } = await callModel()
     const image = imageIn(output)
-    if (image === null) return failed(call, 'The model generated no image')
+    if (image === null) return failedOutcome(call, 'The model generated no image')
     report('completed')
     return {
       item: { ...image, status: 'completed' },
@@ -129,7 +129,7 @@ async function makeImage(
     }
   } catch (thrown) {
     signal.throwIfAborted()
-    if (thrown instanceof GatewayError) return failed(call, thrown.message)
+    if (thrown instanceof GatewayError) return failedOutcome(call, thrown.message)
     throw thrown
   }
 }
@@ -177,15 +177,16 @@ function modelByDefault(catalog: Catalog): string | null {
 
 /** The id of the model for an entry. @throws GatewayError if no model in the catalogue creates images */
 function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
-  const named = isNative(tool) ? tool['model'] : tool.parameters?.['model']
+  const requestedModel = isNative(tool) ? tool['model'] : tool.parameters?.['model']
   const field = isNative(tool) ? `${path}.model` : `${path}.parameters.model`
-  if (typeof named !== 'string') {
+  if (typeof requestedModel !== 'string') {
     const id = modelByDefault(catalog)
     if (id === null) throw new GatewayError('invalid_request', `${field}: ${NO_MODEL}`)
     return id
   }
   // Providers name their models without an author.
-  const model = catalog.model(named) ?? (isNative(tool) ? catalog.model(`openai/${named}`) : undefined)
+  const model =
+    catalog.model(requestedModel) ?? (isNative(tool) ? catalog.model(`openai/${requestedModel}`) : undefined)
   if (model === undefined) throw new GatewayError('invalid_request', `${field}: is not in the catalogue`)
   if (!model.outputModalities.includes('image'))
     throw new GatewayError('invalid_request', `${field}: this model does not generate images`)
@@ -200,7 +201,7 @@ function isNative({ type }: RequestedTool): boolean {
   return type === NAME
 }
 
-function failed({ tool }: ToolCall, error: string): ToolOutcome {
+function failedOutcome({ tool }: ToolCall, error: string): ToolOutcome {
   return {
     item: { status: isNative(tool) ? 'failed' : 'incomplete', error },
     result: JSON.stringify({ status: 'error', error }),

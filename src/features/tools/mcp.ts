@@ -108,9 +108,9 @@ function openSession(
   exchange: Exchange,
   display: ToolDisplay,
 ): ToolSession {
-  const servers: readonly OpenServer[] = namedServers(entries, deps.rules).map(named => ({
-    ...named,
-    connection: named.server === null ? null : createMcpConnection(deps, named.server),
+  const servers: readonly OpenServer[] = namedServers(entries, deps.rules).map(entry => ({
+    ...entry,
+    connection: entry.server === null ? null : createMcpConnection(deps, entry.server),
     listed: null,
   }))
   const byTool = new Map<RequestedTool, OpenServer>(servers.map(server => [server.tool, server]))
@@ -145,8 +145,8 @@ function openSession(
   })
 
   return {
-    async declare(place) {
-      if (place.hosts('mcp')) return servers.map(({ tool }) => ({ native: tool as never }))
+    async declare(endpoint) {
+      if (endpoint.hosts('mcp')) return servers.map(({ tool }) => ({ native: tool as never }))
       for (const server of servers) checkServed(server, exchange)
       const lists = await Promise.all(servers.map(toolsOf))
       return servers.flatMap((server, at) => {
@@ -155,10 +155,10 @@ function openSession(
         return [...byFunction].map(([name, tool]) => declarationOf(server, name, tool))
       })
     },
-    async due(place) {
+    async due(endpoint) {
       const input = exchange.prompt.input
       if (typeof input === 'string') return { calls: [] }
-      const hosted = place.hosts('mcp')
+      const hosted = endpoint.hosts('mcp')
       const calls: DueCall[] = []
       const decided = decidedCalls(input)
       if (decided.length > DECIDED_MAX)
@@ -185,7 +185,7 @@ function openSession(
     async run(call, _progress, signal) {
       const target = await found(call)
       if (target === null)
-        return failed({ item: 'The server has no such tool', message: 'The server has no such tool' })
+        return failedOutcome({ item: 'The server has no such tool', message: 'The server has no such tool' })
       if (asksFirst(call))
         return { item: { status: undefined }, result: 'The caller is asked', next: 'end-turn' }
       return await runCall(target.server, target.one, call, signal, exchange.spans?.toolHeader(signal))
@@ -325,7 +325,9 @@ async function runCall(
   parent: string | undefined,
 ): Promise<ToolOutcome> {
   if (connection === null)
-    return failed(new McpFailure('Only the provider runs this connector, so the gateway cannot call it'))
+    return failedOutcome(
+      new McpFailure('Only the provider runs this connector, so the gateway cannot call it'),
+    )
   try {
     const result = await connection.call(tool, call.arguments, {
       limitMs: CALL_MS,
@@ -335,14 +337,14 @@ async function runCall(
     const text = contentText(result)
     if (result['isError'] !== true) return { item: { output: text }, result: text }
     const error = { type: 'mcp_tool_execution_error', content: [{ type: 'text', text }] } as const
-    return failed({ item: error, message: text === '' ? 'The tool failed' : text })
+    return failedOutcome({ item: error, message: text === '' ? 'The tool failed' : text })
   } catch (thrown) {
     signal.throwIfAborted()
-    if (thrown instanceof McpFailure) return failed(thrown)
+    if (thrown instanceof McpFailure) return failedOutcome(thrown)
     throw thrown
   }
 }
 
-function failed({ item, message }: Pick<McpFailure, 'item' | 'message'>): ToolOutcome {
+function failedOutcome({ item, message }: Pick<McpFailure, 'item' | 'message'>): ToolOutcome {
   return { item: { status: 'failed', output: null, error: item }, result: JSON.stringify({ error: message }) }
 }

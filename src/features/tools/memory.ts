@@ -11,9 +11,9 @@ import type {
   ToolOutcome,
 } from '../../exchange/server-tool.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
-import type { MemoryPlace } from '../../storage/files.ts'
+import type { MemoryScope } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
-import { placeOf, requiredArgument, TextFault, textArgument } from './stored-texts.ts'
+import { requiredArgument, scopeOf, TextFault, textArgument } from './stored-texts.ts'
 
 interface MemoryDeps {
   readonly store: Pick<Store, 'memory'>
@@ -33,25 +33,25 @@ export function createMemory(deps: MemoryDeps): ServerTool {
   return {
     name: 'memory',
     open(entries, exchange) {
-      const places = new Map(entries.map(entry => [entry.tool, memoryPlace(entry, exchange)]))
+      const scopes = new Map(entries.map(entry => [entry.tool, memoryPlace(entry, exchange)]))
       return {
         declare: () => entries.map(({ tool }) => declaration(tool)),
         firstForm: fieldsOf,
         run: call =>
-          run(deps, exchange, places.get(call.tool) ?? { ...placeOf(exchange), endUser: '' }, call),
+          run(deps, exchange, scopes.get(call.tool) ?? { ...scopeOf(exchange), endUser: '' }, call),
       }
     },
   }
 }
 
 /** @throws GatewayError `invalid_request` if memory per end user is requested without an end user */
-function memoryPlace({ tool, path }: ToolEntry, exchange: Exchange): MemoryPlace {
+function memoryPlace({ tool, path }: ToolEntry, exchange: Exchange): MemoryScope {
   const { user } = exchange.request
   const scope = tool.parameters?.['scope'] ?? (user == null ? 'workspace' : 'end_user')
-  if (scope === 'workspace') return { ...placeOf(exchange), endUser: '' }
+  if (scope === 'workspace') return { ...scopeOf(exchange), endUser: '' }
   if (user == null || user === '')
     throw new GatewayError('invalid_request', `${path}.parameters.scope: end_user requires the field user`)
-  return { ...placeOf(exchange), endUser: user }
+  return { ...scopeOf(exchange), endUser: user }
 }
 
 function declaration(tool: RequestedTool): FunctionDeclaration {
@@ -79,7 +79,7 @@ function fieldsOf({ arguments: { action, key, value } }: ToolCall): Readonly<Rec
 async function run(
   deps: MemoryDeps,
   exchange: Exchange,
-  place: MemoryPlace,
+  scope: MemoryScope,
   call: ToolCall,
 ): Promise<ToolOutcome> {
   const { arguments: args } = call
@@ -88,7 +88,7 @@ async function run(
     if (action === undefined) throw new TextFault(`action: must be one of ${ACTIONS.join(', ')}`)
     if (action === 'write' && exchange.zeroRetention)
       throw new TextFault('A guardrail forbids storing anything from this request')
-    const { shown, result } = await VERBS[action](deps, place, args)
+    const { shown, result } = await VERBS[action](deps, scope, args)
     return { item: { ...fieldsOf(call), ...shown }, result: JSON.stringify(result) }
   } catch (thrown) {
     if (!(thrown instanceof TextFault)) throw thrown
@@ -105,30 +105,30 @@ interface Said {
 }
 
 const VERBS: Readonly<
-  Record<Action, (deps: MemoryDeps, place: MemoryPlace, args: ToolCall['arguments']) => Promise<Said>>
+  Record<Action, (deps: MemoryDeps, scope: MemoryScope, args: ToolCall['arguments']) => Promise<Said>>
 > = {
-  async read({ store }, place, args) {
+  async read({ store }, scope, args) {
     const key = textArgument(args, 'key')
     if (key === null || key === '') {
-      const entries = await store.memory.list(place, LIST_MAX + 1)
+      const entries = await store.memory.list(scope, LIST_MAX + 1)
       const keys = entries.slice(0, LIST_MAX).map(entry => entry.key)
       return { result: { keys, has_more: entries.length > LIST_MAX } }
     }
-    const entry = await store.memory.find(place, checkedKey(key))
+    const entry = await store.memory.find(scope, checkedKey(key))
     if (entry === null) throw new TextFault('Nothing is stored under this key')
     return { shown: { value: entry.value }, result: entry }
   },
-  async write({ store, clock }, place, args) {
+  async write({ store, clock }, scope, args) {
     const key = checkedKey(requiredArgument(args, 'key'))
     const value = stored(requiredArgument(args, 'value'), 'value', VALUE_MAX_CHARS)
     const entry = { key, value, updatedAt: isoInstant(clock.nowMs()) }
-    if (!(await store.memory.write(place, entry, ROOM)))
+    if (!(await store.memory.write(scope, entry, ROOM)))
       throw new TextFault('The memory is full: delete entries that are no longer needed')
     return { result: { key, written: true } }
   },
-  async delete({ store }, place, args) {
+  async delete({ store }, scope, args) {
     const key = checkedKey(requiredArgument(args, 'key'))
-    return { result: { key, deleted: await store.memory.remove(place, key) } }
+    return { result: { key, deleted: await store.memory.remove(scope, key) } }
   },
 }
 

@@ -1,7 +1,7 @@
 /** Workspace files that models read and write as text; shared by the `files` and `text_editor` tools. */
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { FileRecord, WorkspacePlace } from '../../storage/files.ts'
+import type { FileRecord, WorkspaceScope } from '../../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
 import { bytesSource } from '../files/contents.ts'
 import { cleanFilename } from '../files/filename.ts'
@@ -22,7 +22,7 @@ const PDF_MS = 10_000
 /** A failed call. The message is for the model. */
 export class TextFault extends Error {}
 
-export function placeOf({ caller }: Pick<Exchange, 'caller'>): WorkspacePlace {
+export function scopeOf({ caller }: Pick<Exchange, 'caller'>): WorkspaceScope {
   const { organizationId, workspaceId } = caller
   return { organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }
 }
@@ -31,12 +31,12 @@ export function placeOf({ caller }: Pick<Exchange, 'caller'>): WorkspacePlace {
 export class StoredTexts {
   readonly #deps: TextDeps
   readonly #exchange: Exchange
-  readonly place: WorkspacePlace
+  readonly place: WorkspaceScope
 
   constructor(deps: TextDeps, exchange: Exchange) {
     this.#deps = deps
     this.#exchange = exchange
-    this.place = placeOf(exchange)
+    this.place = scopeOf(exchange)
   }
 
   /** A name means the newest file with that name. @throws TextFault */

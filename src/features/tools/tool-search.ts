@@ -8,9 +8,9 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type {
   RequestedTool,
   ServerTool,
+  ToolEndpoint,
   ToolEntry,
   ToolOutcome,
-  ToolPlace,
   ToolSession,
 } from '../../exchange/server-tool.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
@@ -74,8 +74,8 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
   /** True if the provider of the next call searches itself. */
   let isNative = false
   return {
-    declare(place) {
-      isNative = searchesItself(place, entries)
+    declare(endpoint) {
+      isNative = searchesItself(endpoint, entries)
       if (isNative) return entries.map(({ tool }) => ({ native: tool as never }))
       return entries.slice(0, 1).map(({ tool }) => ({
         tool,
@@ -126,8 +126,8 @@ function loaded(tool: Deferred): Tool {
 }
 
 /** A name with the gateway's prefix means the gateway's search. */
-function searchesItself(place: ToolPlace, entries: readonly ToolEntry[]): boolean {
-  return place.hosts('tool_search') && entries.every(({ tool }) => tool.type === 'tool_search')
+function searchesItself(endpoint: ToolEndpoint, entries: readonly ToolEntry[]): boolean {
+  return endpoint.hosts('tool_search') && entries.every(({ tool }) => tool.type === 'tool_search')
 }
 
 /** @throws GatewayError that names the field */
@@ -193,7 +193,7 @@ function searchTools(
   if (typeof query !== 'string' || query === '') return 'query: must be a regular expression'
   if (query.length > PATTERN_MAX_CHARS) return `query: must have at most ${PATTERN_MAX_CHARS} characters`
   if (work.remaining < 0 || expandedChars(query) > EXPANDED_MAX_CHARS) return TOO_LONG
-  const pattern = compiled(query)
+  const pattern = patternOf(query)
   if (pattern === null) return 'query: is not a valid RE2 regular expression'
   const size = pattern.programSize()
   work.remaining -= size * COMPILED_AS_CHARS
@@ -220,7 +220,7 @@ function expandedChars(query: string): number {
   return query.length * Math.min(times, REPEATS_MAX)
 }
 
-function compiled(query: string): RE2JS | null {
+function patternOf(query: string): RE2JS | null {
   try {
     return RE2JS.compile(query, RE2JS.CASE_INSENSITIVE)
   } catch {

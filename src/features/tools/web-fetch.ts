@@ -14,9 +14,9 @@ import type {
   ServerTool,
   ToolCall,
   ToolDeclaration,
+  ToolEndpoint,
   ToolEntry,
   ToolOutcome,
-  ToolPlace,
   ToolSession,
 } from '../../exchange/server-tool.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
@@ -87,12 +87,12 @@ class WebFetchSession implements ToolSession {
     this.#fetching = entries.map(({ tool, path }) => fetchingOf(tool, `${path}.parameters`))
   }
 
-  declare(place: ToolPlace): readonly ToolDeclaration[] {
-    this.#isSimulated = place.isSimulated === true
+  declare(endpoint: ToolEndpoint): readonly ToolDeclaration[] {
+    this.#isSimulated = endpoint.isSimulated === true
     return this.#fetching.map(each => {
-      if (each.tool.type === NATIVE && place.hosts(NATIVE)) return { native: each.tool as unknown as Tool }
-      if (each.engine === 'native' || (each.engine === 'auto' && place.hosts('web_fetch'))) {
-        if (place.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
+      if (each.tool.type === NATIVE && endpoint.hosts(NATIVE)) return { native: each.tool as unknown as Tool }
+      if (each.engine === 'native' || (each.engine === 'auto' && endpoint.hosts('web_fetch'))) {
+        if (endpoint.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
         throw refuseField(`${each.path}.engine`, 'the provider of this model cannot fetch pages')
       }
       this.#engineOf(each)
@@ -115,19 +115,27 @@ class WebFetchSession implements ToolSession {
   async run(call: ToolCall, _progress: unknown, signal: AbortSignal): Promise<ToolOutcome> {
     const fetching = this.#fetching.find(({ tool }) => tool === call.tool)
     const address = addressOf(call)
-    if (fetching === undefined) return failed(address, 'web_fetch is not offered', null)
+    if (fetching === undefined) return failedOutcome(address, 'web_fetch is not offered', null)
     if (fetching.usesLeft <= 0)
-      return failed(address, `web_fetch may be used at most ${fetching.maxUses} times in this request`, null)
+      return failedOutcome(
+        address,
+        `web_fetch may be used at most ${fetching.maxUses} times in this request`,
+        null,
+      )
     fetching.usesLeft--
     const url = webUrl(address)
     if (url === null)
-      return failed(address, 'url: must be a complete web address without a user name and password', null)
-    if (!fetching.admits(url)) return failed(address, 'the request does not allow this domain', null)
+      return failedOutcome(
+        address,
+        'url: must be a complete web address without a user name and password',
+        null,
+      )
+    if (!fetching.admits(url)) return failedOutcome(address, 'the request does not allow this domain', null)
     const engine = this.#engineOf(fetching)
     const read = await (engine === null
       ? this.#direct(url.href, fetching, signal)
       : this.#byEngine(engine, url.href, fetching, signal))
-    if ('error' in read) return failed(address, read.error, read.status)
+    if ('error' in read) return failedOutcome(address, read.error, read.status)
     const title = shownTitle(read.title, TITLE_MAX_CHARS)
     const whole = shownText(read.content)
     const cut = cutText(whole, fetching.maxChars)
@@ -141,13 +149,13 @@ class WebFetchSession implements ToolSession {
   }
 
   /** Null: the gateway fetches itself. @throws GatewayError invalid_request */
-  #engineOf({ engine: named, path }: Fetching): WebEngine | null {
-    if (named === 'auto' || named === 'gateway' || named === 'openrouter') return null
-    const engine = this.#deps.webEngines.named(named)
+  #engineOf({ engine: engineName, path }: Fetching): WebEngine | null {
+    if (engineName === 'auto' || engineName === 'gateway' || engineName === 'openrouter') return null
+    const engine = this.#deps.webEngines.engineNamed(engineName)
     if (engine === null || PAGE_ENGINES[engine.kind] === undefined)
       throw refuseField(
         `${path}.engine`,
-        `the ${named} engine is not configured; the operator can set tools.webSearch.engines`,
+        `the ${engineName} engine is not configured; the operator can set tools.webSearch.engines`,
       )
     return engine
   }
@@ -226,7 +234,7 @@ function addressOf({ arguments: { url } }: ToolCall): string {
   return typeof url === 'string' ? cutText(shownText(url.slice(0, 4_096)).trim(), 2_048) : ''
 }
 
-function failed(url: string, error: string, status: number | null): ToolOutcome {
+function failedOutcome(url: string, error: string, status: number | null): ToolOutcome {
   return {
     item: { url, error, status: 'incomplete', ...(status === null ? {} : { httpStatus: status }) },
     result: JSON.stringify({ url, status: 'failed', error }),

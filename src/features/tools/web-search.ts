@@ -12,9 +12,9 @@ import type {
   ToolCall,
   ToolDeclaration,
   ToolDisplay,
+  ToolEndpoint,
   ToolEntry,
   ToolOutcome,
-  ToolPlace,
   ToolProgress,
   ToolSession,
 } from '../../exchange/server-tool.ts'
@@ -93,11 +93,11 @@ class WebSearchSession implements ToolSession {
     })
   }
 
-  declare(place: ToolPlace): readonly ToolDeclaration[] {
+  declare(endpoint: ToolEndpoint): readonly ToolDeclaration[] {
     return this.#searching.map(each => {
       const { webEngines } = this.#deps
-      const engines = webEngines.servingModel(place.isSimulated === true)
-      const chosen = searchPlace(each.settings, engines, place)
+      const engines = webEngines.servingModel(endpoint.isSimulated === true)
+      const chosen = searchPlace(each.settings, engines, endpoint)
       if (chosen.native) return { native: nativeTool(each.tool) as Tool }
       each.engine = chosen.engine
       if (chosen.engine === null && isProviders(each.tool)) return { tool: each.tool, missing: NO_ENGINE }
@@ -123,14 +123,17 @@ class WebSearchSession implements ToolSession {
   async run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): Promise<ToolOutcome> {
     const searching = this.#searching.find(({ tool }) => tool === call.tool)
     const query = queryOf(call)
-    if (searching?.engine == null) return failed(call, NO_ENGINE)
-    if (query === '') return failed(call, 'query: is required')
+    if (searching?.engine == null) return failedOutcome(call, NO_ENGINE)
+    if (query === '') return failedOutcome(call, 'query: is required')
     const { settings, engine } = searching
     if (searching.usesLeft <= 0)
-      return failed(call, `web_search may be used at most ${settings.maxUses} times in this request`)
+      return failedOutcome(call, `web_search may be used at most ${settings.maxUses} times in this request`)
     const maxResults = Math.min(settings.maxResults, searching.resultsLeft)
     if (maxResults <= 0)
-      return failed(call, `web_search may return at most ${settings.maxTotalResults} results in this request`)
+      return failedOutcome(
+        call,
+        `web_search may return at most ${settings.maxTotalResults} results in this request`,
+      )
     searching.usesLeft--
     searching.resultsLeft -= maxResults
     if (isProviders(call.tool)) {
@@ -157,7 +160,7 @@ class WebSearchSession implements ToolSession {
       searching.resultsLeft += maxResults
       if (!(thrown instanceof EngineFailure)) throw thrown
       this.#deps.log.fault('tools', 'web search failed', thrown)
-      return failed(call, thrown.message)
+      return failedOutcome(call, thrown.message)
     }
   }
 }
@@ -205,7 +208,7 @@ function dayOf({ arguments: callArguments }: ToolCall, name: string): string | n
     : null
 }
 
-function failed(call: ToolCall, error: string): ToolOutcome {
+function failedOutcome(call: ToolCall, error: string): ToolOutcome {
   return {
     item: {
       action: { type: 'search', query: queryOf(call) },

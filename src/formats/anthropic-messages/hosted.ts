@@ -148,7 +148,7 @@ export class HostedCalls {
   #calledFor(kind: Kind, id: string): readonly [id: string, call: HostedCall] {
     const own = this.#running.get(id)
     if (own !== undefined) return [id, own]
-    for (const named of this.#running) if (named[1].kind === kind) return named
+    for (const entry of this.#running) if (entry[1].kind === kind) return entry
     return [id, this.#begin(kind, id, {})]
   }
 

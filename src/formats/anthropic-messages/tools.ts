@@ -53,11 +53,11 @@ export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
  * @throws GatewayError `unprocessable` that names the tool without a form in this API
  */
 export function toolbox(request: ResponsesRequest, strict: boolean): ToolSet {
-  const listed = (request.tools ?? []).map((tool, index) => ({ tool, path: `tools[${index}]` }))
+  const entries = (request.tools ?? []).map((tool, index) => ({ tool, path: `tools[${index}]` }))
   const choice = request.tool_choice
   const allowed =
     typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedTools(choice.tools) : null
-  const offered = allowed === null ? listed : listed.filter(({ tool }) => allowed(tool))
+  const offered = allowed === null ? entries : entries.filter(({ tool }) => allowed(tool))
   const translated = offered.map(({ tool, path }) => translate(tool, path, strict))
   const tools = translated.map(tool => tool.wire)
   return {

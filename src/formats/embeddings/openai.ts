@@ -102,12 +102,12 @@ function ordered(data: readonly unknown[]): unknown[] {
   const seen = new Set<number>()
   for (const [at, entry] of data.entries()) {
     const { index, embedding } = recordOrEmpty(record(entry))
-    const place = index === undefined || index === null ? at : wholeNumber(index)
-    if (place === null || place >= data.length || seen.has(place)) {
+    const position = index === undefined || index === null ? at : wholeNumber(index)
+    if (position === null || position >= data.length || seen.has(position)) {
       throw new GatewayError('provider_unavailable', 'The provider sent vectors that do not match the inputs')
     }
-    seen.add(place)
-    vectors[place] = embedding
+    seen.add(position)
+    vectors[position] = embedding
   }
   return vectors
 }

@@ -260,15 +260,15 @@ export class Citations {
   }
 
   #chunk(stretch: Stretch, chunk: Json): void {
-    const place = record(chunk['web']) ?? record(chunk['maps']) ?? record(chunk['retrievedContext'])
-    if (place === null) return
-    const url = filled(place['uri'])
-    const title = filled(place['title'])
+    const source = record(chunk['web']) ?? record(chunk['maps']) ?? record(chunk['retrievedContext'])
+    if (source === null) return
+    const url = filled(source['uri'])
+    const title = filled(source['title'])
     if (url !== null) {
       this.#add(stretch, url, title, (start, end) => urlCitation(url, title ?? '', start, end))
       return
     }
-    const file = filled(place['documentName']) ?? filled(place['fileSearchStore'])
+    const file = filled(source['documentName']) ?? filled(source['fileSearchStore'])
     if (file === null) return
     this.#add(stretch, file, title, (_start, end) => ({
       type: 'file_citation',

@@ -55,7 +55,7 @@ export function encodeTools(
     if (allowed !== null && !allowed.has(type === 'function' ? `function ${nameOf(tool)}` : type)) continue
     const own = nativeTool(tool) ?? HOSTED.get(type)
     if (type === 'function') functions.push(declaration(tool))
-    else if (own === undefined) throw missing(`${path}.type`, 'tool of this kind')
+    else if (own === undefined) throw lacks(`${path}.type`, 'tool of this kind')
     else {
       refuseDomains(tool, path)
       // The mode NONE stops functions only.
@@ -93,11 +93,11 @@ function declaration(tool: Json): Json {
   const description = filled(tool['description'])
   const parameters = record(tool['parameters'])
   const native = record(tool['native'])
-  const named = { name: nameOf(tool), ...(description === null ? {} : { description }), ...native }
-  if (parameters === null || Object.keys(parameters).length === 0) return named
+  const head = { name: nameOf(tool), ...(description === null ? {} : { description }), ...native }
+  if (parameters === null || Object.keys(parameters).length === 0) return head
   // Some API versions refuse the `$schema` address, which has no effect.
   const { $schema: _dialect, ...schema } = parameters
-  return { ...named, parametersJsonSchema: schema }
+  return { ...head, parametersJsonSchema: schema }
 }
 
 function nameOf(tool: Json): string {
@@ -112,7 +112,7 @@ function refuseDomains(tool: Json, path: string): void {
   ]
   for (const [at, settings] of holders) {
     for (const key of ['allowed_domains', 'blocked_domains', 'excluded_domains']) {
-      if (strings(settings?.[key]).length > 0) throw missing(`${at}.${key}`, 'search limited to domains')
+      if (strings(settings?.[key]).length > 0) throw lacks(`${at}.${key}`, 'search limited to domains')
     }
   }
 }
@@ -143,15 +143,15 @@ function callingConfig(choice: unknown, functions: readonly Json[], autoMode: st
   if (word === 'required') {
     // Only functions can be demanded; the tools that Google runs are always its own choice.
     if (functions.length === 0)
-      throw missing('tool_choice', 'way to force a call to a tool that is not a function')
+      throw lacks('tool_choice', 'way to force a call to a tool that is not a function')
     return { mode: 'ANY' }
   }
   // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
   if (word === 'auto') return functions.length === 0 ? null : { mode: autoMode }
   if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
-  throw missing('tool_choice.type', 'way to force a call to a tool that is not a function')
+  throw lacks('tool_choice.type', 'way to force a call to a tool that is not a function')
 }
 
-function missing(path: string, what: string): GatewayError {
+function lacks(path: string, what: string): GatewayError {
   return inexpressible(path, `the provider's API has no ${what}`)
 }

@@ -97,8 +97,10 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
     body['top_logprobs'] = request.top_logprobs
   }
   const path = '/chat/completions'
-  const taken = withTakenMarks(body, quirks)
-  return omissions.length === 0 ? { path, body: taken } : { path, body: taken, changes: omissions }
+  const acceptedBody = withTakenMarks(body, quirks)
+  return omissions.length === 0
+    ? { path, body: acceptedBody }
+    : { path, body: acceptedBody, changes: omissions }
 }
 
 export const encodeChat = prepares('openai-chat', writeChat)

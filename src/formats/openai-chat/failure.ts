@@ -106,8 +106,10 @@ function messageText(value: unknown, depth = 0): string | null {
   const object = record(value)
   if (object === null) return null
   const text = messageText(object['msg'] ?? object['message'] ?? object['detail'], depth + 1)
-  const place = list(object['loc'])
-  return text !== null && place !== null ? `${place.slice(0, 10).filter(isStep).join('.')}: ${text}` : text
+  const location = list(object['loc'])
+  return text !== null && location !== null
+    ? `${location.slice(0, 10).filter(isStep).join('.')}: ${text}`
+    : text
 }
 
 function isStep(value: unknown): value is string | number {

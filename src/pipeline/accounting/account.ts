@@ -182,7 +182,7 @@ function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
 function countAttempts(metrics: Metrics, exchange: Exchange): void {
   for (const attempt of exchange.attempts) {
     const provider = metrics.ofProvider(attempt.endpoint.provider.slug)
-    const counted = attempt.error === null ? provider.answered : provider.failed(attempt.error.code)
+    const counted = attempt.error === null ? provider.answered : provider.failure(attempt.error.code)
     counted.inc()
   }
 }
@@ -280,8 +280,8 @@ function noteRollout(record: Writable<UsageRecord>, exchange: Exchange): void {
   const { rollout, batch, candidates, attempts, passedOver } = exchange
   if (rollout === null || record.cancelled || batch !== undefined) return
   if (attempts.length + passedOver.length === 0) return
-  const failed = record.outcome === 'failed' || record.model !== candidates[0]?.endpoint.modelId
-  record.rollout = { ...rollout, failed }
+  const hasFailed = record.outcome === 'failed' || record.model !== candidates[0]?.endpoint.modelId
+  record.rollout = { ...rollout, failed: hasFailed }
 }
 
 /**

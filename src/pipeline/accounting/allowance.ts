@@ -105,18 +105,18 @@ export function admitCall(
   candidate: Candidate,
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
-  const spent = bill.closedCost
+  const spentCost = bill.closedCost
   const fullOffer = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
-  const rest = allowance.rest(fullOffer.isOwn) - spent - bill.inner.cost
+  const rest = allowance.rest(fullOffer.isOwn) - spentCost - bill.inner.cost
   const affordableTokens = affordable(fullOffer, rest)
   if (affordableTokens === 0) return null
   const first = Math.min(fullOffer.first, affordableTokens)
   const fetched = reservedPrice(fullOffer, first, rest) - priceOf(fullOffer, first)
   const offer = fetched === 0 ? fullOffer : { ...fullOffer, base: fullOffer.base + fetched }
   const cap = capOf(prompt, candidate, offer, affordableTokens)
-  const reserved = spent + priceOf(offer, first)
-  const meter = new Meter(allowance, offer, spent, cap ?? affordableTokens, cap !== null)
+  const reserved = spentCost + priceOf(offer, first)
+  const meter = new Meter(allowance, offer, spentCost, cap ?? affordableTokens, cap !== null)
   const terms: CallTerms = { cap, meter, reserved }
   const coverage = allowance.cover(reserved, offer.isOwn)
   if (isPending(coverage)) return coverage.then(isCovered => (isCovered ? terms : null))

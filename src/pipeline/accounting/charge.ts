@@ -209,8 +209,8 @@ export function settlePart(
     usage === null
       ? null
       : estimates.plausible(usage, { request: prompt, endpoint, observed: figures, isRemembered })
-  const said: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens: 0 }
-  const charge = chargeOf(estimates.estimate(prompt, said, endpoint), endpoint.pricing, false)
+  const checkedFigures: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens: 0 }
+  const charge = chargeOf(estimates.estimate(prompt, checkedFigures, endpoint), endpoint.pricing, false)
   attempt.cost = bill.charge(charge)
   attempt.partUsage = charge.usage
   bill.closePart()

@@ -4,7 +4,7 @@
  */
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { DialectName } from '../../protocol/request.ts'
-import { FramePattern, type FrameSlot, type Place, placesIn } from '../../providers/upstream/scan.ts'
+import { FramePattern, type FrameSlot, type JsonSpan, placesIn } from '../../providers/upstream/scan.ts'
 import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
 /** Dialects with event streams that are relayed. */
@@ -34,12 +34,12 @@ const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
  * slots.
  */
 function learnResponses({ event, data, last, ourFrame }: DecodedFrame): Lesson | null {
-  const places = last.type === event ? placesIn(data) : null
-  if (places === null) return null
+  const spans = last.type === event ? placesIn(data) : null
+  if (spans === null) return null
   const frame = JSON.parse(data) as Members
   const { sequence_number: number, delta } = frame
   if (typeof number !== 'number' || typeof delta !== 'string' || !isSaidBy(frame, last)) return null
-  const slots = slotsIn(places, path => RESPONSES_SLOTS.get(path) ?? null)
+  const slots = slotsIn(spans, path => RESPONSES_SLOTS.get(path) ?? null)
   const pattern = new FramePattern(event, data, slots, true)
   const ahead = number - last.sequence_number
   if (ahead === 0) return { pattern, template: null, ahead, isProven: true }
@@ -76,7 +76,7 @@ interface Source {
    * True if the member is the same in every frame of a kind, or carries no content. Frames with other members are
    * decoded.
    */
-  isInert(path: string, place: Place, json: string): boolean
+  isInert(path: string, span: JsonSpan, json: string): boolean
   /** True if the provider hides the length of its texts with blanks before the last brace. */
   readonly hasBlanks: boolean
 }
@@ -175,12 +175,12 @@ function learnPair(
   const delta = 'delta' in last ? last.delta : null
   if (typeof delta !== 'string' || delta === '') return null
   if (before !== null && confirms(frame, delta, before)) return { ...before, isProven: true }
-  const places = placesIn(data)
-  if (places === null) return null
+  const spans = placesIn(data)
+  if (spans === null) return null
   let found = false
   let ahead = 0
-  const slots: (Place & { readonly slot: FrameSlot })[] = []
-  for (const [path, place] of places) {
+  const slots: (JsonSpan & { readonly slot: FrameSlot })[] = []
+  for (const [path, place] of spans) {
     const slot = source.slots.get(path)
     if (slot !== undefined && place.isString === (slot === 'padding')) {
       if (slot === 'number') ahead = Number(data.slice(place.start, place.end)) - last.sequence_number
@@ -192,10 +192,10 @@ function learnPair(
   }
   if (!found || !Number.isSafeInteger(ahead)) return null
   if (source.hasBlanks) slots.push({ ...blanksAtEnd(data), isString: false, slot: 'blank' })
-  const template = templateOf(frame.ourFrame, (path, place, json) => {
+  const template = templateOf(frame.ourFrame, (path, span, json) => {
     if (!frames.has(path)) return null
     if (path === NUMBER) return 'number'
-    return containsText(json, place, delta) ? 'delta' : null
+    return containsText(json, span, delta) ? 'delta' : null
   })
   if (template === null) return null
   return { pattern: new FramePattern(event, data, slots, false), template, ahead, isProven: false }
@@ -230,14 +230,14 @@ function learnMessages({ event, data, events, last, ourFrame }: DecodedFrame): L
   if (events !== 1 || typeof delta !== 'string' || !ourFrame.startsWith(`event: ${event}\n${DATA}`))
     return null
   const json = ourFrame.slice(ourFrame.indexOf(DATA) + DATA.length, -2)
-  const places = json.includes('\n') ? null : placesIn(data)
-  if (places === null) return null
+  const spans = json.includes('\n') ? null : placesIn(data)
+  if (spans === null) return null
   const frame = JSON.parse(data) as Members
   const ownFrame = JSON.parse(json) as Members
   const member = MESSAGES_MEMBERS.get((frame['delta'] as Members | null | undefined)?.['type'])
   if (member === undefined || !isSameDelta(frame, ownFrame, member, delta)) return null
   const path = `delta.${member}`
-  const text = slotsIn(places, each => (each === path ? 'delta' : null))
+  const text = slotsIn(spans, each => (each === path ? 'delta' : null))
   const slots = [...text, { ...blanksAtEnd(data), isString: false, slot: 'blank' as const }]
   const pattern = new FramePattern(event, data, slots, false)
   if (frame['index'] === ownFrame['index']) return { pattern, template: null, ahead: 0, isProven: true }
@@ -268,15 +268,15 @@ function blanksAtEnd(data: string): { start: number; end: number } {
   return { start, end }
 }
 
-function containsText(json: string, { start, end, isString }: Place, text: string): boolean {
+function containsText(json: string, { start, end, isString }: JsonSpan, text: string): boolean {
   return isString && JSON.parse(json.slice(start - 1, end + 1)) === text
 }
 
 function slotsIn(
-  places: ReadonlyMap<string, Place>,
-  slotOf: (path: string, place: Place) => FrameSlot | null,
-): readonly (Place & { readonly slot: FrameSlot })[] {
-  return [...places].flatMap(([path, place]) => {
+  spans: ReadonlyMap<string, JsonSpan>,
+  slotOf: (path: string, span: JsonSpan) => FrameSlot | null,
+): readonly (JsonSpan & { readonly slot: FrameSlot })[] {
+  return [...spans].flatMap(([path, place]) => {
     const slot = slotOf(path, place)
     return slot === null ? [] : [{ ...place, slot }]
   })
@@ -285,13 +285,13 @@ function slotsIn(
 /** The template of a frame of the gateway; null if it has no slot for the text. */
 function templateOf(
   frame: string,
-  slotOf: (path: string, place: Place, json: string) => 'delta' | 'number' | null,
+  slotOf: (path: string, span: JsonSpan, json: string) => 'delta' | 'number' | null,
 ): FrameTemplate | null {
   const from = frame.indexOf(DATA) + DATA.length
   const json = frame.slice(from, -2)
-  const places = placesIn(json)
-  if (places === null) return null
-  const slots = [...places].flatMap(([path, place]) => {
+  const spans = placesIn(json)
+  if (spans === null) return null
+  const slots = [...spans].flatMap(([path, place]) => {
     const slot = slotOf(path, place, json)
     return slot === null ? [] : [{ ...place, slot }]
   })

@@ -12,7 +12,7 @@ import type { StreamEvent } from '../../protocol/events.ts'
 import {
   type FramePattern,
   type FramePieces,
-  type Place,
+  type JsonSpan,
   piecesOf,
   textsOf,
 } from '../../providers/upstream/scan.ts'
@@ -224,7 +224,11 @@ export class FrameTemplate {
   readonly #slots: readonly ('delta' | 'number')[]
 
   /** `slots`: places in `data`, in order. */
-  constructor(head: string, data: string, slots: readonly (Place & { readonly slot: 'delta' | 'number' })[]) {
+  constructor(
+    head: string,
+    data: string,
+    slots: readonly (JsonSpan & { readonly slot: 'delta' | 'number' })[],
+  ) {
     this.#pieces = piecesOf(`${head}${data}\n\n`, slots, head.length)
     this.#slots = slots.map(({ slot }) => slot)
   }

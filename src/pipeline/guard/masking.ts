@@ -53,7 +53,7 @@ export class Masking {
   /** Null if no rule looks at replies. */
   readonly #replies: ReplyRules | null
   /** Values that got their placeholders since the last check against the rules for replies. */
-  #given: { readonly token: string; readonly value: string }[] = []
+  newValues: { readonly token: string; readonly value: string }[] = []
 
   /** @param deps null: every request has placeholders of its own */
   constructor(deps: MaskingDeps | null, replies: ReplyRules | null) {
@@ -94,18 +94,18 @@ export class Masking {
     }
     if (masks.tokenOf(kind, value) !== null) return
     const token = masks.give(kind, value)
-    if (token !== null) this.#given.push({ token, value })
+    if (token !== null) this.newValues.push({ token, value })
   }
 
   /** Values that the rules for replies redact, block or cannot check do not come back. */
   #check({ signal }: Exchange, masks: Masks): void | Promise<void> {
-    const given = this.#given
-    this.#given = []
-    if (this.#replies === null || given.length === 0) return
+    const newValues = this.newValues
+    this.newValues = []
+    if (this.#replies === null || newValues.length === 0) return
     const { rules, tasks } = this.#replies
-    const texts = given.map(({ value }) => ({ text: value, who: 'other' as const }))
+    const texts = newValues.map(({ value }) => ({ text: value, who: 'other' as const }))
     return whenReady(evaluateTexts(tasks, rules, texts, signal), ({ findings, failure }) => {
-      for (const [at, { token }] of given.entries()) {
+      for (const [at, { token }] of newValues.entries()) {
         const verdict = strictest(findings[at] ?? [])
         if (failure !== null || verdict === 'block' || verdict === 'redact') masks.withhold(token)
       }
@@ -139,13 +139,13 @@ export class Masking {
         const known = byId.get(valueId)
         if (known !== undefined) {
           masks.take(known.kind, known.value, token)
-          if (!known.isOwn) this.#given.push({ token, value: known.value })
+          if (!known.isOwn) this.newValues.push({ token, value: known.value })
         } else if (this.#replies === null) masks.learn(token, () => seal.open(sealed, owner))
         else {
           const value = seal.open(sealed, owner)
           if (value === null) continue
           masks.learn(token, value)
-          this.#given.push({ token, value })
+          this.newValues.push({ token, value })
         }
       }
     })

@@ -62,11 +62,11 @@ export class PlaceholderJoiner implements AttemptTarget {
   }
 
   #takeText(delta: TextDelta): void {
-    const held = this.#held.get(delta.item)
+    const heldDelta = this.#held.get(delta.item)
     const isCut = delta.kind === 'text' && delta.cut === true
-    const isOther = held !== undefined && (isCut || textName(held) !== textName(delta))
+    const isOther = heldDelta !== undefined && (isCut || textName(heldDelta) !== textName(delta))
     if (isOther) this.#release(delta.item)
-    const joined = held === undefined || isOther ? delta : merged(held, delta)
+    const joined = heldDelta === undefined || isOther ? delta : merged(heldDelta, delta)
     const begun = this.#masks.begunIn(joined.text)
     if (begun === 0) {
       this.#held.delete(delta.item)
@@ -81,10 +81,10 @@ export class PlaceholderJoiner implements AttemptTarget {
   }
 
   #release(item: number): void {
-    const held = this.#held.get(item)
-    if (held === undefined) return
+    const heldDelta = this.#held.get(item)
+    if (heldDelta === undefined) return
     this.#held.delete(item)
-    this.#target.receive(this.#withoutTokens(held))
+    this.#target.receive(this.#withoutTokens(heldDelta))
   }
 
   /** Log probabilities of a placeholder would not spell its original. */

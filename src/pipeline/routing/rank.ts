@@ -178,7 +178,7 @@ function rank(
       else if (first !== pinned[0]) choice = 'plugin'
       else if (first !== ranked[0]) choice = 'pinned'
       else choice = reasonOf(first, groups, terms)
-      deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice).inc()
+      deps.metrics.ofProvider(first.endpoint.provider.slug).endpointChoice(choice).inc()
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
     const { route } = named
@@ -242,18 +242,18 @@ export function listCandidates(input: RankInput): Listing {
   const { embeds } = DIALECT_ABILITIES[dialect]
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const needs = new Needs(input, true)
-  let listed = listModels(models, needs, input)
-  if (listed.groups.length === 0 && needs.admitCuts()) {
+  let listing = listModels(models, needs, input)
+  if (listing.groups.length === 0 && needs.admitCuts()) {
     exclusions?.clear()
-    listed = listModels(models, needs, input)
+    listing = listModels(models, needs, input)
   }
-  if (listed.groups.length === 0) {
-    const named = models.map(({ model }) => model)
-    if (exclusions?.reasons.has(PROVIDER_PAUSED)) throw allPaused(named, exclusions, input.routing)
+  if (listing.groups.length === 0) {
+    const namedInRequest = models.map(({ model }) => model)
+    if (exclusions?.reasons.has(PROVIDER_PAUSED)) throw allPaused(namedInRequest, exclusions, input.routing)
     if (exclusions?.reasons.size === 0 && models[0].route !== undefined) throw noTarget(models[0].route)
-    throw nothingLeft(named, preferences, needs, exclusions?.reasons ?? new Set())
+    throw nothingLeft(namedInRequest, preferences, needs, exclusions?.reasons ?? new Set())
   }
-  const { groups, named } = listed
+  const { groups, named } = listing
   const { allow_fallbacks, order } = groups[0]?.preferences ?? preferences
   return {
     named,
@@ -273,10 +273,10 @@ interface Listed {
 function listModels(models: readonly [NamedModel, ...NamedModel[]], needs: Needs, input: RankInput): Listed {
   const [named] = models
   if (models.length === 1) return listNamed(named, needs, input)
-  const listed = models.map(each => listNamed(each, needs, input))
-  const groups = listed.flatMap(each => each.groups)
+  const listings = models.map(each => listNamed(each, needs, input))
+  const groups = listings.flatMap(each => each.groups)
   const [first] = groups
-  const chosen = listed[0]?.named ?? named
+  const chosen = listings[0]?.named ?? named
   // A route has an order of its own.
   if (
     first === undefined ||
@@ -400,7 +400,7 @@ export function listModel(named: NamedModel, needs: Needs, input: RankInput): re
     candidates.plain.length > 0
   let groups: readonly Group[] = isPlain
     ? [{ kind: 'shared', candidates: candidates.plain, ...orderTerms }]
-    : filtered(candidates.all, filters, orderTerms, input)
+    : filterCandidates(candidates.all, filters, orderTerms, input)
   for (const preferred of preferredFor(wish)) {
     const fittingGroups = groups.map(group => fittingOf(group, preferred))
     const nonEmpty = fittingGroups.filter(group => group.candidates.length > 0)
@@ -419,7 +419,7 @@ function fittingOf(group: Group, { admits }: Filter): Group {
 }
 
 /** Puts the endpoints, and the own keys for them, through the filters. */
-function filtered(
+function filterCandidates(
   all: Candidates,
   filters: readonly Filter[],
   orderTerms: Pick<Group, 'sort' | 'tiers'>,

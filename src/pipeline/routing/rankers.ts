@@ -157,7 +157,7 @@ function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): numbe
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
     if (health !== null) {
       const state = stateOf(health, candidate)
-      if (state.standing(nowMs, caller) !== STEADY) continue
+      if (state.standingOf(nowMs, caller) !== STEADY) continue
       if (checksSpeed && misses(state, preferences, nowMs)) continue
       if (checksCalls && state.calls?.isPoor(nowMs) === true) continue
     }
@@ -273,13 +273,13 @@ function byHealth(
   const isFree = group.sort === null && !hasOrder(preferences)
   let isMixed = false
   for (let at = 0; at < candidates.length && !isMixed; at++) {
-    isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs, caller) !== STEADY
+    isMixed = stateOf(health, candidates[at] as RouteCandidate).standingOf(nowMs, caller) !== STEADY
   }
   if (!isMixed) return candidates
   const probesFirst = isDistributed(group, terms)
   let hasProbe = false
   return groupedBy(candidates, candidate => {
-    const standing = stateOf(health, candidate).standing(nowMs, caller)
+    const standing = stateOf(health, candidate).standingOf(nowMs, caller)
     if (standing === BLOCKED) return LAST
     if (standing === PROBE_DUE) {
       if (!probesFirst) return FIRST + 1
@@ -330,11 +330,11 @@ function groupedBy(
 
 /** Stable; keys may be infinite. */
 function sortedBy(candidates: readonly RouteCandidate[], keys: Float64Array): readonly RouteCandidate[] {
-  const places = candidates.map((_, index) => index)
-  places.sort((a, b) => {
+  const indexes = candidates.map((_, index) => index)
+  indexes.sort((a, b) => {
     const keyA = keys[a] ?? 0
     const keyB = keys[b] ?? 0
     return keyA === keyB ? a - b : keyA < keyB ? -1 : 1
   })
-  return places.map(index => candidates[index] as RouteCandidate)
+  return indexes.map(index => candidates[index] as RouteCandidate)
 }

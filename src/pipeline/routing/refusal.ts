@@ -150,9 +150,9 @@ export function tooLossy(
       if (!losses.has(field))
         losses.set(field, `${field} (${action} for ${candidate.endpoint.provider.name}: ${reason})`)
   const fields = [...losses.keys()]
-  const named = [...losses.values()].slice(0, LOSSES_SHOWN).join('; ')
+  const lossText = [...losses.values()].slice(0, LOSSES_SHOWN).join('; ')
   const rest = losses.size > LOSSES_SHOWN ? `; and ${losses.size - LOSSES_SHOWN} more` : ''
-  const message = `No endpoint of ${ids.join(', ')} accepts the whole request, but provider.require_parameters is set: ${named}${rest}. Leave these fields out, or leave out provider.require_parameters.`
+  const message = `No endpoint of ${ids.join(', ')} accepts the whole request, but provider.require_parameters is set: ${lossText}${rest}. Leave these fields out, or leave out provider.require_parameters.`
   const detail = `changed on the way: ${fields.slice(0, LOSSES_SHOWN).join(', ')}${rest}`
   const constraint = { field: fields[0] ?? '', detail }
   return unavailable('constraint_filtered', message, ids, ['require_parameters'], constraint)
@@ -180,10 +180,14 @@ function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly str
     return unavailable('invalid_request', message, ids, reasons, { field: 'max_output_tokens', detail })
   }
   if (reason !== INPUT_MODALITIES) return null
-  const missing = needs.modalities.filter(each => !models.some(model => takenInput(model)?.includes(each)))
-  const kinds = (missing.length === 0 ? needs.modalities : missing).join(' and ')
+  const missingModalities = needs.modalities.filter(
+    each => !models.some(model => takenInput(model)?.includes(each)),
+  )
+  const kinds = (missingModalities.length === 0 ? needs.modalities : missingModalities).join(' and ')
   const detail = `${names} ${ids.length === 1 ? 'does' : 'do'} not accept ${kinds} input`
-  const reading = missing.includes('file') ? ', or read PDFs as text with the file-parser plugin' : ''
+  const reading = missingModalities.includes('file')
+    ? ', or read PDFs as text with the file-parser plugin'
+    : ''
   const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities include it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
   return unavailable('constraint_filtered', message, ids, reasons, { field: 'input', detail })
 }

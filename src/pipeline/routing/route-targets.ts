@@ -41,16 +41,16 @@ export function drawnTargets(route: Route, routed: RoutedRequest): readonly Rout
   if (among.length === 1 && among[0]?.weight !== 0) return among
   const stay = `${route.name} ${keyOf(route, routed)}`
   const drawn: RouteTarget[] = []
-  const places: number[] = []
+  const ranks: number[] = []
   for (const target of among) {
     if (target.weight === 0) continue
     const number = numberOf(`${stay} ${target.key}`)
     // Exponentially distributed with the weight as its rate, so the smallest place has the share of the weight.
-    const place = -Math.log((number + 0.5) / DRAWS) / target.weight
+    const rank = -Math.log((number + 0.5) / DRAWS) / target.weight
     let at = drawn.length
-    while (at > 0 && (places[at - 1] as number) > place) at--
+    while (at > 0 && (ranks[at - 1] as number) > rank) at--
     drawn.splice(at, 0, target)
-    places.splice(at, 0, place)
+    ranks.splice(at, 0, rank)
   }
   return drawn
 }

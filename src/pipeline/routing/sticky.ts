@@ -191,7 +191,7 @@ function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, 
   )
   const chosen = candidates[at]
   if (chosen === undefined) return candidates
-  if (chosen.state !== undefined && chosen.state.standing(nowMs, caller) >= PROBE_DUE) return candidates
+  if (chosen.state !== undefined && chosen.state.standingOf(nowMs, caller) >= PROBE_DUE) return candidates
   const first = candidates.findIndex(candidate => areAlike(candidate, chosen))
   return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
 }

@@ -71,12 +71,12 @@ export class CallSeals {
     const { input } = prompt
     if (this.#seal === null || typeof input === 'string' || this.#thought.has(input)) return prompt
     this.#thought.add(input)
-    const places = thoughtlessTurns(input).slice(-CALLS_MAX)
-    if (places.length === 0) return prompt
-    const stored = places.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
+    const turns = thoughtlessTurns(input).slice(-CALLS_MAX)
+    if (turns.length === 0) return prompt
+    const stored = turns.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
     const insert = (sealed: readonly (string | null)[]): ResponsesRequest => {
       const thoughts = new Map<number, InputItem>()
-      for (const [at, { before }] of places.entries()) {
+      for (const [at, { before }] of turns.entries()) {
         const text = this.#opened(sealed[at] ?? null, caller)
         if (text !== null) thoughts.set(before, { type: 'reasoning', summary: [], encrypted_content: text })
       }

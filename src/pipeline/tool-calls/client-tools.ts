@@ -172,11 +172,11 @@ export function fittedChanges(
   later: readonly Change[],
 ): readonly Change[] {
   if (toolPaths === null) return [...changes, ...later]
-  const named = later.map(change => ({
+  const laterChanges = later.map(change => ({
     ...change,
     field: change.field.replace(TOOL_PATH, (path, at) => toolPaths[Number(at)] ?? path),
   }))
-  return [...changes, ...named]
+  return [...changes, ...laterChanges]
 }
 
 /** Returns the result of `encode`. @throws its errors, with the tools' paths as the caller wrote them */

@@ -34,7 +34,7 @@ const FOREIGN = /[^a-zA-Z0-9_-]/g
 type Namespace = Extract<Tool, { type: 'namespace' }>
 
 /** Null if the request has no namespace. `places`: the paths of its tools, for errors. */
-export function flattenNamespaces(prompt: ResponsesRequest, places: readonly string[]): Flattened | null {
+export function flattenNamespaces(prompt: ResponsesRequest, paths: readonly string[]): Flattened | null {
   const { tools = [], input, tool_choice: choice } = prompt
   const isSpoken = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)
   if (!isSpoken && !tools.some(isNamespace)) return null
@@ -44,14 +44,14 @@ export function flattenNamespaces(prompt: ResponsesRequest, places: readonly str
   const aboutMaxChars = Math.floor(DESCRIPTIONS_MAX_CHARS / Math.max(1, inner))
   const toolPlaces: string[] = []
   const flat = tools.flatMap((tool, at): Tool[] => {
-    const place = places[at] ?? `tools[${at}]`
+    const path = paths[at] ?? `tools[${at}]`
     if (!isNamespace(tool)) {
-      toolPlaces.push(place)
+      toolPlaces.push(path)
       return [tool]
     }
     const namespaceText = tool.description.slice(0, aboutMaxChars).toWellFormed()
     return tool.tools.map((inner, index) => {
-      toolPlaces.push(`${place}.tools[${index}]`)
+      toolPlaces.push(`${path}.tools[${index}]`)
       return { ...inner, name: names.of(tool.name, inner.name), ...described(namespaceText, inner) } as Tool
     })
   })
@@ -157,8 +157,8 @@ class NamedTools {
   }
 
   /** A named tool, or all tools of a named namespace, by the names that the model sees. */
-  flat(named: Named): Record<string, unknown>[] {
-    const { type, name, namespace, ...rest } = named
+  flat(toolNamespace: Named): Record<string, unknown>[] {
+    const { type, name, namespace, ...rest } = toolNamespace
     if (type === 'namespace') {
       if (this.#done.has(name)) return []
       this.#done.add(name)
@@ -169,7 +169,9 @@ class NamedTools {
     const isPlain = namespace == null && this.#plain.has(String(name))
     const space = isPlain ? undefined : this.#owners.get(ownerKey(namespace, type, name))
     return [
-      space === undefined ? { ...named } : { ...rest, type, name: this.#names.of(space.name, String(name)) },
+      space === undefined
+        ? { ...toolNamespace }
+        : { ...rest, type, name: this.#names.of(space.name, String(name)) },
     ]
   }
 

@@ -7,8 +7,8 @@ import type {
   ServerTool,
   ToolDeclaration,
   ToolDisplay,
+  ToolEndpoint,
   ToolEntry,
-  ToolPlace,
 } from '../../exchange/server-tool.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
@@ -155,12 +155,14 @@ export class ServerTools {
   /** Calls that an earlier answer left open. */
   get resumed(): readonly PendingCall[] {
     return this.#open.flatMap(({ server, session }) =>
-      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: callArguments }): PendingCall => {
-        const text = new LongText()
-        text.add(JSON.stringify(callArguments))
-        const start = { type: 'function_call', id: null, callId, name, extra: null } as const
-        return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
-      }),
+      (session.resumedCalls?.() ?? []).map(
+        ({ callId, name, tool, arguments: callArguments }): PendingCall => {
+          const text = new LongText()
+          text.add(JSON.stringify(callArguments))
+          const start = { type: 'function_call', id: null, callId, name, extra: null } as const
+          return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
+        },
+      ),
     )
   }
 
@@ -177,7 +179,7 @@ export class ServerTools {
   }
 
   /** The prompt of the next turn. `isOff`: the model may call no more tools. */
-  async declare(exchange: ToolExchange, place: ToolPlace, isOff: boolean): Promise<Declared> {
+  async declare(exchange: ToolExchange, endpoint: ToolEndpoint, isOff: boolean): Promise<Declared> {
     const { prompt } = exchange
     const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
     const usedNames = new Set(others.map(nameOf))
@@ -186,7 +188,7 @@ export class ServerTools {
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
       // Most sessions answer at once, and declare nothing that a guardrail has to judge.
-      const declarations = session.declare(place)
+      const declarations = session.declare(endpoint)
       const allowedDeclarations = guarded(
         this.#guardedTexts,
         declarations instanceof Promise ? await declarations : declarations,
@@ -230,12 +232,12 @@ export class ServerTools {
    * Runs the calls that an earlier answer asked for, such as approved ones, one after the other. Their items wait until
    * the model begins, so that another endpoint can still be tried. Resolves with the items for the model.
    */
-  async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
+  async runDue(exchange: ToolExchange, endpoint: ToolEndpoint): Promise<readonly InputItem[]> {
     const { answer, bill } = exchange
     const items: InputItem[] = []
     for (const { server, session } of this.#open) {
       if (session.due === undefined) continue
-      const { calls, prompt } = await session.due(place)
+      const { calls, prompt } = await session.due(endpoint)
       exchange.prompt = prompt ?? exchange.prompt
       for (const dueCall of calls) {
         const { tool, name, callId, refusal } = dueCall

@@ -4,7 +4,7 @@ import { itemId } from '../../base/ids.ts'
 import { UNITS_PER_USD } from '../../base/money.ts'
 import type { Bill } from '../../exchange/bill.ts'
 import type { Finish } from '../../exchange/exchange.ts'
-import type { RequestedTool, ServerTool, ToolPlace, ToolSession } from '../../exchange/server-tool.ts'
+import type { RequestedTool, ServerTool, ToolEndpoint, ToolSession } from '../../exchange/server-tool.ts'
 import type { Format, ItemStart } from '../../formats/format.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { preconditionsOf } from '../../formats/preconditions/table.ts'
@@ -32,7 +32,7 @@ export interface DeclaredFunction {
 export function placeOf(
   { provider }: Pick<Endpoint, 'provider'>,
   { hosts, searchesDomains = true }: Format,
-): ToolPlace {
+): ToolEndpoint {
   const runsTools = !provider.quirks.includes('no-native-tools')
   const isSimulated = provider.quirks.includes('simulated')
   return { hosts: type => runsTools && hosts.has(type), searchesDomains, isSimulated }

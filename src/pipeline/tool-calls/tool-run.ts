@@ -73,8 +73,8 @@ export class ToolRunner {
     const outcomes: (string | null)[] = calls.map(() => null)
     const shownItems: OutputItem[] = []
     let endsTurn = false
-    let failed = false
-    const isOver = (): boolean => failed || exchange.signal.aborted
+    let hasFailed = false
+    const isOver = (): boolean => hasFailed || exchange.signal.aborted
     const work = calls.map((call, at) => ({ call, at }))
     const worker = async (): Promise<void> => {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
@@ -88,7 +88,7 @@ export class ToolRunner {
     try {
       await untilAborted(exchange.signal, Promise.all(workers))
     } catch (thrown) {
-      failed = true
+      hasFailed = true
       throw thrown
     }
     const items = calls.map(callItem) as InputItem[]

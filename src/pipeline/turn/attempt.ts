@@ -251,7 +251,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   onEnd(readMs = this.#deps.clock.monotonicMs()): void {
     this.#ended = true
     this.#trailing?.cancel()
-    if (this.isOver || this.#metered?.ended() === true) return
+    if (this.isOver || this.#metered?.endReply() === true) return
     this.figures.readMs = readMs
     this.turn(this.conclude)
     this.figures.readMs = 0
@@ -310,7 +310,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   readonly #endSettled = (): void => {
     this.#settling = null
     const { decoder } = this.reader
-    if (this.isOver || this.isSaid || decoder.isSettled !== true || this.#metered?.ended() === true) return
+    if (this.isOver || this.isSaid || decoder.isSettled !== true || this.#metered?.endReply() === true) return
     this.turn(this.conclude)
   }
 

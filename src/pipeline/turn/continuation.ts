@@ -80,23 +80,23 @@ export function continuedPrompt(
   { text, space, way }: Continuation,
   saidTokens: number,
 ): ResponsesRequest {
-  const said = text.text.slice(0, text.text.length - space.length)
+  const textSoFar = text.text.slice(0, text.text.length - space.length)
   const before: readonly InputItem[] =
     typeof prompt.input === 'string'
       ? [{ type: 'message', role: 'user', content: prompt.input }]
       : prompt.input
-  const asked =
-    said === ''
+  const instructedInput =
+    textSoFar === ''
       ? []
       : [
           {
             type: 'message',
             role: 'assistant',
-            content: [{ type: 'output_text', text: said, annotations: [] }],
+            content: [{ type: 'output_text', text: textSoFar, annotations: [] }],
           },
           ...(way === 'instruction' ? [{ type: 'message', role: 'user', content: INSTRUCTION }] : []),
         ]
-  const input = [...before, ...asked] as InputItem[]
+  const input = [...before, ...instructedInput] as InputItem[]
   const { max_output_tokens: most } = prompt
   if (most == null) return { ...prompt, input }
   return { ...prompt, input, max_output_tokens: Math.max(OUTPUT_MIN_TOKENS, most - saidTokens) }
@@ -248,10 +248,10 @@ function joined(before: TextDelta, delta: TextDelta): TextDelta {
 
 /** The annotation of a later place in the text. */
 function moved(annotation: Annotation, by: number): Annotation {
-  const places: Record<string, number> = {}
+  const positions: Record<string, number> = {}
   for (const name of ['start_index', 'end_index', 'index']) {
     const at: unknown = Reflect.get(annotation, name)
-    if (typeof at === 'number') places[name] = at + by
+    if (typeof at === 'number') positions[name] = at + by
   }
-  return { ...annotation, ...places }
+  return { ...annotation, ...positions }
 }

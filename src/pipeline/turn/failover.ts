@@ -159,7 +159,7 @@ export function noteHealth(
     const tokens = usage?.outputTokens ?? seenTokens
     // The time of a stream begins at its first content: hidden thoughts were written before.
     const isSeen = !isStream || seenTokens === 0 || tokens <= seenTokens * COUNT_RATIO
-    health.measured(nowMs, isSeen ? tokens : seenTokens, isStream, metrics, endpoint)
+    health.countSpeed(nowMs, isSeen ? tokens : seenTokens, isStream, metrics, endpoint)
     if (span !== undefined) span.firstTokenMs = health.firstTokenMs
     return
   }

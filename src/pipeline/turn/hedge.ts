@@ -138,7 +138,7 @@ function hedge<Call extends HedgedCall>(
       credential === null &&
       endpoint.modelId === first.endpoint.modelId &&
       // No probes: a probe needs another candidate to fall back on.
-      routing.health.of(endpoint, null).standing(nowMs, caller) < PROBE_DUE,
+      routing.health.of(endpoint, null).standingOf(nowMs, caller) < PROBE_DUE,
   )
   if (second === undefined || signal.aborted) return null
   call.isRetrying = retries.spend()

@@ -63,7 +63,7 @@ export class MeteredDeltas {
   }
 
   /** Called when the provider has ended its reply. True if output is still held back. */
-  ended(): boolean {
+  endReply(): boolean {
     this.#endsLater = this.isHeld
     return this.isHeld
   }

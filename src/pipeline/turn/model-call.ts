@@ -214,7 +214,7 @@ function runAttempt<Terms, Then>(
     let key: OutgoingKey | null | Promise<OutgoingKey | null> = null
     if (collected !== undefined) key = collected.providerKey
     else if (credential !== null) key = deps.providerKeys.own(credential, endpoint)
-    else if (endpoint.provider.keyForm !== undefined) key = deps.providerKeys.shared(endpoint)
+    else if (endpoint.provider.keyForm !== undefined) key = deps.providerKeys.sharedKey(endpoint)
     if (key instanceof Promise) {
       outcome = key.then(opened => {
         record.providerKey = opened

@@ -39,7 +39,7 @@ import { type FittedRequest, fittedChanges } from '../tool-calls/client-tools.ts
 /** The keys of attempts: own keys, and shared keys that cannot be sent as they are in their provider's row. */
 export interface ProviderKeys {
   own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
-  shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
+  sharedKey(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
 }
 
 interface ProviderRequestDeps {

@@ -156,17 +156,17 @@ export class StopCut implements AttemptTarget {
   /** Passes on the text before a sequence. `end`: the characters that wait, up to the end of the sequence. */
   #stop(end: number, length: number): void {
     this.#isStopped = true
-    let left = end - length
+    let charsLeft = end - length
     let sequence = ''
     for (const delta of this.#held) {
       if (delta.kind !== 'text') {
-        if (left > 0) this.#target.receive(delta)
+        if (charsLeft > 0) this.#target.receive(delta)
         continue
       }
       const { text } = delta
-      sequence += text.slice(Math.max(0, left))
-      if (left > 0) this.#target.receive(left >= text.length ? delta : cut(delta, left))
-      left -= text.length
+      sequence += text.slice(Math.max(0, charsLeft))
+      if (charsLeft > 0) this.#target.receive(charsLeft >= text.length ? delta : cut(delta, charsLeft))
+      charsLeft -= text.length
     }
     this.#held = []
     this.#reply.stopAt(sequence.slice(0, length))

@@ -35,8 +35,8 @@ export function noteCalls(
     }
   }
   // Each reply counts once: a reply with many calls says no more about the endpoint.
-  if (faulty > 0) last.health.called(clock.monotonicMs(), 0, 1)
-  else if (good > 0) last.health.called(clock.monotonicMs(), 1, 0)
+  if (faulty > 0) last.health.countCalls(clock.monotonicMs(), 0, 1)
+  else if (good > 0) last.health.countCalls(clock.monotonicMs(), 1, 0)
 }
 
 function faultOf(

@@ -53,7 +53,7 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
     const reply = await askModel(
       deps,
       exchange,
-      tools === null ? null : place => tools.declare(exchange, place, last),
+      tools === null ? null : endpoint => tools.declare(exchange, endpoint, last),
       answered => answered,
     )
     if (reply === null) {

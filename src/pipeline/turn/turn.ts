@@ -2,7 +2,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
-import type { ToolPlace } from '../../exchange/server-tool.ts'
+import type { ToolEndpoint } from '../../exchange/server-tool.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
 import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.ts'
 import { type ContinueStreams, type Endpoint, type FormatName, textFormat } from '../../protocol/provider.ts'
@@ -67,7 +67,7 @@ export interface TurnReply {
 /** The functions that represent server tools to the model. */
 type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
-type Declare = (place: ToolPlace) => Promise<{
+type Declare = (endpoint: ToolEndpoint) => Promise<{
   readonly prompt: ResponsesRequest
   readonly functions: DeclaredFunctions
   readonly takesUnknown: boolean

@@ -71,8 +71,8 @@ const ADDRESSES = [
 
 function readService(environment: Environment, set: (name: string, value: unknown) => void): void {
   const resource = pairsIn(variable(environment, 'OTEL_RESOURCE_ATTRIBUTES')) ?? {}
-  const { 'service.name': named, ...rest } = resource
-  const name = variable(environment, 'OTEL_SERVICE_NAME') ?? named
+  const { 'service.name': serviceName, ...rest } = resource
+  const name = variable(environment, 'OTEL_SERVICE_NAME') ?? serviceName
   if (name !== undefined) set('serviceName', name)
   if (Object.keys(rest).length > 0) set('resource', rest)
 }

@@ -24,7 +24,7 @@ const RESTED_AT_START_MS = 1_000
 const HEAD_BYTES = 4_096
 
 /** @throws the error of the file system */
-export function listed(folder: string): readonly ListedFile[] {
+export function listFiles(folder: string): readonly ListedFile[] {
   return readdirSync(folder).flatMap(name => {
     // Another process may remove the file in the meantime.
     const stats = statSync(join(folder, name), { throwIfNoEntry: false })

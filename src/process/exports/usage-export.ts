@@ -15,7 +15,7 @@ import type { Log } from '../../base/log/log.ts'
 import { makeFolder } from '../../storage/data-folder.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Destination } from './destination.ts'
-import { firstId, firstRecordMs, isLeft, isNameless, listed, type WaitingFile } from './files.ts'
+import { firstId, firstRecordMs, isLeft, isNameless, listFiles, type WaitingFile } from './files.ts'
 
 export interface UsageExportOptions {
   /** A folder of its own on a local disk. */
@@ -208,7 +208,7 @@ export class UsageExport {
   #find(isStart: boolean): void {
     const { folder } = this.#options
     const known = new Set(this.#files.map(({ name }) => name))
-    for (const file of listed(folder)) {
+    for (const file of listFiles(folder)) {
       const { name, bytes } = file
       const path = join(folder, name)
       if (known.has(name) || path === this.#open || !isLeft(file, isStart)) continue
@@ -220,10 +220,10 @@ export class UsageExport {
   /** Gives each file the permanent name of its object, so that sending it again replaces the same object. */
   async #withNames(files: readonly WaitingFile[]): Promise<WaitingFile[]> {
     const { folder } = this.#options
-    const named: WaitingFile[] = []
+    const waitingFiles: WaitingFile[] = []
     for (const file of files) {
       if (!isNameless(file.name)) {
-        named.push(file)
+        waitingFiles.push(file)
         continue
       }
       const path = join(folder, file.name)
@@ -232,10 +232,10 @@ export class UsageExport {
       if (name === null) await rm(path, { force: true })
       else {
         await rename(path, join(folder, name))
-        named.push({ ...file, name })
+        waitingFiles.push({ ...file, name })
       }
     }
-    return named
+    return waitingFiles
   }
 
   /**

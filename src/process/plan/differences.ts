@@ -36,13 +36,13 @@ export interface Differences {
 
 export function differencesOf(before: Snapshot, after: Snapshot): Differences {
   const [was, is] = [Object.keys(before.models), Object.keys(after.models)]
-  const kept = is.filter(id => Object.hasOwn(before.models, id))
+  const commonIds = is.filter(id => Object.hasOwn(before.models, id))
   return {
     settings: changesOf(before.settings, after.settings, ''),
     models: {
       added: is.filter(id => !Object.hasOwn(before.models, id)),
       removed: was.filter(id => !Object.hasOwn(after.models, id)),
-      repriced: kept.flatMap(id => repricings(id, before.models[id] ?? [], after.models[id] ?? [])),
+      repriced: commonIds.flatMap(id => repricings(id, before.models[id] ?? [], after.models[id] ?? [])),
     },
     routes: routeChanges(before.routes, after.routes),
   }
@@ -55,7 +55,7 @@ function isGroup(value: unknown): value is Group {
 }
 
 /** Rows with a name are compared by it, so that a row in another place is no change. */
-function named(value: unknown): Group | null {
+function groupOf(value: unknown): Group | null {
   if (!Array.isArray(value) || value.length === 0) return null
   const rows = value.map((row): readonly [unknown, unknown] => [isGroup(row) ? row['slug'] : undefined, row])
   return rows.every(([name]) => typeof name === 'string') ? Object.fromEntries(rows) : null
@@ -68,7 +68,7 @@ function changesOf(from: unknown, to: unknown, path: string): readonly SettingCh
       changesOf(from[name], to[name], path === '' ? name : `${path}.${name}`),
     )
   }
-  const [before, after] = [named(from), named(to)]
+  const [before, after] = [groupOf(from), groupOf(to)]
   const isEmpty = (value: unknown): boolean =>
     value === undefined || (Array.isArray(value) && value.length === 0)
   if ((before ?? after) !== null && (before !== null || isEmpty(from)) && (after !== null || isEmpty(to))) {

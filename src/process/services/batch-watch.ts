@@ -49,7 +49,7 @@ export class BatchWatch {
   }
 
   /** Looks if the change may be a batch that was accepted. */
-  changed({ kind }: Invalidation): void {
+  invalidate({ kind }: Invalidation): void {
     if (kind === 'batches' || kind === 'all') this.check()
   }
 

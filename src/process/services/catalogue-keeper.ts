@@ -266,9 +266,9 @@ export class CatalogueKeeper {
     const catalog = catalogOf(this.#parts)
     const isServed = (id: string) => (catalog.model(id)?.endpoints.length ?? 0) > 0
     for (const { name: route, targets, fallback, rollout } of this.#parts.routes) {
-      const named = [...targets.map(({ model }) => model), ...fallback]
-      if (rollout !== null) named.push(rollout.candidate.model)
-      for (const model of new Set(named))
+      const routeModels = [...targets.map(({ model }) => model), ...fallback]
+      if (rollout !== null) routeModels.push(rollout.candidate.model)
+      for (const model of new Set(routeModels))
         if (!isServed(model))
           log.notice('catalog', 'a route names a model that no provider serves; no request goes there', {
             route,

@@ -48,7 +48,7 @@ export class PauseKeeper {
     return this.#list.refresh()
   }
 
-  changed({ kind }: Invalidation): void {
+  invalidate({ kind }: Invalidation): void {
     if (kind === 'pauses' || kind === 'all') void this.refresh()
   }
 

@@ -73,9 +73,9 @@ export class RolloutKeeper {
       const { rollout, requestedModel: route } = record
       if (rollout === undefined || route === undefined || !this.#rollouts.has(route)) continue
       const { candidate, step, arm } = rollout
-      const place = JSON.stringify([route, candidate, step, arm])
-      const sums = addRecord(this.#waiting.get(place)?.sums ?? NO_SUMS, record, rollout.failed)
-      this.#waiting.set(place, { route, candidate, step, arm, sums })
+      const key = JSON.stringify([route, candidate, step, arm])
+      const sums = addRecord(this.#waiting.get(key)?.sums ?? NO_SUMS, record, rollout.failed)
+      this.#waiting.set(key, { route, candidate, step, arm, sums })
     }
   }
 

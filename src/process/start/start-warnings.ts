@@ -19,19 +19,19 @@ export function startWarnings({
   const ofUsed = usedProviders(config, catalog).flatMap(provider => {
     const at = config.providers.findIndex(({ slug }) => slug === provider.slug)
     const row = at === -1 ? `providers (${provider.slug})` : `providers[${at}]`
-    return [...keyless(provider, row), ...unaddressed(provider, row), ...circular(provider, row, config)]
+    return [...keyless(provider, row), ...addressWarnings(provider, row), ...circular(provider, row, config)]
   })
   return [
     ...ofUsed,
-    ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`)),
-    ...exposed(config),
-    ...unpriced(config, catalog),
-    ...unserved(config, catalog),
+    ...config.providers.flatMap((row, at) => encryptionWarnings(row, `providers[${at}]`)),
+    ...exposedFileWarnings(config),
+    ...priceWarnings(config, catalog),
+    ...importWarnings(config, catalog),
   ]
 }
 
 /** Secrets in files that others can read. */
-function exposed({ listen: { tls }, console: { oidc }, providers }: Config): readonly string[] {
+function exposedFileWarnings({ listen: { tls }, console: { oidc }, providers }: Config): readonly string[] {
   const files = [
     ...providers.flatMap(({ apiKeyFile }, at) =>
       apiKeyFile === undefined ? [] : [[`providers[${at}].apiKeyFile`, apiKeyFile] as const],
@@ -48,12 +48,12 @@ function exposed({ listen: { tls }, console: { oidc }, providers }: Config): rea
 }
 
 /** Endpoints in rows whose price is not stated. Prices from providers are known only later. */
-function unpriced(config: Config, catalog: Catalog): readonly string[] {
+function priceWarnings(config: Config, catalog: Catalog): readonly string[] {
   if (discovers(config)) return []
   const rows = config.models.filter(({ id, endpoints }) => {
-    const made = catalog.model(id)?.endpoints
+    const builtEndpoints = catalog.model(id)?.endpoints
     return endpoints.some(({ pricing }, at) =>
-      made === undefined ? pricing === undefined : made[at]?.pricing.isUnknown === true,
+      builtEndpoints === undefined ? pricing === undefined : builtEndpoints[at]?.pricing.isUnknown === true,
     )
   })
   const [first] = rows
@@ -65,7 +65,7 @@ function unpriced(config: Config, catalog: Catalog): readonly string[] {
 }
 
 /** Models of the imported file that no provider here serves. */
-function unserved(config: Config, catalog: Catalog): readonly string[] {
+function importWarnings(config: Config, catalog: Catalog): readonly string[] {
   const without = importedFile(config).filter(({ id }) => catalog.model(id) === undefined)
   const [first] = without
   if (first === undefined) return []
@@ -77,8 +77,8 @@ function unserved(config: Config, catalog: Catalog): readonly string[] {
 /** The providers of configured models, and those whose model lists would be read if they had a key. */
 function usedProviders(config: Config, catalog: Catalog): readonly Provider[] {
   const rows = config.models.flatMap(({ endpoints }) => endpoints.map(({ provider }) => provider))
-  const named = discovers(config) ? config.providers.map(({ slug }) => slug) : []
-  return [...new Set([...rows, ...named])].flatMap(slug => catalog.provider(slug) ?? [])
+  const slugs = discovers(config) ? config.providers.map(({ slug }) => slug) : []
+  return [...new Set([...rows, ...slugs])].flatMap(slug => catalog.provider(slug) ?? [])
 }
 
 function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string[] {
@@ -89,7 +89,7 @@ function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string
 }
 
 /** Keys without an address, at a provider whose address depends on the key. */
-function unaddressed(provider: Provider, row: string): readonly string[] {
+function addressWarnings(provider: Provider, row: string): readonly string[] {
   const { slug, apiKey, region } = provider
   const problem = sharedKeyProblem(provider)
   if (problem !== null) return [`${row}.apiKey: ${problem}`]
@@ -116,7 +116,7 @@ function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config):
 const LOOPBACK = /^(?:localhost|.*\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 
 /** Keys and prompts that leave the machine without TLS. */
-function unencrypted({ baseUrl, proxy }: ProviderRow, row: string): readonly string[] {
+function encryptionWarnings({ baseUrl, proxy }: ProviderRow, row: string): readonly string[] {
   const warnings: string[] = []
   if (isPlainRemote(baseUrl)) {
     warnings.push(`${row}.baseUrl: is not https, so keys and prompts can be read in transit`)

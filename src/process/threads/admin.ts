@@ -23,7 +23,7 @@ interface AdminSources {
   /** The reason that no traffic may arrive; null if it may. */
   unreadyReason(): string | null
   /** Names of unavailable dependencies while traffic may still arrive. Default: none. */
-  degraded?(): readonly string[]
+  degradedParts?(): readonly string[]
   /** Slugs of providers that operators have paused. Default: none is. */
   paused?(): readonly string[]
   /** The reference page for a reader who uses this host; null or absent if there is none yet. */
@@ -40,7 +40,7 @@ export interface AdminServer {
 }
 
 /** The address of the port, and the host names that requests to it may use. */
-interface AdminPlace {
+interface AdminAddress {
   readonly host: string
   readonly port: number
   /** Allowed names, in addition to addresses, `host`, and names that cannot be registered on the internet. */
@@ -60,12 +60,12 @@ const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
  * @throws the listen error, e.g. with code EADDRINUSE.
  */
 export async function startAdmin(
-  place: AdminPlace,
+  address: AdminAddress,
   sources: AdminSources,
   requestMs = REQUEST_MS,
 ): Promise<AdminServer> {
-  const { host, port } = place
-  const known = new Set([host, ...place.hosts].map(name => name.toLowerCase()))
+  const { host, port } = address
+  const known = new Set([host, ...address.hosts].map(name => name.toLowerCase()))
   const index = adminIndex({
     console: sources.console !== undefined,
     guide: sources.guide !== undefined,
@@ -125,7 +125,7 @@ export async function startAdmin(
       case '/readyz': {
         const reason = sources.unreadyReason()
         if (reason !== null) return json(response, 503, { status: 'unready', reason })
-        const degraded = sources.degraded?.() ?? []
+        const degraded = sources.degradedParts?.() ?? []
         const paused = sources.paused?.() ?? []
         return json(response, 200, {
           status: 'ready',

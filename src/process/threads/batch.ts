@@ -35,7 +35,7 @@ loop.follow({
     metrics.inFlight.set({ thread }, runner.running)
     return snapshotOf(metrics.registry)
   },
-  changed: change => batching.changed(change),
+  changed: change => batching.invalidate(change),
   catalogue: packed => batching.catalogue(packed),
   prepared: () => runner.wake(),
   live: (thread, live) => batching.live(thread, live),

@@ -48,7 +48,7 @@ export interface Launched {
    */
   stop(graceMs: number): Promise<boolean>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
-  changed(change: Invalidation): void
+  invalidate(change: Invalidation): void
   /** Applies the providers and models of another configuration. @throws ConfigError; nothing then changes */
   reconfigure(config: Config): CatalogueCounts
   counts(): CatalogueCounts
@@ -83,10 +83,10 @@ export async function launch(
   started.exports = exports
   const configReload = { successful: true, loadedAtMs: systemClock.nowMs() }
   const changed = (change: Invalidation) => {
-    supervisor?.changed(change)
-    started.batchWatch?.changed(change)
-    started.captures?.changed(change)
-    started.pauses?.changed(change)
+    supervisor?.invalidate(change)
+    started.batchWatch?.invalidate(change)
+    started.captures?.invalidate(change)
+    started.pauses?.invalidate(change)
   }
   try {
     const services = await startServices(started, {
@@ -169,7 +169,7 @@ export async function launch(
       })
     }
     const onMove = () => {
-      running.changed({ kind: 'rollouts' })
+      running.invalidate({ kind: 'rollouts' })
       services.feed?.publish({ kind: 'rollouts' })
     }
     const rollouts = new RolloutKeeper({
@@ -243,9 +243,9 @@ function supervisorOptions(
     ...(pins === null ? {} : { pins }),
     ...(masks === null ? {} : { masks }),
     onChange(change) {
-      batchWatch()?.changed(change)
-      captures.changed(change)
-      pauses.changed(change)
+      batchWatch()?.invalidate(change)
+      captures.invalidate(change)
+      pauses.invalidate(change)
       feed?.publish(change)
     },
     ...(certificate === null ? {} : { certificate }),
@@ -277,11 +277,11 @@ function launchedOf(
     front: supervisor.front,
     firstKeys: services.watch.prepared,
     openRequests: () => supervisor.openRequests(),
-    changed(change) {
-      supervisor.changed(change)
-      services.batchWatch?.changed(change)
-      services.captures.changed(change)
-      services.pauses.changed(change)
+    invalidate(change) {
+      supervisor.invalidate(change)
+      services.batchWatch?.invalidate(change)
+      services.captures.invalidate(change)
+      services.pauses.invalidate(change)
     },
     counts: () => services.catalogue.counts,
     reconfigure(config) {

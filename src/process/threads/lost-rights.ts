@@ -40,10 +40,10 @@ export class LostRights {
    * Ends what the change forbids. Call it when the caches have dropped the record. Requests whose rights cannot be read
    * continue. Never rejects.
    */
-  async changed(change: Invalidation): Promise<void> {
+  async endForbidden(change: Invalidation): Promise<void> {
     const { open, rights } = this.#deps
     if (change.kind === 'all' || change.kind === 'key') await this.#endKeys(change)
-    for (const request of open.flatMap(each => each.running())) {
+    for (const request of open.flatMap(each => each.runningRequests())) {
       const exchange = request.running
       if (exchange === undefined || !concerns(change, request)) continue
       const record = await this.#recordOf(request)
@@ -68,7 +68,7 @@ export class LostRights {
   async sweep(): Promise<void> {
     const payers = Map.groupBy(
       this.#deps.open
-        .flatMap(each => each.running())
+        .flatMap(each => each.runningRequests())
         .filter(({ running }) => running !== undefined && hasReserved(running)),
       ({ keyHash, running }) => `${keyHash} ${running !== undefined && isPaidByCaller(running)}`,
     )

@@ -66,7 +66,7 @@ loop.follow({
     loopTurns.report()
     return snapshotOf(metrics.registry)
   },
-  changed: change => serving.changed(change),
+  changed: change => serving.invalidate(change),
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   describe: () => serving.document(),

@@ -62,7 +62,7 @@ export class SupervisedThread {
       captures: {
         captured: request => {
           const { organizationId } = request
-          this.#keeper?.store(request, bytes => captures.send('written', [organizationId, bytes]))
+          this.#keeper?.store(request, bytes => captures.send('freeBytes', [organizationId, bytes]))
         },
       },
       supervisor: {
@@ -92,7 +92,7 @@ export class SupervisedThread {
   }
 
   /** The exit code, once the thread has ended. */
-  exited(): Promise<number> {
+  exitCode(): Promise<number> {
     return this.#exited.promise
   }
 

@@ -39,7 +39,7 @@ export interface Supervisor {
   /** Number of running requests, in all threads that answer. */
   openRequests(): Promise<number>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
-  changed(change: Invalidation): void
+  invalidate(change: Invalidation): void
   /** Replaces the catalogue of every thread. */
   exchangeCatalogue(packed: PackedCatalogue): void
   /** Counts of all requests since the start, for alerts. */

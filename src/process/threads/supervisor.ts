@@ -56,7 +56,7 @@ export async function startSupervisor(startOptions: SupervisorOptions): Promise<
     drain: graceMs => supervisor.drain(graceMs),
     requestCounts: () => supervisor.requestCounts(),
     openRequests: () => supervisor.openRequests(),
-    changed: change => supervisor.changed(change),
+    invalidate: change => supervisor.changed(change),
     exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
     begin: kind => supervisor.begin(kind),
     renewCertificate: version => supervisor.renewCertificate(version),
@@ -179,7 +179,7 @@ class ThreadSupervisor {
           return this.#scraper.page(form)
         },
         unreadyReason: () => this.#unreadyReason(),
-        degraded: () => this.#options.degraded?.() ?? [],
+        degradedParts: () => this.#options.degraded?.() ?? [],
         paused: () => this.#options.paused?.() ?? [],
         reference: host => this.#pages.reference(host),
         guide: this.#pages.guide,
@@ -293,7 +293,7 @@ class ThreadSupervisor {
     }
     const thread = new SupervisedThread(kind, settings, serviced, this.#workerOf(kind, settings))
     this.#alive.add(thread)
-    void thread.exited().then(() => {
+    void thread.exitCode().then(() => {
       this.#alive.delete(thread)
       for (const end of ending) end()
       this.#options.writerGone?.(spoolWriter)
@@ -303,7 +303,7 @@ class ThreadSupervisor {
     thread.captureFor(this.#options.captures)
     const sinceMs = performance.now()
     this.#threads.push(thread)
-    void thread.exited().then(exitCode => {
+    void thread.exitCode().then(exitCode => {
       counting.close()
       this.#forget(thread)
       if (this.#draining) return

@@ -85,6 +85,6 @@ export interface WorkerApi {
     drain(graceMs: number): void
   }
   readonly transcripts: TranscriptClient
-  readonly captures: Pick<RunningCaptures, 'set' | 'written'>
+  readonly captures: Pick<RunningCaptures, 'set' | 'freeBytes'>
   readonly health: Pick<EndpointHealth, 'apply'>
 }

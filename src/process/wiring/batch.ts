@@ -43,7 +43,7 @@ export interface Batching {
   readonly metrics: Metrics
   readonly load: Load
   /** Call it after a record has changed. */
-  changed(change: Invalidation): void
+  invalidate(change: Invalidation): void
   live(thread: string, load: LiveLoad): void
   /** Replaces the catalogue while requests run. */
   catalogue(packed: PackedCatalogue): void
@@ -111,13 +111,13 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     runner,
     metrics,
     load,
-    live: (thread, live) => runner.pressed(thread, live),
-    changed(change) {
+    live: (thread, live) => runner.setPressure(thread, live),
+    invalidate(change) {
       if (change.kind === 'all') keys.invalidateAll()
       else if (change.kind === 'key') keys.invalidate(change.hash)
       else if (change.kind === 'rates') keys.invalidateOf(change.organizationId)
-      built.changed(change)
-      void lostRights.changed(change)
+      built.invalidate(change)
+      void lostRights.endForbidden(change)
       if (change.kind === 'batches' || change.kind === 'all') runner.wake()
     },
     catalogue: packed => built.catalogue.receive(packed),

@@ -106,10 +106,10 @@ export function discovers({
 /** The providers whose model lists are requested: the operator named them or gave them a key, and they have a list. */
 function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
   if (!discovers(config)) return []
-  const named = new Set(config.providers.map(({ slug }) => slug))
+  const slugs = new Set(config.providers.map(({ slug }) => slug))
   return [...providers].filter(provider => {
     const { slug, baseUrl, auth, apiKey } = provider
-    const isGiven = named.has(slug) || Object.hasOwn(config.providerKeys, slug)
+    const isGiven = slugs.has(slug) || Object.hasOwn(config.providerKeys, slug)
     return isGiven && baseUrl !== null && (auth === 'none' || apiKey !== null) && hasList(provider)
   })
 }
@@ -157,9 +157,9 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     faults.add(path, `there is no such model${didYouMean(id, ids)}`)
   }
   for (const [path, read] of Object.entries(MODEL_SETTINGS)) {
-    const named = read(config)
-    if (typeof named === 'string') checkModel(path, named)
-    else for (const [at, id] of (named ?? []).entries()) checkModel(`${path}[${at}]`, id)
+    const names = read(config)
+    if (typeof names === 'string') checkModel(path, names)
+    else for (const [at, id] of (names ?? []).entries()) checkModel(`${path}[${at}]`, id)
   }
   for (const [at, { name, targets, fallback = [] }] of config.routes.entries()) {
     const kinds = new Set<boolean>()

@@ -188,11 +188,11 @@ export function capturesOf({ options, config, clock, log, store }: Base): Thread
   })
   const running: RunningCaptures = new RunningCaptures({
     clock,
-    send: request => keeper.store(request, bytes => running.written(request.organizationId, bytes)),
+    send: request => keeper.store(request, bytes => running.freeBytes(request.organizationId, bytes)),
   })
   keeper.follow(each => running.set(each))
   keeper.start()
-  return { running, changed: change => keeper.changed(change), close: () => keeper.close() }
+  return { running, changed: change => keeper.invalidate(change), close: () => keeper.close() }
 }
 
 export function guardrailsOf({ store, clock, log }: Base) {

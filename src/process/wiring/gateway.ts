@@ -120,7 +120,7 @@ export interface BuiltGateway {
   /** Null if captures are off. */
   readonly captures: RunningCaptures | null
   /** Drops cached copies of a changed record. */
-  changed(change: Invalidation): void
+  invalidate(change: Invalidation): void
   /** Call it after every front has drained or closed. */
   close(): Promise<void>
 }
@@ -229,7 +229,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     summaries,
     frameSeal: createTextSeal(options.vaultKeys, 'frames'),
     captures: running,
-    changed(change) {
+    invalidate(change) {
       invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)
       captures.changed(change)
       if (change.kind === 'pauses' || change.kind === 'all') void pauses.refresh()
@@ -373,7 +373,7 @@ function routingOf(
   const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
   health.onChange = ({ key, provider }, change, isNews) => {
-    metrics.ofProvider(provider).changed(change).inc()
+    metrics.ofProvider(provider).breakerChange(change).inc()
     if (!isNews) return
     const [, model = ''] = key.split('\n')
     log.notice('providers', BREAKER_NOTICES[change], {

@@ -63,8 +63,8 @@ export function pluginsOf(
 export function webSearcherOf({ webEngines, log }: Base): WebSearcher {
   return {
     hosts(endpoint, limitsDomains) {
-      const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
-      return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
+      const endpointTerms = placeOf(endpoint, FORMATS[textFormat(endpoint)])
+      return endpointTerms.hosts('web_search') && (!limitsDomains || endpointTerms.searchesDomains !== false)
     },
     hasEngine: webEngines.byDefault !== null,
     search: (query, parameters, path, { signal, bill, caller, candidates }) =>

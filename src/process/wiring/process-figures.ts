@@ -19,8 +19,8 @@ export function showFigures(
   metrics.quotaDegraded.set(options.counters?.degraded === true ? 1 : 0)
   metrics.storageUp.set(options.storageUp?.() === false ? 0 : 1)
   metrics.storageProbe.set(options.storageProbeSeconds?.() ?? 0)
-  const missing = options.degraded?.() ?? []
-  for (const what of DEGRADED) metrics.degraded.set({ what }, missing.includes(what) ? 1 : 0)
+  const degradedParts = options.degraded?.() ?? []
+  for (const what of DEGRADED) metrics.degraded.set({ what }, degradedParts.includes(what) ? 1 : 0)
   showExports(metrics, options)
   showDrifts(metrics, options)
   showRollouts(metrics, options)

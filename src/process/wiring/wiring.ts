@@ -49,7 +49,7 @@ export interface Serving {
   /** Called when the store is ready for use. */
   prepared(): void
   /** Call it after a record has changed: the next request reads it again. */
-  changed(change: Invalidation): void
+  invalidate(change: Invalidation): void
   /** Replaces the catalogue while requests run. */
   catalogue(packed: PackedCatalogue): void
   /** The interface description as JSON; generated once. */
@@ -58,9 +58,12 @@ export interface Serving {
   close(): Promise<void>
 }
 
-export async function buildServing(given: ServeOptions): Promise<Serving> {
-  const { config, clock = systemClock } = given
-  const options = { ...given, transcripts: given.transcripts ?? createTranscripts(config, clock) }
+export async function buildServing(serveOptions: ServeOptions): Promise<Serving> {
+  const { config, clock = systemClock } = serveOptions
+  const options = {
+    ...serveOptions,
+    transcripts: serveOptions.transcripts ?? createTranscripts(config, clock),
+  }
   const gateway = await buildGateway(options)
   const built = buildServer(gateway, (await loadFront(config.listen.front)).create, options)
   return {
@@ -98,7 +101,7 @@ interface BuiltServer {
   /** Called when the store is ready for use. */
   prepared(): void
   /** Call it after a record has changed: the next request reads it again. */
-  changed(change: Invalidation): void
+  invalidate(change: Invalidation): void
 }
 
 export function buildServer(built: BuiltGateway, front: CreateFront, options: FrontOptions): BuiltServer {
@@ -108,18 +111,18 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
   const keys = apiKeysOf(built, () => prepared)
   built.reservationWait.callerNow = async caller => callerOf(await keys.find(caller.keyHash))
   const weights = new EndUserWeights({ store: built.store, clock, log })
-  const changed = (change: Invalidation): void => {
+  const invalidate = (change: Invalidation): void => {
     if (change.kind === 'all') {
       keys.invalidateAll()
       weights.invalidateAll()
     } else if (change.kind === 'key') keys.invalidate(change.hash)
     else if (change.kind === 'rates') keys.invalidateOf(change.organizationId)
     else if (change.kind === 'end-user') weights.invalidate(change.organizationId, change.user)
-    built.changed(change)
-    void lostRights.changed(change)
+    built.invalidate(change)
+    void lostRights.endForbidden(change)
   }
   const publish = (change: Invalidation): void => {
-    changed(change)
+    invalidate(change)
     options.publish?.(change)
   }
   const document = new InterfaceDocument()
@@ -155,12 +158,12 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     server,
     lostRights,
     document: () => document.serialized.json.toString(),
-    changed,
+    invalidate,
     prepared() {
       prepared = true
       // Shares that could not be read before.
-      built.changed({ kind: 'rollouts' })
-      built.changed({ kind: 'pauses' })
+      built.invalidate({ kind: 'rollouts' })
+      built.invalidate({ kind: 'pauses' })
     },
   }
 }

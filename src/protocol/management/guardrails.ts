@@ -24,7 +24,7 @@ import {
   OUTPUT_WINDOW_MIN_BYTES,
 } from '../limits.ts'
 import { KeyHash, ModelSlug } from './byok.ts'
-import { type ChangeOf, Declaration, inBodies, type ReadingPlace, type RecordOf } from './record.ts'
+import { type ChangeOf, Declaration, inBodies, type ReadingContext, type RecordOf } from './record.ts'
 
 /** The built-in detectors, each with its replacement in redacted text. */
 export const BUILTIN_LABELS = {
@@ -288,7 +288,7 @@ export type GuardrailCreation = Static<typeof GuardrailCreation>
 export const GuardrailUpdate = GUARDRAIL.update
 export type GuardrailUpdate = Static<typeof GuardrailUpdate>
 
-function readAmount(limit: number, { field }: ReadingPlace): MicroUsd {
+function readAmount(limit: number, { field }: ReadingContext): MicroUsd {
   const micros = toMicroUsd(limit)
   if (micros === null) throw refuseField(field, 'must have at most 6 decimals')
   return micros

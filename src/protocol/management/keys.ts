@@ -12,7 +12,7 @@ import {
   computedFields,
   Declaration,
   fixedFields,
-  type ReadingPlace,
+  type ReadingContext,
   type RecordOf,
 } from './record.ts'
 import { cacheField, type KeyCaching } from './response-cache.ts'
@@ -138,14 +138,14 @@ export const KeyRotation = Type.Object(
   { additionalProperties: false },
 )
 
-function readAmount(limit: number, { field }: ReadingPlace): MicroUsd {
+function readAmount(limit: number, { field }: ReadingContext): MicroUsd {
   const micros = toMicroUsd(limit)
   if (micros === null) throw refuseField(field, 'must be 0, or at least 0.000001 with at most 6 decimals')
   return micros
 }
 
 /** Converts to UTC. */
-function readExpiry(text: string, { field, nowMs }: ReadingPlace): string {
+function readExpiry(text: string, { field, nowMs }: ReadingContext): string {
   const ms = parseInstant(text)
   if (ms === null) throw refuseField(field, 'must be an ISO 8601 time with seconds and Z or an offset')
   if (ms <= nowMs) throw refuseField(field, 'must be in the future')

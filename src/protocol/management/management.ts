@@ -24,7 +24,7 @@ import {
   Declaration,
   fixedFields,
   inBodies,
-  type ReadingPlace,
+  type ReadingContext,
   type RecordOf,
 } from './record.ts'
 import { cacheField } from './response-cache.ts'
@@ -47,7 +47,7 @@ const workspaceFields = {
     schema: Type.String(),
     ...inBodies(slug),
     // A slug in the form of an id could name two workspaces.
-    read(slug: string, { field }: ReadingPlace): string {
+    read(slug: string, { field }: ReadingContext): string {
       if (UUID.test(slug)) throw refuseField(field, 'must not look like an id')
       return slug
     },

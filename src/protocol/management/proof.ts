@@ -78,7 +78,7 @@ export function canonicalJson(value: unknown): string {
 type Fields = Readonly<Record<string, unknown>>
 
 /** A reply or an event that has, or may get, a proof. */
-interface ProofPlace {
+interface ProofPosition {
   /** The object with `gateway_metadata`: the value, or its `response`. */
   readonly reply: Fields
   readonly metadata: Fields
@@ -87,7 +87,7 @@ interface ProofPlace {
 }
 
 /** Finds the place of the proof in a reply or an event; null: it has none. */
-export function proofPlace(value: unknown): ProofPlace | null {
+export function proofPlace(value: unknown): ProofPosition | null {
   if (!isObject(value)) return null
   const { response } = value
   const inner = isObject(response) && isObject(response['gateway_metadata'])

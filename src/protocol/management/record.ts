@@ -16,7 +16,7 @@ import {
 type ColumnForm = 'flag' | 'big' | 'json'
 
 /** The field that is read, and the time, for functions that read values. */
-export interface ReadingPlace {
+export interface ReadingContext {
   /** The field, as errors name it. */
   readonly field: string
   readonly nowMs: number
@@ -46,7 +46,7 @@ export interface Field {
   /** The value of a new record, unless its body says another; null in a body gives it too. */
   readonly initial?: unknown
   /** Reads a value of a body. @throws GatewayError `invalid_request` */
-  readonly read?: (value: never, place: ReadingPlace) => unknown
+  readonly read?: (value: never, place: ReadingContext) => unknown
   /** The value for clients, if it is another. */
   readonly write?: (value: never) => unknown
 }
@@ -194,7 +194,7 @@ export class Declaration<Of extends Fields> {
     for (const { name, wire, field } of this.stored) {
       const value = (body as Values)[wire]
       if (field[act] === undefined || value === undefined) continue
-      const read = field.read as ((value: unknown, place: ReadingPlace) => unknown) | undefined
+      const read = field.read as ((value: unknown, place: ReadingContext) => unknown) | undefined
       values[name] =
         value === null
           ? (field.initial ?? null)

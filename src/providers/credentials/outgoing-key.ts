@@ -66,7 +66,7 @@ export class OutgoingKeys {
    * The operator's own key if it needs more than a header; otherwise, for most providers, null.
    * @throws (or rejects with) GatewayError `provider_unavailable`
    */
-  shared(endpoint: KeyedEndpoint): OutgoingKey | null | Promise<OutgoingKey | null> {
+  sharedKey(endpoint: KeyedEndpoint): OutgoingKey | null | Promise<OutgoingKey | null> {
     const { provider } = endpoint
     if (provider.keyForm === undefined) return null
     let key = this.#shared.get(provider)

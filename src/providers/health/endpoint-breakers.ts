@@ -56,7 +56,7 @@ export class EndpointBreakers {
   }
 
   /** The breaker that applies to a caller. */
-  blocking(nowMs: number, caller: HealthCaller | null): Breaker {
+  blockingBreaker(nowMs: number, caller: HealthCaller | null): Breaker {
     const { all } = this
     if (all.isOpen || all.restUntilMs > nowMs) return all
     return this.#blockedCaller(caller) ?? all
@@ -66,7 +66,7 @@ export class EndpointBreakers {
   waitMs(nowMs: number, caller: HealthCaller | null): number {
     if (this.passage(nowMs, caller) !== 'blocked') return 0
     const { all } = this
-    const { blockedUntilMs } = this.blocking(nowMs, caller)
+    const { blockedUntilMs } = this.blockingBreaker(nowMs, caller)
     const isLater = all.isOpen && this.#leavesProbe(nowMs, caller)
     return Math.max(0, Math.max(blockedUntilMs, isLater ? all.openUntilMs + PREFERENCE_MS : NEVER) - nowMs)
   }

@@ -58,7 +58,7 @@ export class EndpointState {
   }
 
   /** @param caller null: no particular caller */
-  standing(nowMs: number, caller: HealthCaller | null = null): Standing {
+  standingOf(nowMs: number, caller: HealthCaller | null = null): Standing {
     const passage = this.breakers.passage(nowMs, caller)
     if (passage !== 'free') return passage === 'due' ? PROBE_DUE : BLOCKED
     const { window } = this
@@ -72,7 +72,7 @@ export class EndpointState {
 
   /** True if it must not be called because of a rate limit. */
   isLimited(nowMs: number, caller: HealthCaller | null = null): boolean {
-    return this.breakers.blocking(nowMs, caller).isLimited(nowMs)
+    return this.breakers.blockingBreaker(nowMs, caller).isLimited(nowMs)
   }
 
   /** Milliseconds until it may be called; 0: now. */
@@ -136,7 +136,7 @@ export class EndpointState {
   }
 
   /** Counts replies with tool calls. */
-  called(nowMs: number, good: number, faulty: number): void {
+  countCalls(nowMs: number, good: number, faulty: number): void {
     this.#addCalls(nowMs, good, faulty)
     this.#unsent ??= new UnsentNote()
     const unsent = this.#unsent

@@ -29,7 +29,7 @@ export type ConditionCounts = Readonly<Partial<Record<EndpointCondition, number>
 const CONDITIONS = ['steady', 'shaky', 'failing', 'probing', 'blocked'] as const
 
 function conditionOf(state: EndpointState, nowMs: number): EndpointCondition {
-  const standing = state.standing(nowMs)
+  const standing = state.standingOf(nowMs)
   if (standing === BLOCKED) return state.isLimited(nowMs) ? 'limited' : 'blocked'
   return CONDITIONS[standing]
 }
@@ -131,12 +131,12 @@ export class HealthEntry {
   }
 
   /** Counts replies with tool calls: good ones, and those with a faulty call. */
-  called(nowMs: number, good: number, faulty: number): void {
+  countCalls(nowMs: number, good: number, faulty: number): void {
     this.#health.called(this.state, nowMs, good, faulty)
   }
 
   /** Records the speed of the reply. `isStream`: its first content arrived as soon as it existed. */
-  measured(
+  countSpeed(
     nowMs: number,
     outputTokens: number,
     isStream: boolean,
@@ -251,7 +251,7 @@ export class EndpointHealth {
   }
 
   standing(state: EndpointState, caller: HealthCaller | null = null): Standing {
-    return state.standing(this.#clock.monotonicMs(), caller)
+    return state.standingOf(this.#clock.monotonicMs(), caller)
   }
 
   /**
@@ -261,7 +261,7 @@ export class EndpointHealth {
   begin(state: EndpointState, caller: HealthCaller | null = null): HealthEntry | null {
     const nowMs = this.#clock.monotonicMs()
     state.breakers.callers.of(nowMs, caller).heardMs = nowMs
-    const standing = state.standing(nowMs, caller)
+    const standing = state.standingOf(nowMs, caller)
     if (standing === BLOCKED) return null
     // Marks it as recently used: the table drops the least recently used ones.
     this.#states.get(state.key)
@@ -310,7 +310,7 @@ export class EndpointHealth {
   }
 
   called(state: EndpointState, nowMs: number, good: number, faulty: number): void {
-    state.called(nowMs, good, faulty)
+    state.countCalls(nowMs, good, faulty)
     this.#plan(state)
   }
 

@@ -14,7 +14,7 @@ interface AwsAccess {
 }
 
 /** The region and service that a signature is valid for. */
-interface AwsPlace {
+interface AwsScope {
   readonly region: string
   readonly service: string
 }
@@ -22,7 +22,7 @@ interface AwsPlace {
 type Sign = NonNullable<OutgoingKey['sign']>
 
 /** Creates a function that signs requests with an access key. */
-export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, scope: AwsPlace): Sign {
+export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, scope: AwsScope): Sign {
   return ({ method, url, body }: SignableRequest) =>
     signed({ method, url, headers: {}, body }, { access, scope, escapesPath: true, nowMs: clock.nowMs() })
 }
@@ -42,7 +42,7 @@ export function s3Signer(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, region:
 
 interface SignTerms {
   readonly access: AwsAccess
-  readonly scope: AwsPlace
+  readonly scope: AwsScope
   /** False only for S3, which uses the path as written. */
   readonly escapesPath: boolean
   readonly nowMs: number

@@ -22,7 +22,7 @@ export interface ServiceAccount {
 }
 
 /** The address that exchanges assertions. */
-interface TokenPlace {
+interface TokenEndpoint {
   readonly tokenUrl: string
   readonly egress?: Egress | undefined
 }
@@ -77,17 +77,17 @@ export class GoogleTokens {
    * The token of an account; a promise only if no cached one can be used.
    * @throws (or rejects with) GatewayError `provider_unavailable` or `upstream_timeout`, without any part of the key
    */
-  token(account: ServiceAccount, place: TokenPlace): string | Promise<string> {
-    const name = this.#nameOf(account, place)
+  token(account: ServiceAccount, endpoint: TokenEndpoint): string | Promise<string> {
+    const name = this.#nameOf(account, endpoint)
     const entry = this.#entries.get(name)
     const now = this.#options.clock.monotonicMs()
     if (entry !== undefined && now < entry.endsAtMs) {
       if (entry.token === null) throw entry.error ?? exchangeFailed()
       // A failure is not lost: it is reported once the old token has expired.
-      if (now >= entry.renewAtMs) void this.#exchange(name, account, place, entry).catch(() => undefined)
+      if (now >= entry.renewAtMs) void this.#exchange(name, account, endpoint, entry).catch(() => undefined)
       return entry.token
     }
-    return this.#exchange(name, account, place, null)
+    return this.#exchange(name, account, endpoint, null)
   }
 
   /** Drops everything. Called before the thread ends. */
@@ -100,7 +100,7 @@ export class GoogleTokens {
    * The cache key. It includes the hash of the private key, so that a caller without the key cannot get the account's
    * token.
    */
-  #nameOf(account: ServiceAccount, { tokenUrl }: TokenPlace): string {
+  #nameOf(account: ServiceAccount, { tokenUrl }: TokenEndpoint): string {
     let name = this.#names.get(account)
     if (name === undefined) {
       name = createHash('sha256').update(`${account.clientEmail}\n${account.privateKey}`).digest('base64')
@@ -110,10 +110,15 @@ export class GoogleTokens {
   }
 
   /** Joins the running exchange, or starts one. `known`: the entry that stays in use if it fails. */
-  #exchange(name: string, account: ServiceAccount, place: TokenPlace, known: Entry | null): Promise<string> {
+  #exchange(
+    name: string,
+    account: ServiceAccount,
+    endpoint: TokenEndpoint,
+    known: Entry | null,
+  ): Promise<string> {
     const runningExchange = this.#exchanges.get(name)
     if (runningExchange !== undefined) return runningExchange
-    const exchange = this.#ask(account, place)
+    const exchange = this.#ask(account, endpoint)
       .then(
         ({ token, lifeMs }) => {
           const now = this.#options.clock.monotonicMs()
@@ -144,7 +149,7 @@ export class GoogleTokens {
 
   async #ask(
     account: ServiceAccount,
-    { tokenUrl, egress }: TokenPlace,
+    { tokenUrl, egress }: TokenEndpoint,
   ): Promise<{ token: string; lifeMs: number }> {
     const { client } = this.#options
     const assertion = await this.#assertion(account, tokenUrl)

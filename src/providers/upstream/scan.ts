@@ -20,13 +20,13 @@ const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => l
 export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding' | 'blank'
 
 /** A string (without its quotes) or a literal in a JSON text. */
-export interface Place {
+export interface JsonSpan {
   readonly start: number
   readonly end: number
   readonly isString: boolean
 }
 
-interface SlotPlace extends Place {
+interface SlotSpan extends JsonSpan {
   readonly slot: FrameSlot
 }
 
@@ -41,11 +41,11 @@ const LITERAL = /[^ \t,\]}]+/y
  * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in order. Null if the text is
  * not a JSON object, is long, has several lines, or has a key twice.
  */
-export function placesIn(json: string): ReadonlyMap<string, Place> | null {
+export function placesIn(json: string): ReadonlyMap<string, JsonSpan> | null {
   if (json.length > LEARNED_MAX_CHARACTERS || !json.startsWith('{') || /[\r\n]/.test(json)) return null
   if (!isJson(json)) return null
-  const places = new Map<string, Place>()
-  return new Places(json, places).read() ? places : null
+  const spans = new Map<string, JsonSpan>()
+  return new JsonSpans(json, spans).read() ? spans : null
 }
 
 function isJson(text: string): boolean {
@@ -57,14 +57,14 @@ function isJson(text: string): boolean {
   }
 }
 
-class Places {
+class JsonSpans {
   readonly #json: string
-  readonly #places: Map<string, Place>
+  readonly #places: Map<string, JsonSpan>
   #at = 0
 
-  constructor(json: string, places: Map<string, Place>) {
+  constructor(json: string, spans: Map<string, JsonSpan>) {
     this.#json = json
-    this.#places = places
+    this.#places = spans
   }
 
   /** False if a key occurs twice or cannot be compared. */
@@ -130,7 +130,7 @@ export class FramePattern {
   deltaEnd = 0
 
   /** `slots`: places in `data`, in order; one of them is the delta. `takesEmpty`: frames with an empty text match. */
-  constructor(event: string, data: string, slots: readonly SlotPlace[], takesEmpty: boolean) {
+  constructor(event: string, data: string, slots: readonly SlotSpan[], takesEmpty: boolean) {
     this.event = event
     this.#takesEmpty = takesEmpty
     const head = headOf(event)
@@ -212,7 +212,7 @@ let shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
 let sharedEnd = 0
 
 /** `from`: the index at which the text begins; the positions of the slots are relative to it. */
-export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
+export function piecesOf(frame: string, slots: readonly JsonSpan[], from: number): FramePieces {
   const frameBytes = Buffer.byteLength(frame)
   if (frameBytes > SHARING_MAX_BYTES)
     return pieceBytes(Buffer.allocUnsafeSlow(frameBytes), 0, frame, slots, from)
@@ -229,7 +229,7 @@ function pieceBytes(
   bytes: Buffer,
   start: number,
   frame: string,
-  slots: readonly Place[],
+  slots: readonly JsonSpan[],
   from: number,
 ): FramePieces {
   let at = 0

@@ -5,7 +5,7 @@ import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { AdmissionDeps, AdmittedRequest } from './admitted-request.ts'
-import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
+import { type KeyLimits, KeyShares, type KeySlot } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 
 /** The part of the buffer limit that unread answers may hold; each key has a share of it. */
@@ -18,7 +18,7 @@ export interface KeyedRequests {
   /** Ends all open requests of a key, which has lost a right. */
   endKey(hash: string, reason: GatewayError): void
   /** Requests with an inference key whose exchange has begun. */
-  running(): readonly RunningRequest[]
+  runningRequests(): readonly RunningRequest[]
 }
 
 /** An open request of which a right may be lost. */
@@ -89,15 +89,15 @@ export class AdmissionControl implements KeyedRequests {
    * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
    * because of the key
    */
-  enter(key: Holder, announcedBytes: number, mayWait: boolean): KeyPlace {
+  enter(key: Holder, announcedBytes: number, mayWait: boolean): KeySlot {
     if (this.#unread.used > 0) this.#refuseUnread(key)
     const { overload } = this.load
     const isTight = overload !== null && this.load.isTight(this.open.size)
     if (overload === 'buffered' && this.load.byKey.givesWay(key, isTight)) throw this.#heldByKey(key)
-    const place = this.#shares.enter(key, announcedBytes, mayWait)
-    const isOverByKey = overload === 'in_flight' && place.givesWay(isTight)
-    if (!isOverByKey && !(this.load.late && place.takesMuch)) return place
-    place.leave()
+    const slot = this.#shares.enter(key, announcedBytes, mayWait)
+    const isOverByKey = overload === 'in_flight' && slot.givesWay(isTight)
+    if (!isOverByKey && !(this.load.late && slot.takesMuch)) return slot
+    slot.leave()
     throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
   }
 
@@ -145,7 +145,7 @@ export class AdmissionControl implements KeyedRequests {
     for (const { keyHash } of this.open.all()) if (keyHash !== null) hashes.add(keyHash)
   }
 
-  running(): readonly RunningRequest[] {
+  runningRequests(): readonly RunningRequest[] {
     return this.open.all().filter(({ running, keyHash }) => running !== undefined && keyHash !== null)
   }
 

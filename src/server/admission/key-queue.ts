@@ -31,7 +31,7 @@ export interface KeyQueueDeps {
 }
 
 /** The place of a request in its key's share, as the queue of waiting requests sees it. */
-export interface QueuedPlace {
+export interface QueueSlot {
   /** Set while it waits. */
   waiting: WaitingRequest | null
   /** Called when the request gets its place. */
@@ -47,7 +47,7 @@ export interface QueuedShare {
 
 /** A request that waits until another request of its key ends. */
 export interface WaitingRequest extends QueueEntry {
-  readonly place: QueuedPlace
+  readonly place: QueueSlot
   readonly sinceMs: number
   readonly timer: Timer
   start(): void
@@ -74,14 +74,14 @@ export class KeyQueue {
    * @throws GatewayError `rate_limit_exceeded`
    */
   wait(
-    place: QueuedPlace,
+    slot: QueueSlot,
     share: QueuedShare,
     endUser: string | null,
     organizationId: string | null,
   ): Promise<void> | null {
     const { openPerKey, waitingPerKey, waitMs } = this.#limits
     if (share.open < openPerKey) {
-      place.open(null)
+      slot.open(null)
       return null
     }
     if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.#full()
@@ -90,7 +90,7 @@ export class KeyQueue {
     const { clock, metrics } = this.#deps
     const waiting: WaitingRequest = {
       endUser,
-      place,
+      place: slot,
       sinceMs: clock.monotonicMs(),
       timer: clock.after(waitMs, () => {
         share.queue?.remove(waiting)
@@ -100,7 +100,7 @@ export class KeyQueue {
       start: resolve,
       refuse: reject,
     }
-    place.waiting = waiting
+    slot.waiting = waiting
     metrics.queuedRequests.inc()
     const displacedRequest = share.queue.add(waiting)
     if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)

@@ -11,9 +11,9 @@ import type { Metrics } from '../../base/metrics/metrics.ts'
 import {
   KeyQueue,
   type KeyQueueDeps,
-  type QueuedPlace,
   type QueuedShare,
   type QueueLimits,
+  type QueueSlot,
   type WaitingRequest,
 } from './key-queue.ts'
 import { type LargeBodies, LargeTurns } from './large-body-queue.ts'
@@ -119,19 +119,19 @@ export class KeyShares {
    * yet, it waits in `KeyPlace.wait` before any work.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
    */
-  enter(key: Holder, announcedBytes: number, mayWait = false): KeyPlace {
+  enter(key: Holder, announcedBytes: number, mayWait = false): KeySlot {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
     const share = this.#shares.get(key.hash) ?? this.#newShare(key)
     const isLate = share.open >= this.limits.openPerKey
     if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
-    const place = new KeyPlace(this, share, this.#deps.clock, isLate)
-    place.add(announcedBytes)
+    const slot = new KeySlot(this, share, this.#deps.clock, isLate)
+    slot.add(announcedBytes)
     if (isLate) share.late++
     else {
       share.open++
       share.organization.open++
     }
-    return place
+    return slot
   }
 
   /** Charges a key for time of the event loop that belongs to no request. */
@@ -253,7 +253,7 @@ export class KeyShares {
 }
 
 /** The place of one request in the share of its key. */
-export class KeyPlace implements QueuedPlace {
+export class KeySlot implements QueueSlot {
   readonly #shares: KeyShares
   readonly #share: KeyShare
   readonly #clock: Clock

@@ -79,7 +79,7 @@ export class LargeTurns {
 }
 
 /** The place of a request whose large body is handled in its turn. */
-interface TurnPlace {
+interface TurnSlot {
   turn(): Promise<void>
   spend(sinceMs: number): void
   endTurn(): void
@@ -94,15 +94,15 @@ interface LargeWork<Body> {
 }
 
 /** Works on a large body when its turn comes. Other work runs between the two parts. */
-export async function workInTurn<Body>(place: TurnPlace, clock: Clock, work: LargeWork<Body>): Promise<void> {
-  await place.turn()
+export async function workInTurn<Body>(slot: TurnSlot, clock: Clock, work: LargeWork<Body>): Promise<void> {
+  await slot.turn()
   if (work.isOver()) return
   const startedMs = clock.monotonicMs()
   let body: Body
   try {
     body = work.begin(startedMs)
   } finally {
-    place.spend(startedMs)
+    slot.spend(startedMs)
   }
   await new Promise(resolve => setImmediate(resolve))
   if (work.isOver()) return
@@ -110,7 +110,7 @@ export async function workInTurn<Body>(place: TurnPlace, clock: Clock, work: Lar
   try {
     return work.goOn(body, resumedMs)
   } finally {
-    place.spend(resumedMs)
-    place.endTurn()
+    slot.spend(resumedMs)
+    slot.endTurn()
   }
 }

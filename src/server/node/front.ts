@@ -135,7 +135,7 @@ class NodeFront implements Front {
             })
       this.#connections.set(socket, connection)
       raw.once('close', () => this.#closed(socket, connection))
-      if (!connections.opened(connection)) {
+      if (!connections.countOpened(connection)) {
         raw.destroy()
         return
       }

@@ -151,7 +151,7 @@ class UwsFront implements Front {
     const { connections, log, closed } = this.#host
     try {
       if (change < 0) closed()
-      else if (!connections.opened(response)) response.close()
+      else if (!connections.countOpened(response)) response.close()
     } catch (thrown) {
       log.fault('server', 'cannot register a connection', thrown)
     }

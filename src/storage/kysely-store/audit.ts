@@ -9,8 +9,8 @@ export function createAuditStore(db: Kysely<Tables>): AuditStore {
   return {
     page(organizationId, page) {
       const matched = db.selectFrom('auditRecords').where('organizationId', '=', organizationId)
-      const listed = matched.selectAll().orderBy('createdAt', 'desc').orderBy('number', 'desc')
-      return pageOf(listed, matched.select(COUNTED), page, recordOf)
+      const selection = matched.selectAll().orderBy('createdAt', 'desc').orderBy('number', 'desc')
+      return pageOf(selection, matched.select(COUNTED), page, recordOf)
     },
     async prune(before, limit) {
       const { numDeletedRows } = await db

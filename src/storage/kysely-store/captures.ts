@@ -33,8 +33,8 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
     },
     page(organizationId, page) {
       const matched = db.selectFrom('captures').where('organizationId', '=', organizationId)
-      const listed = matched.selectAll().orderBy('createdAt', 'desc').orderBy('id')
-      return pageOf(listed, matched.select(COUNTED), page, captureOf)
+      const selection = matched.selectAll().orderBy('createdAt', 'desc').orderBy('id')
+      return pageOf(selection, matched.select(COUNTED), page, captureOf)
     },
     async find(organizationId, id) {
       const query = db

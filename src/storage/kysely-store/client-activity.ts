@@ -51,7 +51,7 @@ export async function readClientRecords(
     ...(endUser === undefined ? {} : { endUser }),
   }
   // The same condition as the index `usage_by_session`.
-  const named = db
+  const sessionRows = db
     .selectFrom('usage')
     .where('organizationId', '=', organizationId)
     .where(where => where.or([where('sessionId', 'is not', null), where('agent', 'is not', null)]))
@@ -61,13 +61,13 @@ export async function readClientRecords(
   let after = { createdAt: until, id: '' }
   for (let read = 0; ; ) {
     // The last record of this part, matching or not. Otherwise a filter with few hits would read the whole ledger.
-    const border = await named
+    const border = await sessionRows
       .where(between(first, after))
       .select(['id', 'createdAt'])
       .offset(PART - 1)
       .limit(1)
       .executeTakeFirst()
-    const rows = await named
+    const rows = await sessionRows
       .where(between(border ?? first, after))
       .where(where => where.and(within))
       .select([

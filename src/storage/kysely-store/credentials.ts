@@ -13,12 +13,12 @@ type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspace
 
 export function createCredentialStore(db: Kysely<Tables>, engine: Engine): CredentialStore {
   const matching = (columns: Matching) => db.selectFrom('credentials').where(where => where.and(columns))
-  const listed = (columns: Matching) =>
+  const selectionOf = (columns: Matching) =>
     matching(columns).selectAll().orderBy('provider').orderBy('sortOrder').orderBy('id')
 
   return {
     page(filter, page) {
-      return pageOf(listed(filter), matching(filter).select(COUNTED), page, credentialOf)
+      return pageOf(selectionOf(filter), matching(filter).select(COUNTED), page, credentialOf)
     },
     async find(organizationId, id) {
       return await firstOf(matching({ organizationId, id }).selectAll(), credentialOf)
@@ -72,7 +72,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       return true
     },
     async ofWorkspace(organizationId, workspaceId) {
-      return (await listed({ organizationId, workspaceId }).execute()).map(credentialOf)
+      return (await selectionOf({ organizationId, workspaceId }).execute()).map(credentialOf)
     },
     async countByKeyId() {
       const rows = await db

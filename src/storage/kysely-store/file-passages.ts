@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import type { Engine } from '../engine.ts'
-import type { FileStore, FoundPassage, NewPassage, PassageQuery, WorkspacePlace } from '../files.ts'
+import type { FileStore, FoundPassage, NewPassage, PassageQuery, WorkspaceScope } from '../files.ts'
 import type { Tables } from '../tables.ts'
 import { inTransaction } from './rows.ts'
 
@@ -158,7 +158,7 @@ function vectorQuery(scope: string, words: readonly string[]): RawBuilder<unknow
 }
 
 /** A word that no text contains. Its first letter keeps databases from reading it as a number. */
-function scopeOf({ organizationId, workspaceId }: WorkspacePlace): string {
+function scopeOf({ organizationId, workspaceId }: WorkspaceScope): string {
   const hash = createHash('sha256')
     .update(JSON.stringify([organizationId, workspaceId]))
     .digest('hex')

@@ -1,14 +1,14 @@
 /** Files of workspaces in the database; file-passages.ts stores their texts. */
 import { type ExpressionBuilder, type Kysely, type Selectable, sql } from 'kysely'
 import type { Engine } from '../engine.ts'
-import type { FileRecord, FileStore, WorkspacePlace } from '../files.ts'
+import type { FileRecord, FileStore, WorkspaceScope } from '../files.ts'
 import type { FilesTable, Tables } from '../tables.ts'
 import { createPassageStore, removePassages } from './file-passages.ts'
 import { firstOf, inTransaction } from './rows.ts'
 
 export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
-  const visibleIn = (place: WorkspacePlace) =>
-    db.selectFrom('files').where(inPlace(place)).where('status', '=', 'stored')
+  const visibleIn = (scope: WorkspaceScope) =>
+    db.selectFrom('files').where(inPlace(scope)).where('status', '=', 'stored')
 
   return {
     ...createPassageStore(db, engine),
@@ -43,37 +43,37 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       return await firstOf(query, recordOf)
     },
     async list({ purpose, nameHas, after, oldestFirst = false, ...place }, limit) {
-      let listed = visibleIn(place)
+      let selection = visibleIn(place)
       if (after !== undefined) {
         const last = await visibleIn(place).select('number').where('id', '=', after).executeTakeFirst()
         if (last === undefined) return null
-        listed = listed.where('number', oldestFirst ? '>' : '<', last.number)
+        selection = selection.where('number', oldestFirst ? '>' : '<', last.number)
       }
-      if (purpose !== undefined) listed = listed.where('purpose', '=', purpose)
-      if (nameHas !== undefined) listed = listed.where(hasName(nameHas))
-      const rows = await listed
+      if (purpose !== undefined) selection = selection.where('purpose', '=', purpose)
+      if (nameHas !== undefined) selection = selection.where(hasName(nameHas))
+      const rows = await selection
         .selectAll()
         .orderBy('number', oldestFirst ? 'asc' : 'desc')
         .limit(limit + 1)
         .execute()
       return { items: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit }
     },
-    async find(place, id) {
-      return await firstOf(visibleIn(place).selectAll().where('id', '=', id), recordOf)
+    async find(scope, id) {
+      return await firstOf(visibleIn(scope).selectAll().where('id', '=', id), recordOf)
     },
-    async newest(place, filename) {
-      const query = visibleIn(place)
+    async newest(scope, filename) {
+      const query = visibleIn(scope)
         .selectAll()
         .where('filename', '=', filename)
         .orderBy('number', 'desc')
         .limit(1)
       return await firstOf(query, recordOf)
     },
-    async remove(place, id) {
+    async remove(scope, id) {
       const { numUpdatedRows } = await db
         .updateTable('files')
         .set({ status: 'removed' })
-        .where(inPlace(place))
+        .where(inPlace(scope))
         .where(where => where.and({ id, status: 'stored' }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
@@ -104,11 +104,11 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
 }
 
 /** The files of a removed workspace become invisible; their bytes are removed with the leftovers. */
-export async function removeFilesOf(transaction: Kysely<Tables>, place: WorkspacePlace): Promise<void> {
-  await transaction.updateTable('files').set({ status: 'removed' }).where(inPlace(place)).execute()
+export async function removeFilesOf(transaction: Kysely<Tables>, scope: WorkspaceScope): Promise<void> {
+  await transaction.updateTable('files').set({ status: 'removed' }).where(inPlace(scope)).execute()
 }
 
-function inPlace({ organizationId, workspaceId }: WorkspacePlace) {
+function inPlace({ organizationId, workspaceId }: WorkspaceScope) {
   return ({ and, eb }: ExpressionBuilder<Tables, 'files'>) =>
     and([eb('organizationId', '=', organizationId), eb('workspaceId', '=', workspaceId)])
 }

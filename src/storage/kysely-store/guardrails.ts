@@ -29,8 +29,8 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
 
   return {
     page(filter, page) {
-      const listed = matching(filter).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(listed, matching(filter).select(COUNTED), page, guardrailOf)
+      const selection = matching(filter).selectAll().orderBy('createdAt').orderBy('id')
+      return pageOf(selection, matching(filter).select(COUNTED), page, guardrailOf)
     },
     async find(organizationId, id) {
       return await firstOf(matching({ organizationId, id }).selectAll(), guardrailOf)
@@ -73,7 +73,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
         return numDeletedRows > 0n
       })
     },
-    async applying(organizationId, workspaceId, keyHash, memberId) {
+    async guardrailsFor(organizationId, workspaceId, keyHash, memberId) {
       const assigned = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
         selectWithScope(db, scope)
           .where('guardrails.organizationId', '=', organizationId)
@@ -147,14 +147,14 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         .$if(guardrailId !== undefined, query =>
           query.where('assignment.guardrailId', '=', guardrailId ?? ''),
         )
-      const listed = matched
+      const selection = matched
         .leftJoin('apiKeys', 'apiKeys.hash', 'assignment.keyHash')
         .selectAll('assignment')
         .select(['apiKeys.name as keyName', 'apiKeys.label as keyLabel'])
         .orderBy('assignment.createdAt')
         .orderBy('assignment.id')
       return pageOf(
-        listed,
+        selection,
         matched.select(COUNTED),
         page,
         ({ keyHash, memberId, ...same }): GuardrailAssignment => ({

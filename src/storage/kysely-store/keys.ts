@@ -16,7 +16,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
   const keysOf = (organizationId: string, matching: Matching = {}) =>
     db.selectFrom('apiKeys').where(where => where.and({ organizationId, ...matching }))
   /** Newest first. Keys of the same millisecond have a fixed order, so that pages do not overlap. */
-  const listed = (organizationId: string, matching?: Matching) =>
+  const selectionOf = (organizationId: string, matching?: Matching) =>
     keysOf(organizationId, matching).selectAll().orderBy('createdAt', 'desc').orderBy('hash')
 
   return {
@@ -77,7 +77,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
     },
     async list(organizationId) {
-      return (await listed(organizationId).execute()).map(keyOf)
+      return (await selectionOf(organizationId).execute()).map(keyOf)
     },
     async count() {
       const { counted } = await db.selectFrom('apiKeys').select(COUNTED).executeTakeFirstOrThrow()
@@ -104,7 +104,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         ...(includeDisabled ? {} : { disabled: 0 }),
       }
       const counting = keysOf(organizationId, matching).select(COUNTED)
-      return await pageOf(listed(organizationId, matching), counting, page, keyOf)
+      return await pageOf(selectionOf(organizationId, matching), counting, page, keyOf)
     },
     async findIn(organizationId, hash) {
       return await firstOf(keysOf(organizationId).where('hash', '=', hash).selectAll(), keyOf)

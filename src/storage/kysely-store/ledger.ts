@@ -135,17 +135,17 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
           .orderBy('id')
           .limit(limit)
           .execute()
-        const missing = rows.filter(({ inTotals }) => inTotals === 0).map(recordOf)
-        await addTotals(transaction, alike(missing))
+        const uncountedRecords = rows.filter(({ inTotals }) => inTotals === 0).map(recordOf)
+        await addTotals(transaction, alike(uncountedRecords))
         const last = rows.at(-1)
         if (last === undefined || rows.length < limit) await transaction.deleteFrom('usageFill').execute()
         else await transaction.updateTable('usageFill').set({ afterId: last.id }).execute()
-        return { counted: missing.length, upTo: last?.createdAt ?? null }
+        return { counted: uncountedRecords.length, upTo: last?.createdAt ?? null }
       })
     },
     async prune(before, limit) {
-      const filling = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
-      if (filling !== undefined) return 0
+      const progress = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
+      if (progress !== undefined) return 0
       let organizationId = ''
       let removed = 0
       while (removed < limit) {
@@ -174,8 +174,8 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       return removed
     },
     async pruneUnasked(most, limit) {
-      const filling = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
-      if (filling !== undefined) return 0
+      const progress = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
+      if (progress !== undefined) return 0
       let at: UnaskedOwner | undefined
       let removed = 0
       while (removed < limit) {

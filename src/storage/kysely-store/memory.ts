@@ -1,38 +1,38 @@
 /** The memory of tools in the database. */
 import type { ExpressionBuilder, Kysely } from 'kysely'
 import type { Engine } from '../engine.ts'
-import type { MemoryPlace, MemoryStore, WorkspacePlace } from '../files.ts'
+import type { MemoryScope, MemoryStore, WorkspaceScope } from '../files.ts'
 import type { Tables } from '../tables.ts'
 import { COUNTED, inTransaction } from './rows.ts'
 
 export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemoryStore {
   return {
-    async find(place, key) {
+    async find(scope, key) {
       const row = await db
         .selectFrom('memory')
         .select(['key', 'value', 'updatedAt'])
-        .where(inPlace(place))
+        .where(inPlace(scope))
         .where('key', '=', key)
         .executeTakeFirst()
       return row ?? null
     },
-    async list(place, limit) {
+    async list(scope, limit) {
       return await db
         .selectFrom('memory')
         .select(['key', 'value', 'updatedAt'])
-        .where(inPlace(place))
+        .where(inPlace(scope))
         .orderBy('key')
         .limit(limit)
         .execute()
     },
-    write(place, entry, room) {
-      const { organizationId, workspaceId, endUser } = place
+    write(scope, entry, room) {
+      const { organizationId, workspaceId, endUser } = scope
       return inTransaction(db, async transaction => {
         await engine.serialize(transaction, `memory ${organizationId} ${workspaceId}`)
         const { numUpdatedRows } = await transaction
           .updateTable('memory')
           .set({ value: entry.value, updatedAt: entry.updatedAt })
-          .where(inPlace(place))
+          .where(inPlace(scope))
           .where('key', '=', entry.key)
           .executeTakeFirst()
         if (numUpdatedRows > 0n) return true
@@ -50,10 +50,10 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
         return true
       })
     },
-    async remove(place, key) {
+    async remove(scope, key) {
       const { numDeletedRows } = await db
         .deleteFrom('memory')
-        .where(inPlace(place))
+        .where(inPlace(scope))
         .where('key', '=', key)
         .executeTakeFirst()
       return numDeletedRows > 0n
@@ -63,7 +63,7 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
 
 export async function removeMemoryOf(
   transaction: Kysely<Tables>,
-  { organizationId, workspaceId }: WorkspacePlace,
+  { organizationId, workspaceId }: WorkspaceScope,
 ): Promise<void> {
   await transaction
     .deleteFrom('memory')
@@ -71,7 +71,7 @@ export async function removeMemoryOf(
     .execute()
 }
 
-function inPlace({ organizationId, workspaceId, endUser }: MemoryPlace) {
+function inPlace({ organizationId, workspaceId, endUser }: MemoryScope) {
   return ({ and, eb }: ExpressionBuilder<Tables, 'memory'>) =>
     and([
       eb('organizationId', '=', organizationId),

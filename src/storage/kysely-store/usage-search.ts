@@ -84,18 +84,21 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
  */
 export function between(first: Place | undefined, last: Place | undefined): Where {
   return where => {
-    const place = where.refTuple('createdAt', 'id')
+    const position = where.refTuple('createdAt', 'id')
     const from =
       first === undefined
         ? []
         : [
             where('createdAt', '>=', first.createdAt),
-            where(place, '>=', where.tuple(first.createdAt, first.id)),
+            where(position, '>=', where.tuple(first.createdAt, first.id)),
           ]
     const to =
       last === undefined
         ? []
-        : [where('createdAt', '<=', last.createdAt), where(place, '<', where.tuple(last.createdAt, last.id))]
+        : [
+            where('createdAt', '<=', last.createdAt),
+            where(position, '<', where.tuple(last.createdAt, last.id)),
+          ]
     return where.and([...from, ...to])
   }
 }

@@ -205,7 +205,7 @@ function totalsOf(alike: readonly AlikeUsage[]): readonly Total[] {
       const owner = ownerOf(usage)
       if (owner === null) continue
       const part = (name: Part): string => (parts.includes(name) ? (usage[name] ?? '') : '')
-      const place = [
+      const keyParts = [
         usage.organizationId,
         kind,
         owner,
@@ -215,9 +215,9 @@ function totalsOf(alike: readonly AlikeUsage[]): readonly Total[] {
         part('model'),
         part('provider'),
       ]
-      const key = JSON.stringify(place)
+      const key = JSON.stringify(keyParts)
       const total = totals.get(key)
-      if (total === undefined) totals.set(key, { place, sums: [...added] })
+      if (total === undefined) totals.set(key, { place: keyParts, sums: [...added] })
       else for (const [at, value] of added.entries()) total.sums[at] = (total.sums[at] ?? 0n) + value
     }
   }

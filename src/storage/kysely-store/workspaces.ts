@@ -23,8 +23,8 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
   return {
     page(organizationId, page) {
       // Oldest first.
-      const listed = workspacesOf(organizationId).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(listed, workspacesOf(organizationId).select(COUNTED), page, workspaceOf)
+      const selection = workspacesOf(organizationId).selectAll().orderBy('createdAt').orderBy('id')
+      return pageOf(selection, workspacesOf(organizationId).select(COUNTED), page, workspaceOf)
     },
     async find(organizationId, id) {
       return await firstOf(workspacesOf(organizationId).where('id', '=', id).selectAll(), workspaceOf)
@@ -107,8 +107,8 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
         ...(includeInactive ? {} : { isActive: 1 }),
       }
       const matched = db.selectFrom('endUsers').where(where => where.and(matching))
-      const listed = matched.selectAll().orderBy('createdAt').orderBy('endUser')
-      return pageOf(listed, matched.select(COUNTED), page, endUserOf)
+      const selection = matched.selectAll().orderBy('createdAt').orderBy('endUser')
+      return pageOf(selection, matched.select(COUNTED), page, endUserOf)
     },
     async find(organizationId, user) {
       const query = db

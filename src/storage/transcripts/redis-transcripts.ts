@@ -165,11 +165,11 @@ export class RedisTranscripts implements TranscriptMirror {
   /** From its end on, the claim says when that was. */
   #endClaim(transcript: Transcript): void {
     const { id, claim, endedMs } = transcript
-    const held = this.#claims.get(id)
-    if (claim === null || held === undefined) return
+    const stored = this.#claims.get(id)
+    if (claim === null || stored === undefined) return
     const value = this.#options.seal.seal(`${id} ${claim.digest} ${endedMs}`, claimOwner(claim))
     this.#ifOurs(id, key => ['SET', key, value, 'PX', String(lifeMs(transcript))])
-    this.#claims.set(id, { key: held.key, value })
+    this.#claims.set(id, { key: stored.key, value })
   }
 
   #ifOurs(id: string, command: (key: string) => readonly string[]): void {

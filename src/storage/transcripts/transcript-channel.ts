@@ -132,11 +132,11 @@ export class TranscriptClient implements Transcripts {
     onNotice: (notice: TranscriptNotice) => void,
   ): Promise<TranscriptWriter | TakenClaim> {
     this.#notices.set(claim.id, onNotice)
-    const taken = await this.#server.ask('claim', [claim], null)
-    if (taken === null) return this.#writer(claim.id)
+    const claimed = await this.#server.ask('claim', [claim], null)
+    if (claimed === null) return this.#writer(claim.id)
     this.#notices.delete(claim.id)
-    if (taken === undefined) throw serviceUnavailable()
-    return taken
+    if (claimed === undefined) throw serviceUnavailable()
+    return claimed
   }
 
   #writer(id: string): TranscriptWriter {

@@ -162,9 +162,9 @@ export class TranscriptStore implements Transcripts {
       const isFirst = !this.#asked.has(name)
       const asking = this.#asked.get(name) ?? mirror.claim(claim)
       this.#asked.set(name, asking)
-      const taken = await asking
+      const foreignClaim = await asking
       if (isFirst) this.#asked.delete(name)
-      if (taken !== null) return taken
+      if (foreignClaim !== null) return foreignClaim
     }
     const known = this.#byName.get(name)
     if (known !== undefined)

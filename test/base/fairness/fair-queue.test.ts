@@ -2,7 +2,7 @@
 import t from 'tap'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../../../src/base/fairness/fair-queue.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import { type KeyPlace, KeyShares } from '../../../src/server/admission/key-shares.ts'
+import { KeyShares, type KeySlot } from '../../../src/server/admission/key-shares.ts'
 import { someKey } from '../../storage/records.ts'
 import { turns } from '../../support/raw-http.ts'
 import { TestClock } from '../../support/test-clock.ts'
@@ -254,7 +254,7 @@ t.test('a wait ends by a start, a refusal, its time, or the leaving of its clien
 
 t.test('without an end user nobody waits, unless others do', async t => {
   const { enter } = startKey()
-  const running: KeyPlace[] = Array.from({ length: PLACES }, () => enter(null).place)
+  const running: KeySlot[] = Array.from({ length: PLACES }, () => enter(null).place)
   t.throws(() => enter(null), { code: 'rate_limit_exceeded' })
   const named = enter('a')
   const unnamed = enter(null)

@@ -35,9 +35,9 @@ function fullMetrics() {
     const provider = metrics.ofProvider(slug)
     provider.latency.observe(1)
     provider.answered.inc()
-    provider.chosen('price').inc()
-    provider.changed('opened').inc()
-    for (const code of Object.keys(FAILURES)) provider.failed(code).inc()
+    provider.endpointChoice('price').inc()
+    provider.breakerChange('opened').inc()
+    for (const code of Object.keys(FAILURES)) provider.failure(code).inc()
   }
   for (const id of [...models, 'not-in-the-catalogue']) {
     const model = metrics.ofModel(id)

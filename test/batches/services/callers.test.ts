@@ -52,8 +52,8 @@ t.test('a credential that is disabled meanwhile holds its job up until it is ena
       workspaceId: DEFAULT_WORKSPACE_ID,
       ids: [own.id],
     } as const
-    world.batching.changed(change)
-    other.changed(change)
+    world.batching.invalidate(change)
+    other.invalidate(change)
   }
   await set(true)
   let stopped = false
@@ -114,7 +114,7 @@ t.test('a key that is deleted meanwhile does not lose what was paid for', async 
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
   await world.store.keys.remove(DEFAULT_ORGANIZATION_ID, world.keyHash)
-  world.batching.changed({ kind: 'key', hash: world.keyHash })
+  world.batching.invalidate({ kind: 'key', hash: world.keyHash })
   t.match(await ends(world, id, 'completed'), { completed: 1, failed: 0 })
   t.match(await world.records(), [{ keyHash: world.keyHash, cost: 1_500_000 }])
 })

@@ -19,7 +19,7 @@ async function addOwn({ store, vaultKeys }: BatchWorld): Promise<void> {
 
 /** Tells the runner, as the API does. */
 function changed({ batching }: BatchWorld): void {
-  batching.changed({
+  batching.invalidate({
     kind: 'credentials',
     organizationId: DEFAULT_ORGANIZATION_ID,
     workspaceId: DEFAULT_WORKSPACE_ID,

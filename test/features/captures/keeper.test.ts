@@ -75,8 +75,8 @@ async function start(t: Test, overrides: { captures?: Partial<Store['captures']>
         ...fields,
       }
       t.equal(await store.captures.add(record, ROOM, isoInstant(nowMs)), null)
-      keeper.changed({ kind: 'captures' })
-      await keeper.looked()
+      keeper.invalidate({ kind: 'captures' })
+      await keeper.settled()
       return record
     },
     take: (capture, record) =>
@@ -104,7 +104,7 @@ async function start(t: Test, overrides: { captures?: Partial<Store['captures']>
       return { text, isWhole }
     },
     async looked() {
-      await keeper.looked()
+      await keeper.settled()
     },
   }
   return world
@@ -221,7 +221,7 @@ t.test('a capture that was deleted elsewhere ends within a second, and leaves no
   await looked()
   t.same(told.at(-1), [])
   await take(record.id, 'y\n')
-  keeper.changed({ kind: 'captures' })
+  keeper.invalidate({ kind: 'captures' })
   await looked()
   t.notOk(existsSync(join(folder, record.id)))
 })
@@ -233,7 +233,7 @@ t.test('deleting races with writing, and leaves no file', async t => {
     const record = await add({ organizationId: `org_${round}` })
     const writing = Array.from({ length: 5 }, () => take(record.id, 'x\n'))
     await store.captures.remove(record.organizationId, record.id)
-    keeper.changed({ kind: 'captures' })
+    keeper.invalidate({ kind: 'captures' })
     await Promise.all(writing)
     await looked()
     t.notOk(existsSync(join(folder, record.id)), `round ${round}`)
@@ -289,7 +289,7 @@ t.test('a second process writes a file of its own, and both have one bound', asy
     log: { fault: () => undefined, notice: () => undefined },
   })
   other.start()
-  await other.looked()
+  await other.settled()
   await take(record.id, 'one\n')
   const line = new Uint8Array(Buffer.from(`${'y'.repeat(40_000)}\n`))
   await new Promise<void>(done =>

@@ -5,7 +5,7 @@ import type { FileBytes } from '../../../src/features/tasks/batches/file-source.
 import { checkBatch } from '../../../src/features/tasks/check-batch.ts'
 import {
   createBatchStoring,
-  type RequestPlace,
+  type RequestPosition,
   type StoreBatchOutput,
   type StoreVerb,
 } from '../../../src/features/tasks/store-batch.ts'
@@ -55,7 +55,7 @@ async function start(t: Test, fails: Fails = () => null) {
     run: (verb: StoreVerb): Promise<StoreBatchOutput> => run({ ...verb, storageUrl: '' }),
     /** Adds all requests of a file; each job ends when its budget is over. */
     async addAll(file: FileBytes, budgetMs = 0): Promise<{ output: StoreBatchOutput; jobs: number }> {
-      let from: RequestPlace = { place: firstRequest(file), number: 0 }
+      let from: RequestPosition = { place: firstRequest(file), number: 0 }
       for (let jobs = 1; ; jobs++) {
         const output = await run({
           verb: 'add',
@@ -106,7 +106,7 @@ function accepted(total: number) {
 async function stored(store: Store, total: number): Promise<readonly NewLine[]> {
   const batch = await store.batches.accept(accepted(total))
   if (batch === null) throw new Error('it was taken for abandoned')
-  return await store.batches.work.unchecked(ID, { limit: 100_000 })
+  return await store.batches.work.uncheckedLines(ID, { limit: 100_000 })
 }
 
 t.test('lines have the bytes of the bodies, in order', async t => {

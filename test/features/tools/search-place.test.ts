@@ -1,7 +1,7 @@
 /** Where a search runs: at the provider, at an engine of ours, or nowhere; and the form in which a provider gets it. */
 import t from 'tap'
 import { createLog } from '../../../src/base/log/log.ts'
-import type { ToolPlace, ToolSession } from '../../../src/exchange/server-tool.ts'
+import type { ToolEndpoint, ToolSession } from '../../../src/exchange/server-tool.ts'
 import { type WebEngine, WebEngines } from '../../../src/features/tools/web/engines.ts'
 import { nativeTool, searchPlace, searchSettings } from '../../../src/features/tools/web/search-settings.ts'
 import { createWebSearch } from '../../../src/features/tools/web-search.ts'
@@ -20,21 +20,21 @@ const EXA: WebEngine = {
   searchPrice: null,
   pagePrice: null,
 }
-const ENGINES = { byDefault: EXA, named: (kind: string) => (kind === 'exa' ? EXA : null) }
-const NOTHING: ToolPlace = { hosts: () => false }
-const HOSTED: ToolPlace = { hosts: type => type === 'web_search' }
-const GOOGLE: ToolPlace = { ...HOSTED, searchesDomains: false }
+const ENGINES = { byDefault: EXA, engineNamed: (kind: string) => (kind === 'exa' ? EXA : null) }
+const NOTHING: ToolEndpoint = { hosts: () => false }
+const HOSTED: ToolEndpoint = { hosts: type => type === 'web_search' }
+const GOOGLE: ToolEndpoint = { ...HOSTED, searchesDomains: false }
 
 /** `native`, the name of the engine, or the message of the refusal. */
 function placed(
   fields: Record<string, unknown>,
-  place: ToolPlace,
+  place: ToolEndpoint,
   engines = ENGINES as typeof ENGINES | null,
 ): string {
   try {
     const chosen = searchPlace(
       searchSettings(fields, 'tools[0]'),
-      engines ?? { byDefault: null, named: () => null },
+      engines ?? { byDefault: null, engineNamed: () => null },
       place,
     )
     return chosen.native ? 'native' : (chosen.engine?.name ?? 'none')
@@ -77,7 +77,7 @@ t.test('only an engine that can takes both lists of domains', async t => {
   t.equal(placed(both, NOTHING), 'own')
   const parallel = { ...EXA, kind: 'parallel' as const }
   t.match(
-    placed(both, NOTHING, { byDefault: parallel, named: () => null }),
+    placed(both, NOTHING, { byDefault: parallel, engineNamed: () => null }),
     /^tools\[0\]\.excluded_domains: must not be set together/,
   )
 })

@@ -15,7 +15,7 @@ t.test('the admin port', async t => {
         return form === 'text' ? 'up 1\n' : '# EOF\n'
       },
       unreadyReason: () => unready,
-      degraded: () => degraded,
+      degradedParts: () => degraded,
       reference: () => Promise.resolve(reference),
     },
   )

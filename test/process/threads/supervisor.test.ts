@@ -206,7 +206,7 @@ t.test('a key that was changed counts in all threads at once', async t => {
   direct.prepare('UPDATE api_keys SET disabled = 1 WHERE hash = ?').run(hash)
   direct.close()
   t.same(await statuses(), new Set([400]), 'known keys are not looked up')
-  supervisor.changed({ kind: 'key', hash })
+  supervisor.invalidate({ kind: 'key', hash })
   // Well below the 30 s for which a key is believed without word of its change.
   t.ok(await eventually(async () => (await statuses()).has(400) === false, 10_000))
   t.same(await statuses(), new Set([401]))

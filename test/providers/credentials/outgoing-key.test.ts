@@ -213,7 +213,7 @@ t.test("the service's own key is opened only where the row cannot carry it as it
     SCHEMES,
   )
   const shared = (slug: string, apiKey: string | null, more: Partial<Provider> = {}) =>
-    keys.shared(at(slug, { apiKey, ...more }))
+    keys.sharedKey(at(slug, { apiKey, ...more }))
   t.equal(shared('groq', SECRET), null)
   t.equal(shared('openai', SECRET), null)
   t.equal(shared('openai', null), null)

@@ -37,7 +37,7 @@ t.test('other threads learn of faulty calls', async t => {
   const there = new EndpointHealth({ clock })
   const entry = here.begin(here.of(endpoint, null))
   entry?.answered(0)
-  entry?.called(0, 2, 10)
+  entry?.countCalls(0, 2, 10)
   here.flush()
   t.match(sent, [{ goodCalls: 2, faultyCalls: 10 }])
   there.apply(sent)

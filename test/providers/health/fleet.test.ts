@@ -127,7 +127,7 @@ class Fleet {
       abandoned: new AbandonedReplies(),
       providerKeys: {
         own: () => Promise.reject(new Error('there are no own keys')),
-        shared: () => null,
+        sharedKey: () => null,
       },
       routing: new Routing({ clock, health, random, balances: true, inputTokens: () => 0 }),
       retries: new RetryBudget(),

@@ -156,7 +156,7 @@ t.test('latency and speed of the last five minutes', async t => {
     entry?.answered(clock.monotonicMs())
     clock.advance(spanMs)
     entry?.ended('ok', clock.monotonicMs())
-    entry?.measured(clock.monotonicMs(), tokens, true, metrics, endpoint)
+    entry?.countSpeed(clock.monotonicMs(), tokens, true, metrics, endpoint)
   }
   for (let at = 0; at < 9; at++) measure(200, 100, 1_000)
   measure(2_000, 10, 1_000)

@@ -1,7 +1,12 @@
 /** What a frame pattern matches is a proper frame that differs from its model in number, text and padding only. */
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import { FramePattern, type FrameSlot, type Place, placesIn } from '../../../src/providers/upstream/scan.ts'
+import {
+  FramePattern,
+  type FrameSlot,
+  type JsonSpan,
+  placesIn,
+} from '../../../src/providers/upstream/scan.ts'
 
 const EVENT = 'response.output_text.delta'
 
@@ -29,7 +34,7 @@ function learned(text = data(), takesEmpty = true): FramePattern {
 function slotted(
   json: string,
   slots: ReadonlyMap<string, FrameSlot>,
-): readonly (Place & { readonly slot: FrameSlot })[] {
+): readonly (JsonSpan & { readonly slot: FrameSlot })[] {
   const places = placesIn(json)
   if (places === null) throw new Error('there are no places')
   return [...places].flatMap(([path, place]) => {

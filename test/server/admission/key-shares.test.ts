@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { Handler } from '../../../src/api/operation.ts'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import { type KeyPlace, KeyShares } from '../../../src/server/admission/key-shares.ts'
+import { KeyShares, type KeySlot } from '../../../src/server/admission/key-shares.ts'
 import type { Authenticator } from '../../../src/server/http-request.ts'
 import type { ServerOptions } from '../../../src/server/server.ts'
 import { someKey } from '../../storage/records.ts'
@@ -229,7 +229,7 @@ function startShares() {
     clock,
     begun,
     enter: (hash: string, organizationId = 'one') => shares.enter(someKey({ hash, organizationId }), 0),
-    wait: (name: string, place: KeyPlace) => place.turn().then(() => begun.push(name)),
+    wait: (name: string, place: KeySlot) => place.turn().then(() => begun.push(name)),
   }
 }
 

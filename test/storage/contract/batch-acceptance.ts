@@ -53,7 +53,7 @@ export async function batchAcceptanceContract(t: Test, opened: Opened): Promise<
       t.same(await find(), record)
       t.same(await batches.list(place, 10), { items: [record], hasMore: false })
       t.same(await batches.work.open(), [record])
-      t.same(await batches.work.unchecked(accepted.id, { limit: 10 }), lines)
+      t.same(await batches.work.uncheckedLines(accepted.id, { limit: 10 }), lines)
       t.same(await batches.accept(accepted), record, 'whoever did not hear it may ask again')
       t.equal(await batches.keepOpen(accepted.id, NOW_MS), false)
       await t.rejects(batches.addLines(accepted.id, someLines(1, 3)), { name: 'ConflictError', field: 'id' })
@@ -79,7 +79,7 @@ export async function batchAcceptanceContract(t: Test, opened: Opened): Promise<
     const customIds = [ODD_TEXT, longest, '', "' OR 1=1 --"]
     const lines = bodies.map((body, number) => someLine(number, { body, customId: customIds[number] ?? '' }))
     const { id } = await accept(batches, { lines })
-    t.same(await batches.work.unchecked(id, { limit: 10 }), lines)
+    t.same(await batches.work.uncheckedLines(id, { limit: 10 }), lines)
   })
 
   await t.test('lines come in any number of parts, whose numbers leave no gap', async t => {
@@ -95,7 +95,7 @@ export async function batchAcceptanceContract(t: Test, opened: Opened): Promise<
     await t.rejects(batches.accept(accepted), { name: 'RangeError' })
     await batches.addLines(opening.id, someLines(1, 999))
     t.match(await batches.accept(accepted), { total: 1000 })
-    t.same(await batches.work.unchecked(opening.id, { limit: 2000 }), someLines(1000))
+    t.same(await batches.work.uncheckedLines(opening.id, { limit: 2000 }), someLines(1000))
   })
 
   await t.test('a custom_id that is there already is refused with all lines of its part', async t => {

@@ -57,15 +57,15 @@ export async function batchReadingContract(t: Test, opened: Opened): Promise<voi
     const [first] = await claim(batches, id, 'runner', 1)
     if (first !== undefined) await batches.work.finish('runner', [someResult(first)])
     t.same(
-      (await batches.unanswered(id, -1, 2))?.items.map(({ number }) => number),
+      (await batches.unansweredLines(id, -1, 2))?.items.map(({ number }) => number),
       [1],
     )
     t.same(
-      (await batches.unanswered(id, 1, 9))?.items.map(({ number }) => number),
+      (await batches.unansweredLines(id, 1, 9))?.items.map(({ number }) => number),
       [2, 3],
     )
-    t.equal(await batches.unanswered(id, 3, 9), null)
-    t.equal(await batches.unanswered('batch_x', -1, 9), null)
+    t.equal(await batches.unansweredLines(id, 3, 9), null)
+    t.equal(await batches.unansweredLines('batch_x', -1, 9), null)
   })
 
   await t.test('without a workspace the batches of all are listed, of one organization', async t => {

@@ -176,7 +176,7 @@ export async function guardrailAssignmentContract(t: Test, opened: Opened): Prom
     t.same(await foreign.assigned('api-key'), [[foreign.guardrail, foreign.key]])
     t.same(await foreign.assigned('member'), [[foreign.guardrail, 'm']])
     t.same(await own.assigned('api-key', foreign.guardrail), [])
-    t.same(await guardrails.applying('org_1', foreign.workspace.id, foreign.key, null), [])
+    t.same(await guardrails.guardrailsFor('org_1', foreign.workspace.id, foreign.key, null), [])
   })
 
   await t.test('assignments go with their key, their guardrail and their workspace', async t => {
@@ -218,7 +218,7 @@ export async function guardrailAssignmentContract(t: Test, opened: Opened): Prom
     t.equal(await guardrails.assign(to(inside.id, 'api-key'), [key, stranger.hash], BY), 1)
     await guardrails.assign(to(inside.id, 'member'), ['m'], BY)
     const scopes = async (workspaceId: string | null) =>
-      (await guardrails.applying('org_1', workspaceId, key, 'm')).map(({ scope }) => scope)
+      (await guardrails.guardrailsFor('org_1', workspaceId, key, 'm')).map(({ scope }) => scope)
     t.same(await scopes(workspace.id), ['workspace', 'member', 'api-key'])
     t.same(await scopes(second.id), ['workspace'], 'the member has it there alone')
     t.same(await scopes(null), [])
@@ -235,7 +235,7 @@ export async function guardrailAssignmentContract(t: Test, opened: Opened): Prom
       member: string | null,
       workspaceId: string | null = workspace.id,
     ) =>
-      (await guardrails.applying('org_1', workspaceId, keyHash, member)).map(
+      (await guardrails.guardrailsFor('org_1', workspaceId, keyHash, member)).map(
         each => `${each.scope} ${each.guardrail.id}`,
       )
     const byDefault = `workspace ${defaultGuardrailId('org_1', workspace.id)}`
@@ -249,7 +249,7 @@ export async function guardrailAssignmentContract(t: Test, opened: Opened): Prom
     for (const odd of ODD_IDS) t.same(await applying(odd, odd, odd), [])
     await guardrails.assign(to(guardrail, 'member'), ['m'], BY)
     t.same(await applying(key, 'm'), [byDefault, `member ${guardrail}`, `api-key ${guardrail}`], 'one twice')
-    const [, , narrowest] = await guardrails.applying('org_1', workspace.id, key, 'm')
+    const [, , narrowest] = await guardrails.guardrailsFor('org_1', workspace.id, key, 'm')
     t.same(narrowest?.guardrail, await guardrails.find('org_1', guardrail), 'whole records')
   })
 

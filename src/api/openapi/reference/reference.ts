@@ -57,9 +57,9 @@ export class Reference {
   }
 
   #pageFor(url: string): Page {
-    const place = Buffer.from(url)
-    const json = Buffer.concat(this.#parts.flatMap((part, at) => (at === 0 ? [part] : [place, part])))
-    const tag = createHash('sha256').update(this.#digest).update(place).digest('hex').slice(0, 16)
+    const urlBytes = Buffer.from(url)
+    const json = Buffer.concat(this.#parts.flatMap((part, at) => (at === 0 ? [part] : [urlBytes, part])))
+    const tag = createHash('sha256').update(this.#digest).update(urlBytes).digest('hex').slice(0, 16)
     return { json, etag: `"${tag}"` }
   }
 }

@@ -73,13 +73,13 @@ const UNEVEN = /[^\x20-\x7e\n]| {2}/
 
 export function fold(text: string): Folded {
   if (!UNEVEN.test(text)) return { text: text.toLowerCase(), places: null }
-  const places = new Uint32Array(text.length + 1)
+  const positions = new Uint32Array(text.length + 1)
   const parts: string[] = []
   let length = 0
   let wasBlank = false
   for (let at = 0; at < text.length; at++) {
     let code = text.charCodeAt(at)
-    const place = at
+    const position = at
     if (code >= 0xd800 && code <= 0xdbff) {
       const whole = text.codePointAt(at) ?? code
       if (whole > 0xffff) at++
@@ -89,11 +89,11 @@ export function fold(text: string): Folded {
     const blank = isBlank(code) || (code >= 0x2000 && code <= 0x200a) || code === 0x3000
     if (blank && wasBlank) continue
     wasBlank = blank
-    places[length++] = place
+    positions[length++] = position
     parts.push(blank ? ' ' : foldedCharacter(code))
   }
-  places[length] = text.length
-  return { text: parts.join(''), places: places.subarray(0, length + 1) }
+  positions[length] = text.length
+  return { text: parts.join(''), places: positions.subarray(0, length + 1) }
 }
 
 /** Every character becomes one unit. */
@@ -110,21 +110,21 @@ function foldedCharacter(code: number): string {
 }
 
 /** The first position in the folded text that comes from `place` in the original or later. */
-export function foldedPlace({ text, places }: Folded, place: number): number {
-  if (places === null) return place
+export function foldedPlace({ text, places }: Folded, position: number): number {
+  if (places === null) return position
   let low = 0
   let high = text.length
   while (low < high) {
     const middle = (low + high) >> 1
-    if ((places[middle] ?? 0) < place) low = middle + 1
+    if ((places[middle] ?? 0) < position) low = middle + 1
     else high = middle
   }
   return low
 }
 
 /** The position in the original of a unit of the folded text. */
-export function originalPlace({ places }: Folded, place: number): number {
-  return places === null ? place : (places[place] ?? place)
+export function originalPlace({ places }: Folded, position: number): number {
+  return places === null ? position : (places[position] ?? position)
 }
 
 /** Units of one encoded run that are decoded: enough for any instruction, and a bound for plain data. */

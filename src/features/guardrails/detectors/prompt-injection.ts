@@ -39,7 +39,7 @@ function head(text: string, start: number, end: number): number {
 
 /** `starts`: the first four letters of words, or short words. `disguised`: words to find with scrambled middles. */
 function surveyor(starts: readonly string[], disguised: readonly string[]): (folded: string) => Survey {
-  const places = new Map(starts.map((word, place) => [head(word, 0, word.length), place]))
+  const indexes = new Map(starts.map((word, index) => [head(word, 0, word.length), index]))
   const ends = new Set(disguised.map(word => endsOf(word, 0, word.length)))
   return folded => {
     const present = new Uint8Array(starts.length)
@@ -61,8 +61,8 @@ function surveyor(starts: readonly string[], disguised: readonly string[]): (fol
         continue
       }
       if (wordStart >= 0) {
-        const place = places.get(head(folded, wordStart, at))
-        if (place !== undefined) present[place] = 1
+        const index = indexes.get(head(folded, wordStart, at))
+        if (index !== undefined) present[index] = 1
         if (at - wordStart >= 6 && ends.has(endsOf(folded, wordStart, at))) mayScramble = true
         wordStart = -1
       }
@@ -108,7 +108,7 @@ function namedPatterns(folded: string, { present, hasOtherScripts }: Survey): ty
     ({ places, inOtherScripts, needs }) =>
       ((inOtherScripts && hasOtherScripts) ||
         (places.length === 0 && !inOtherScripts) ||
-        places.some(place => present[place] === 1)) &&
+        places.some(index => present[index] === 1)) &&
       needs.test(folded),
   )
 }

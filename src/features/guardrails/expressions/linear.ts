@@ -70,8 +70,8 @@ export function proveLinear(node: Node): Proof | null {
   if (start === null) return null
   const isByRuns = first !== null && rest.some(canFail) && entries(first.set, start) !== 1
   const next = isByRuns ? walk.firstRepeat(first) : start
-  const left = isByRuns || first === null ? rest : [first.node, ...rest]
-  if (walk.sequence(left, next, true) === null) return null
+  const searchedNodes = isByRuns || first === null ? rest : [first.node, ...rest]
+  if (walk.sequence(searchedNodes, next, true) === null) return null
   return walk.steps > STEPS_MAX ? null : { steps: Math.ceil(walk.steps), isByRuns }
 }
 

@@ -40,7 +40,7 @@ export interface BandOrder {
   readonly top: number
 }
 
-interface Place {
+interface BandDistance {
   readonly model: CostedModel
   /** Percentage of the models with a known cost that cost less; infinite if its own cost is unknown. */
   readonly percentile: number
@@ -61,21 +61,21 @@ export function percentilesOf(models: readonly CostedModel[]): (cost: number | n
  */
 export function orderByBand(models: readonly CostedModel[], band: Band, among = models): BandOrder {
   const percentileOf = percentilesOf(among)
-  const places = models.map((model): Place => {
+  const distances = models.map((model): BandDistance => {
     const percentile = percentileOf(model.cost)
     return { model, percentile, distance: distanceFrom(band, percentile) }
   })
-  places.sort(
+  distances.sort(
     (a, b) =>
       compare(a.distance, b.distance) ||
       // Two models at the same distance may be on different sides of the band: the cheaper one is first.
       (isIn(band, a.percentile) ? 0 : compare(a.percentile, b.percentile)) ||
       compare(b.model.share, a.model.share),
   )
-  const nearest = places[0]?.distance ?? 0
+  const nearest = distances[0]?.distance ?? 0
   return {
-    ids: places.map(({ model }) => model.id),
-    top: places.filter(({ distance }) => distance === nearest).length,
+    ids: distances.map(({ model }) => model.id),
+    top: distances.filter(({ distance }) => distance === nearest).length,
   }
 }
 

@@ -49,18 +49,22 @@ export async function judge({ askAs, config, clock }: JudgeDeps, exchange: Excha
   const model = config.routers.classifier?.model
   if (model === undefined) return { side: 'capable', failure: 'not_configured' }
   const beganMs = clock.monotonicMs()
-  const spent = (): number => Math.round(clock.monotonicMs() - beganMs)
+  const elapsedMs = (): number => Math.round(clock.monotonicMs() - beganMs)
   try {
     const answer = await askAs(exchange, questionFor(model, exchange.prompt), { deadlineMs: JUDGE_MS })
     const side = readVerdict(answerText(answer.output))
     return side === null
-      ? { side: 'capable', ms: spent(), failure: 'malformed_answer' }
-      : { side, ms: spent() }
+      ? { side: 'capable', ms: elapsedMs(), failure: 'malformed_answer' }
+      : { side, ms: elapsedMs() }
   } catch (thrown) {
     exchange.signal.throwIfAborted()
     const code = thrown instanceof GatewayError ? thrown.code : null
     if (code === 'payment_required') throw thrown
-    return { side: 'capable', ms: spent(), failure: code === 'deadline_exceeded' ? 'timeout' : 'unavailable' }
+    return {
+      side: 'capable',
+      ms: elapsedMs(),
+      failure: code === 'deadline_exceeded' ? 'timeout' : 'unavailable',
+    }
   }
 }
 

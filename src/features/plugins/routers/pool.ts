@@ -41,15 +41,15 @@ export async function poolOf(
   const hasPatterns = include !== null || exclude !== null
   const isRanked = (id: string): boolean => include !== null || rankings.modelIds.has(id)
   const ids = models.ids().filter(isRanked)
-  const matching = hasPatterns ? await filtered(ids, isWanted) : ids
+  const matching = hasPatterns ? await filterPool(ids, isWanted) : ids
   const pool = await models.of(exchange, matching.slice(0, POOL_MAX), variants)
   if (pool.length > 0 || include !== null) return fitting(pool)
   const others = models.ids().filter(id => !rankings.modelIds.has(id))
-  const remaining = hasPatterns ? await filtered(others, isWanted) : others
+  const remaining = hasPatterns ? await filterPool(others, isWanted) : others
   return fitting(await models.of(exchange, remaining.slice(0, POOL_MAX), variants))
 }
 
-async function filtered(
+async function filterPool(
   ids: readonly string[],
   isWanted: (id: string) => boolean,
 ): Promise<readonly string[]> {

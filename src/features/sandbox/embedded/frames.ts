@@ -123,10 +123,11 @@ export function readRequest(bytes: Buffer): { request: ChildRequest; entries: re
 /** Null: the reply is malformed, or exceeds a limit of the request. */
 export function readReply(bytes: Buffer, request: ChildRequest): ChildReply | null {
   const frame = readFrame(bytes)
-  const listed = frame?.head['outputs']
-  if (frame === null || !Array.isArray(listed) || listed.length > request.codes.length) return null
+  const replyOutputs = frame?.head['outputs']
+  if (frame === null || !Array.isArray(replyOutputs) || replyOutputs.length > request.codes.length)
+    return null
   const outputs: ChildOutput[] = []
-  for (const each of listed as unknown[]) {
+  for (const each of replyOutputs as unknown[]) {
     if (typeof each !== 'object' || each === null) return null
     const { stdout, stderr, exitCode, timedOut } = each as Head
     if (typeof stdout !== 'string' || typeof stderr !== 'string' || !isCount(exitCode)) return null

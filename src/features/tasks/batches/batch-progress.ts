@@ -1,7 +1,7 @@
 /**
  * The progress of reading a batch body, and its errors: plain data, so that another worker can continue. Pure.
  */
-import { JSON_START, type JsonPlace } from './json-scanner.ts'
+import { JSON_START, type JsonPosition } from './json-scanner.ts'
 import { modelPath, type RequestFormName } from './request-forms.ts'
 
 /** An error in a batch. The message contains the path of the field, but nothing of its value. */
@@ -34,13 +34,13 @@ interface NamedModel {
 /** How far a body was read. Plain data. */
 export interface BatchProgress {
   readonly form: RequestFormName
-  readonly place: JsonPlace
+  readonly place: JsonPosition
   /** `requests`: before one of the requests. */
   readonly before: 'start' | 'requests' | 'end'
   /** Values of fields so far, by name. */
   readonly fields: Readonly<Record<string, unknown>>
   /** Null: `requests` was not reached yet. */
-  readonly firstRequest: JsonPlace | null
+  readonly firstRequest: JsonPosition | null
   readonly requests: number
   /** Null: no request names a model. */
   readonly model: NamedModel | null
@@ -69,8 +69,8 @@ export function fileStart(fields: Readonly<Record<string, unknown>>): BatchProgr
  * @throws BatchFault if there is none, or a request differs
  */
 export function modelOf({ form, fields, model, withoutModel }: BatchProgress): string {
-  const named = fields['model']
-  if (typeof named !== 'string') {
+  const batchModel = fields['model']
+  if (typeof batchModel !== 'string') {
     if (model === null) {
       throw new BatchFault(
         'invalid_request',
@@ -83,8 +83,8 @@ export function modelOf({ form, fields, model, withoutModel }: BatchProgress): s
       `${modelPath(form, withoutModel)}: is required, because the batch itself names no model`,
     )
   }
-  if (model !== null && model.name !== named) throw otherModel(form, model.number)
-  return named
+  if (model !== null && model.name !== batchModel) throw otherModel(form, model.number)
+  return batchModel
 }
 
 /** The error of a request that names another model than the ones before it. */

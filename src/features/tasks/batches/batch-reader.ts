@@ -19,7 +19,7 @@ import {
   COMMA,
   END,
   JsonFault,
-  type JsonPlace,
+  type JsonPosition,
   JsonScanner,
   OPEN_BRACE,
   OPEN_BRACKET,
@@ -61,7 +61,7 @@ export class BatchReader {
   readonly #form: RequestForm
   #before: BatchProgress['before']
   readonly #fields: Map<string, unknown>
-  #firstRequest: JsonPlace | null
+  #firstRequest: JsonPosition | null
   #requests: number
   #model: BatchProgress['model']
   #withoutModel: number | null
@@ -370,6 +370,6 @@ const MODEL = 'body.model'
 
 const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters; it must not contain NUL characters or broken Unicode`
 
-function textOf({ offset, line }: JsonPlace): string {
+function textOf({ offset, line }: JsonPosition): string {
   return `line ${line}, byte ${offset}`
 }

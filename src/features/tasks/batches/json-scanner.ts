@@ -8,26 +8,26 @@ import { isUtf8 } from 'node:buffer'
 export type ByteSource = (target: Uint8Array, position: number) => number
 
 /** A position between two values. */
-export interface JsonPlace {
+export interface JsonPosition {
   /** Byte offset in the document. */
   readonly offset: number
   /** Line of the text, from 1. */
   readonly line: number
 }
 
-export const JSON_START: JsonPlace = { offset: 0, line: 1 }
+export const JSON_START: JsonPosition = { offset: 0, line: 1 }
 
 /** The document is not valid JSON. */
 export class JsonFault extends Error {
   override readonly name = 'JsonFault'
   /** `ends`: the document ends too early; `utf8`: invalid UTF-8, at the beginning of the reported part. */
   readonly kind: 'malformed' | 'ends' | 'utf8'
-  readonly place: JsonPlace
+  readonly place: JsonPosition
 
-  constructor(kind: JsonFault['kind'], place: JsonPlace) {
+  constructor(kind: JsonFault['kind'], position: JsonPosition) {
     super('not JSON')
     this.kind = kind
-    this.place = place
+    this.place = position
   }
 }
 
@@ -77,7 +77,7 @@ export class JsonScanner {
   #line: number
   readonly #open = new BracketStack()
 
-  constructor(source: ByteSource, { offset, line }: JsonPlace = JSON_START, windowBytes = WINDOW_BYTES) {
+  constructor(source: ByteSource, { offset, line }: JsonPosition = JSON_START, windowBytes = WINDOW_BYTES) {
     this.#source = source
     this.#window = Buffer.allocUnsafe(windowBytes)
     this.#from = offset
@@ -85,7 +85,7 @@ export class JsonScanner {
   }
 
   /** Position of the next byte. */
-  get place(): JsonPlace {
+  get place(): JsonPosition {
     return { offset: this.#from + this.#at, line: this.#line }
   }
 

@@ -93,7 +93,7 @@ interface TaskPool<Table extends TaskTable> {
    */
   checkRoom(name: keyof Table & string, key: string): void
   /** Number of tasks that wait for a worker. */
-  waiting(pool: PoolName): number
+  waitingTasks(pool: PoolName): number
   /** Lets tasks finish within the grace time and cancels the others. Resolves when all workers have ended. */
   close(graceMs?: number): Promise<void>
 }
@@ -167,7 +167,7 @@ export function createPoolOf<Table extends TaskTable>(
       }
     },
     checkRoom: (name, key) => queues[rowOf(name).pool].checkRoom(name, key),
-    waiting: pool => queues[pool].waiting,
+    waitingTasks: pool => queues[pool].waiting,
     async close(graceMs = 0) {
       await Promise.all([queues.evaluation.close(graceMs), queues.bulk.close(graceMs)])
     },

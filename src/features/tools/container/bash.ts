@@ -66,13 +66,13 @@ function runsHere(tool: RequestedTool): boolean {
 }
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
-  const place = runsHere(tool)
+  const location = runsHere(tool)
     ? ' in a container. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
     : ''
   return {
     tool,
     name: 'bash',
-    ...describedBy(`Runs a bash command${place}.`, use),
+    ...describedBy(`Runs a bash command${location}.`, use),
     parameters: objectSchema([], {
       command: { type: 'string', description: 'The command' },
       commands: {

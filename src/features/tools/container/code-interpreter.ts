@@ -45,8 +45,8 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
         if (uses.has(entry.tool)) return null
         const use = useContainer(deps, exchange, wantedOf(entry))
         if (entry.tool.type === NATIVE) {
-          const missing = await use.missing()
-          if (missing !== null) return missing
+          const refusal = await use.refusal()
+          if (refusal !== null) return refusal
         } else await use.check()
         uses.set(entry.tool, use)
         return null
@@ -56,12 +56,12 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
         // No provider can read files of the workspace.
         if (hosted && entry.tool.type === NATIVE && !wantedOf(entry).fileIds.some(isFileId))
           return { native: entry.tool as NativeDeclaration['native'] }
-        const missing = await prepare(entry)
-        if (missing !== null) return { tool: entry.tool, missing }
+        const refusal = await prepare(entry)
+        if (refusal !== null) return { tool: entry.tool, missing: refusal }
         return declaration(entry.tool, uses.get(entry.tool))
       }
       return {
-        declare: place => Promise.all(entries.map(entry => declare(entry, place.hosts(NATIVE)))),
+        declare: endpoint => Promise.all(entries.map(entry => declare(entry, endpoint.hosts(NATIVE)))),
         firstForm: call =>
           call.tool.type === NATIVE
             ? { type: 'code_interpreter_call', code: codeOf(call) ?? '', outputs: [] }

@@ -14,7 +14,7 @@ import type { Files } from '../../files/files.ts'
 import { type Code, type ContainerFile, DATA_FOLDER } from '../../sandbox/engine.ts'
 import type { Container, ContainerOwner, ContainerTerms, RunReply, Sandbox } from '../../sandbox/sandbox.ts'
 import type { SandboxSettings } from '../../sandbox/settings.ts'
-import { placeOf } from '../stored-texts.ts'
+import { scopeOf } from '../stored-texts.ts'
 import { domainsRefusal } from '../web/domains.ts'
 
 /** The container that an entry of the request asks for. */
@@ -53,7 +53,7 @@ export interface ContainerUse {
    */
   check(): Promise<void>
   /** Like `check`, for an entry without special requirements: the reason why it cannot run here; null: it can. */
-  missing(): Promise<string | null>
+  refusal(): Promise<string | null>
   /** Describes the container's contents to the model; empty: nothing. Known after `check`. */
   describe(): Pick<FunctionDeclaration, 'description' | 'isForeign'>
   /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
@@ -129,7 +129,7 @@ export function useContainer(
   exchange: Exchange,
   terms: WantedContainer,
 ): ContainerUse {
-  const place = placeOf(exchange)
+  const scope = scopeOf(exchange)
   const { organizationId, workspaceId, keyHash } = exchange.caller
   const owner: ContainerOwner = { organizationId, workspaceId }
   let openedContainer: Promise<Container> | null = null
@@ -159,7 +159,7 @@ export function useContainer(
     let bytes = 0
     for (const [at, id] of terms.fileIds.entries()) {
       const path = `${terms.filesPath}[${at}]`
-      const file = isFileId(id) ? await files.find(place, id) : null
+      const file = isFileId(id) ? await files.find(scope, id) : null
       if (file === null)
         throw refuseField(path, 'must be the id of a file in this workspace (POST /v1/files)')
       bytes += file.bytes
@@ -186,7 +186,7 @@ export function useContainer(
         throw new GatewayError(code, `${terms.path}: ${message}`, { ...retry, cause: thrown })
       }
     },
-    async missing() {
+    async refusal() {
       const isPlain = terms.id === null && terms.terms.allowedDomains === null && terms.fileIds.length === 0
       try {
         await this.check()

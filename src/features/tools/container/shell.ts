@@ -63,14 +63,14 @@ export function createShell(deps: ContainerDeps): ServerTool {
       ): Promise<ToolDeclaration> => {
         if (isNative(tool) && hosts(tool.type)) return { native: tool as NativeDeclaration['native'] }
         if (isNative(tool) && !runsAtClient(tool) && !checked.has(tool)) {
-          const missing = (await uses.get(tool)?.missing()) ?? null
-          if (missing !== null) return { tool, missing }
+          const refusal = (await uses.get(tool)?.refusal()) ?? null
+          if (refusal !== null) return { tool, missing: refusal }
         }
         checked.add(tool)
         return declaration(tool, uses.get(tool))
       }
       return {
-        declare: place => Promise.all(entries.map(entry => declare(entry, type => place.hosts(type)))),
+        declare: endpoint => Promise.all(entries.map(entry => declare(entry, type => endpoint.hosts(type)))),
         firstForm: call => begunFields(call),
         leaves: ({ tool }) => !uses.has(tool) || runsAtClient(tool),
         run: (call, _, signal) => {

@@ -38,9 +38,9 @@ export async function listTools(page: Page, allows: ToolFilter): Promise<readonl
   const listing = new ToolListing(allows)
   let cursor: string | null = null
   for (let pages = 0; pages < PAGES_MAX; pages++) {
-    const { tools: listed, nextCursor } = await page(cursor)
-    if (!Array.isArray(listed)) throw new McpFailure('The server lists no tools')
-    const fault = listing.add(listed)
+    const { tools: entries, nextCursor } = await page(cursor)
+    if (!Array.isArray(entries)) throw new McpFailure('The server lists no tools')
+    const fault = listing.add(entries)
     if (fault !== null) throw new McpFailure(`The server lists ${fault}`)
     if (typeof nextCursor !== 'string' || nextCursor === '') return listing.tools
     cursor = nextCursor
@@ -63,8 +63,8 @@ export class ToolListing {
    * If two tools have the same name, the first counts. Returns null, or the limit that was exceeded; then the listing
    * cannot be used.
    */
-  add(listed: readonly unknown[]): string | null {
-    for (const entry of listed) {
+  add(entries: readonly unknown[]): string | null {
+    for (const entry of entries) {
       const tool = mcpTool(entry)
       if (tool === null || this.#names.has(tool.name)) continue
       this.#names.add(tool.name)
@@ -80,9 +80,9 @@ export class ToolListing {
 }
 
 /** A listed tool without unknown fields; null for one that no model could call. */
-export function mcpTool(listed: unknown): McpTool | null {
-  if (typeof listed !== 'object' || listed === null) return null
-  const { name, description, inputSchema, input_schema, annotations } = listed as Record<string, unknown>
+export function mcpTool(entry: unknown): McpTool | null {
+  if (typeof entry !== 'object' || entry === null) return null
+  const { name, description, inputSchema, input_schema, annotations } = entry as Record<string, unknown>
   if (typeof name !== 'string' || name === '' || name.length > NAME_MAX_CHARS) return null
   const schema = inputSchema ?? input_schema
   if (!isSchema(schema)) return null

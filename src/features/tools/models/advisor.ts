@@ -94,13 +94,13 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
           const advisor = advisorOf(call.tool)
           const fields = shown(call, advisor, exchange)
           if (++consultations > CONSULTATIONS_MAX) {
-            return failed(fields, `This request has used its ${CONSULTATIONS_MAX} consultations`)
+            return failedOutcome(fields, `This request has used its ${CONSULTATIONS_MAX} consultations`)
           }
           try {
             return await consult(askAs, { advisor, call, exchange, fields, progress, signal })
           } catch (thrown) {
             exchange.signal.throwIfAborted()
-            return failed(fields, innerFailure(thrown).error)
+            return failedOutcome(fields, innerFailure(thrown).error)
           }
         },
       }
@@ -139,7 +139,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   const { settings, terms, memory } = advisor
   const forwards = settings.forward_transcript === true
   const prompt = textArgument(call, 'prompt') ?? ''
-  if (prompt === '' && !forwards) return failed(fields, 'prompt: is required')
+  if (prompt === '' && !forwards) return failedOutcome(fields, 'prompt: is required')
   const question = prompt === '' ? ON_TRANSCRIPT : prompt
   const most = exchange.request.max_output_tokens
   // The entry's own limit takes precedence.
@@ -150,7 +150,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
     model: modelOf(advisor, exchange),
     instructions: settings.instructions ?? INSTRUCTIONS,
     input: [
-      ...remembered(memory),
+      ...memoryItems(memory),
       ...(forwards ? conversationOf(exchange.prompt) : []),
       { type: 'message', role: 'user', content: question } as InputItem,
     ],
@@ -169,7 +169,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
     ...(streams ? { onEvent: textEvents(writer, null) } : {}),
   })
   const advice = cutText(replyText(reply), ADVICE_MAX_CHARS)
-  if (advice === '') return failed(fields, 'The advisor gave no answer')
+  if (advice === '') return failedOutcome(fields, 'The advisor gave no answer')
   if (streams) {
     writer.end()
     progress({ name: 'output_text.done', fields: { content_index: 0, text: advice, logprobs: [] } })
@@ -203,7 +203,7 @@ function shown(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<R
   }
 }
 
-function failed(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {
+function failedOutcome(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {
   return { item: { ...fields, status: 'failed', error }, result: JSON.stringify({ status: 'error', error }) }
 }
 
@@ -219,7 +219,7 @@ function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor
 }
 
 /** The latest ones that fit. */
-function remembered(memory: Advisor['memory']): readonly InputItem[] {
+function memoryItems(memory: Advisor['memory']): readonly InputItem[] {
   let remaining = MEMORY_MAX_CHARS
   const recent = memory.toReversed().filter(({ prompt, advice }) => {
     remaining -= prompt.length + advice.length

@@ -107,20 +107,20 @@ function subagentOf(
 
 /** @throws GatewayError `invalid_request` */
 function inherited(
-  { inherit_functions: all, inherited_function_names: named }: SubagentSettings,
+  { inherit_functions: all, inherited_function_names: names }: SubagentSettings,
   { dialect, prompt }: Exchange,
   path: string,
 ): readonly FunctionTool[] {
-  const field = named == null ? 'inherit_functions' : 'inherited_function_names'
-  if (all !== true && named == null) return []
+  const field = names == null ? 'inherit_functions' : 'inherited_function_names'
+  if (all !== true && names == null) return []
   if (!DIALECT_ABILITIES[dialect].innerFunctions) {
     throw new GatewayError('invalid_request', `${path}.${field}: works only with POST /v1/responses`)
   }
   if (all === false) return []
   const functions = (prompt.tools ?? []).filter((tool): tool is FunctionTool => tool.type === 'function')
-  if (named == null) return functions
+  if (names == null) return functions
   const byName = new Map(functions.toReversed().map(tool => [tool.name, tool]))
-  return named.map((name, at) => {
+  return names.map((name, at) => {
     const found = byName.get(name)
     if (found !== undefined) return found
     throw new GatewayError(
@@ -152,7 +152,7 @@ function sessionOf(
     return found
   }
   return {
-    resumed: () =>
+    resumedCalls: () =>
       [...resumptions.values()].map(({ state, subagent }) => ({
         callId: state.callId,
         name: functionName('subagent', state.instance),
@@ -166,7 +166,7 @@ function sessionOf(
       const { settings, terms, functions } = subagent
       const fields = shown(call, subagent)
       const task = textArgument(call, 'task_description')
-      if (task === '') return failed(fields, 'task_description: is required')
+      if (task === '') return failedOutcome(fields, 'task_description: is required')
       const resumption = resumptions.get(call.callId)
       const input = resumption?.input ?? [{ type: 'message', role: 'user', content: task } as InputItem]
       const tools = [...(terms.tools ?? []), ...functions]
@@ -187,12 +187,13 @@ function sessionOf(
         )
         const calls = reply.output.filter(isFunctionCall)
         const known = new Set(functions.map(each => each.name))
-        if (calls.length === 0) return finished(fields, reply, isWithheld(exchange))
+        if (calls.length === 0) return finishedOutcome(fields, reply, isWithheld(exchange))
         if (calls.some(each => !known.has(each.name))) {
-          return failed(fields, 'The subagent called a function that it does not have')
+          return failedOutcome(fields, 'The subagent called a function that it does not have')
         }
         const suspensions = (resumption?.state.suspensions ?? 0) + 1
-        if (suspensions > SUSPENSIONS_MAX) return failed(fields, 'The subagent called functions too often')
+        if (suspensions > SUSPENSIONS_MAX)
+          return failedOutcome(fields, 'The subagent called functions too often')
         const state = suspendedState(
           call,
           subagent,
@@ -201,12 +202,12 @@ function sessionOf(
           suspensions,
         )
         const sealed = sealState(seal, exchange.caller, state)
-        if (sealed === null) return failed(fields, 'The work so far is too long to be continued later')
+        if (sealed === null) return failedOutcome(fields, 'The work so far is too long to be continued later')
         project(display, state, calls, sealed)
         return { item: { ...fields, status: 'in_progress' }, result: '', next: 'end-turn' }
       } catch (thrown) {
         exchange.signal.throwIfAborted()
-        return failed(fields, innerFailure(thrown).error)
+        return failedOutcome(fields, innerFailure(thrown).error)
       }
     },
   }
@@ -242,17 +243,17 @@ function textArgument({ arguments: callArguments }: ToolCall, name: string): str
   return typeof value === 'string' ? value.trim() : ''
 }
 
-function finished(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
+function finishedOutcome(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
   const { model } = reply
   const outcome = cutText(replyText(reply), OUTCOME_MAX_CHARS)
-  if (outcome === '') return failed({ ...fields, model }, 'The subagent gave no answer')
+  if (outcome === '') return failedOutcome({ ...fields, model }, 'The subagent gave no answer')
   return {
     item: { ...fields, model, ...(withheld ? {} : { outcome }) },
     result: JSON.stringify({ status: 'ok', model, task_name: fields['task_name'], outcome }),
   }
 }
 
-function failed(fields: Fields, error: string): ToolOutcome {
+function failedOutcome(fields: Fields, error: string): ToolOutcome {
   return {
     item: { ...fields, status: 'failed', error },
     result: JSON.stringify({ status: 'error', task_name: fields['task_name'], error }),

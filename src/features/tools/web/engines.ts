@@ -3,7 +3,7 @@
  * here, even if the engine got the same restrictions: addresses, domains, number and length. Serve threads.
  */
 import type { Clock } from '../../../base/clock.ts'
-import { Places } from '../../../base/fairness/places.ts'
+import { SlotQueue } from '../../../base/fairness/slot-queue.ts'
 import { type PicoUsd, parseUsd } from '../../../base/money.ts'
 import type { Transport } from '../../../providers/upstream/transport.ts'
 import type { SearchEngineRow } from '../settings.ts'
@@ -50,17 +50,22 @@ const PER_KEY = 16
 const URL_MAX_CHARS = 2_048
 const TITLE_MAX_CHARS = 300
 
-const NONE: Pick<WebEngines, 'byDefault' | 'named'> = { byDefault: null, named: () => null }
+const NONE: Pick<WebEngines, 'byDefault' | 'engineNamed'> = { byDefault: null, engineNamed: () => null }
 
 export class WebEngines {
   readonly #deps: WebEnginesDeps
   readonly #engines: readonly WebEngine[]
-  readonly #places: Places
+  readonly #places: SlotQueue
 
   constructor(deps: WebEnginesDeps) {
     this.#deps = deps
     this.#engines = deps.engines.map(configured)
-    this.#places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
+    this.#places = new SlotQueue({
+      clock: deps.clock,
+      places: PLACES,
+      perKey: PER_KEY,
+      waitMs: deps.timeoutMs,
+    })
   }
 
   /** The engine for requests that name none; null: none is configured. */
@@ -70,12 +75,12 @@ export class WebEngines {
   }
 
   /** The first engine of this kind; null: none is configured. */
-  named(name: string): WebEngine | null {
+  engineNamed(name: string): WebEngine | null {
     return this.#engines.find(({ kind }) => kind === name) ?? null
   }
 
   /** The engines for a model; a real model gets no simulated ones. */
-  servingModel(isSimulated: boolean): Pick<WebEngines, 'byDefault' | 'named'> {
+  servingModel(isSimulated: boolean): Pick<WebEngines, 'byDefault' | 'engineNamed'> {
     return this.#deps.isSimulated !== true || isSimulated ? this : NONE
   }
 

@@ -100,7 +100,7 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
         limit: query.maxResults,
         sources: [{ type: 'web' }],
         ...countryOf(query.location, 'country', upper),
-        ...placeOf(query.location),
+        ...addressOf(query.location),
         ...firecrawlDates(query),
         scrapeOptions: { formats: [{ type: 'markdown' }], onlyMainContent: true },
       }),
@@ -201,7 +201,7 @@ function countryOf(location: SearchLocation | null, name: string, write: (code: 
   return /^[A-Za-z]{2}$/.test(country) ? { [name]: write(country) } : {}
 }
 
-function placeOf(location: SearchLocation | null) {
+function addressOf(location: SearchLocation | null) {
   const parts = [location?.city, location?.region].filter(part => part != null && part !== '')
   return parts.length === 0 ? {} : { location: parts.join(',') }
 }

@@ -4,7 +4,7 @@
  */
 import { refuseField } from '../../../base/errors.ts'
 import { filled, texts } from '../../../base/json.ts'
-import type { RequestedTool, ToolPlace } from '../../../exchange/server-tool.ts'
+import type { RequestedTool, ToolEndpoint } from '../../../exchange/server-tool.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
 import type { WebEngine, WebEngines } from './engines.ts'
@@ -73,13 +73,13 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
 /** @throws GatewayError `invalid_request` if the engine that the settings name does not exist or does not support them */
 export function searchPlace(
   settings: SearchSettings,
-  engines: Pick<WebEngines, 'byDefault' | 'named'>,
-  place: ToolPlace,
+  engines: Pick<WebEngines, 'byDefault' | 'engineNamed'>,
+  endpoint: ToolEndpoint,
 ): SearchPlace {
   const { engine, path } = settings
   const limitsDomains = settings.allowedDomains.length + settings.excludedDomains.length > 0
-  const hosted = place.hosts('web_search')
-  const canLimit = !limitsDomains || place.searchesDomains !== false
+  const hosted = endpoint.hosts('web_search')
+  const canLimit = !limitsDomains || endpoint.searchesDomains !== false
   if (engine === 'native') {
     if (!hosted)
       throw refuseField(`${path}.engine`, 'the provider of this model has no web search of its own')
@@ -97,13 +97,13 @@ export function searchPlace(
 /** The engine that the settings select. @throws GatewayError invalid_request */
 export function engineFor(
   settings: SearchSettings,
-  engines: Pick<WebEngines, 'byDefault' | 'named'>,
+  engines: Pick<WebEngines, 'byDefault' | 'engineNamed'>,
 ): WebEngine {
-  const { engine: named, path, allowedDomains, excludedDomains } = settings
-  const engine = named === 'auto' ? engines.byDefault : engines.named(named)
+  const { engine: engineName, path, allowedDomains, excludedDomains } = settings
+  const engine = engineName === 'auto' ? engines.byDefault : engines.engineNamed(engineName)
   if (engine === null) {
-    const subject = named === 'auto' ? 'no search engine' : `the ${named} search engine`
-    const not = named === 'auto' ? 'is configured' : 'is not configured'
+    const subject = engineName === 'auto' ? 'no search engine' : `the ${engineName} search engine`
+    const not = engineName === 'auto' ? 'is configured' : 'is not configured'
     throw refuseField(`${path}.engine`, `${subject} ${not}; the operator can set tools.webSearch.engines`)
   }
   const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0

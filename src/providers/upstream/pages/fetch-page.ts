@@ -6,7 +6,7 @@
 import { isIP, type LookupFunction, Socket } from 'node:net'
 import type { buildConnector } from 'undici'
 import type { Clock } from '../../../base/clock.ts'
-import { Places } from '../../../base/fairness/places.ts'
+import { SlotQueue } from '../../../base/fairness/slot-queue.ts'
 import type { ProxyOf } from '../egress.ts'
 import { throughProxy } from '../proxy-tunnel.ts'
 import { ReadTurns } from '../read-turns.ts'
@@ -110,11 +110,11 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
   const turns = new ReadTurns()
-  const places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
+  const slots = new SlotQueue({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
   return async (address, terms) => {
     const { signal } = terms
     signal.throwIfAborted()
-    const leavePlace = await places.enter(terms.key, signal)
+    const leavePlace = await slots.enter(terms.key, signal)
     if (leavePlace === null) throw new PageError('busy', 'too many links are being followed at the moment')
     const ending = new AbortController()
     const onAbort = (): void => ending.abort(signal.reason)

@@ -22,22 +22,25 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
   return {
     async list({ organizationId, workspaceId, statuses, endpoint, ...terms }, limit) {
       const { createdAfter, createdBefore, after, before } = terms
-      let listed = visibleIn(organizationId, workspaceId)
+      let selection = visibleIn(organizationId, workspaceId)
       const neighbour = after ?? before
       if (neighbour !== undefined) {
-        const start = await listed.select(['createdAt', 'id']).where('id', '=', neighbour).executeTakeFirst()
+        const start = await selection
+          .select(['createdAt', 'id'])
+          .where('id', '=', neighbour)
+          .executeTakeFirst()
         if (start === undefined) return null
-        listed = listed.where(({ eb, refTuple, tuple }) =>
+        selection = selection.where(({ eb, refTuple, tuple }) =>
           eb(refTuple('createdAt', 'id'), after === undefined ? '>' : '<', tuple(start.createdAt, start.id)),
         )
       }
-      if (endpoint !== undefined) listed = listed.where('endpoint', '=', endpoint)
+      if (endpoint !== undefined) selection = selection.where('endpoint', '=', endpoint)
       if (statuses?.length === 0) return { items: [], hasMore: false }
-      if (statuses !== undefined) listed = listed.where('status', 'in', statuses)
-      if (createdAfter !== undefined) listed = listed.where('createdAt', '>', createdAfter)
-      if (createdBefore !== undefined) listed = listed.where('createdAt', '<', createdBefore)
+      if (statuses !== undefined) selection = selection.where('status', 'in', statuses)
+      if (createdAfter !== undefined) selection = selection.where('createdAt', '>', createdAfter)
+      if (createdBefore !== undefined) selection = selection.where('createdAt', '<', createdBefore)
       const direction = before === undefined ? 'desc' : 'asc'
-      const rows = await listed
+      const rows = await selection
         .selectAll()
         .orderBy('createdAt', direction)
         .orderBy('id', direction)
@@ -66,7 +69,7 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
       // Checked after the read: a visible batch has not lost any results.
       return (await isThere(id)) ? results : null
     },
-    async unanswered(id, after, limit) {
+    async unansweredLines(id, after, limit) {
       // Uses the primary key alone; the queue's index has another order.
       const lines = await db
         .selectFrom('batchLines')

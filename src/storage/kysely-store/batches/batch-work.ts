@@ -21,7 +21,7 @@ const TIME_OF: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt'
   cancelled: 'finalizedAt',
 }
 
-type Verbs = 'open' | 'move' | 'setWaiting' | 'claimBatch' | 'releaseBatch' | 'unchecked' | 'checked'
+type Verbs = 'open' | 'move' | 'setWaiting' | 'claimBatch' | 'releaseBatch' | 'uncheckedLines' | 'checked'
 
 export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, Verbs> {
   return {
@@ -85,7 +85,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .where(where => where.and({ id, owner: claim.owner, fence: claim.fence }))
         .execute()
     },
-    async unchecked(id, end) {
+    async uncheckedLines(id, end) {
       const batch = await db
         .selectFrom('batches')
         .select('checkedThrough')

@@ -2,7 +2,7 @@
 import { type Kysely, type Selectable, sql } from 'kysely'
 import type { ClaimedLine } from '../../batches.ts'
 import type { Engine } from '../../engine.ts'
-import { type JobPlace, jobOwner, type ServiceJob, type ServiceJobStore } from '../../service-jobs.ts'
+import { type JobKey, jobOwner, type ServiceJob, type ServiceJobStore } from '../../service-jobs.ts'
 import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../../tables.ts'
 import { inTransaction } from '../rows.ts'
 import { changeLines, heldLines } from './batch-lines.ts'
@@ -23,10 +23,7 @@ type Row = Selectable<ServiceJobsTable>
 
 export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJobStore {
   /** An update that only the owner of this claim can make. */
-  const claimed = (
-    { batchId, number }: JobPlace,
-    claim: { readonly owner: string; readonly fence: number },
-  ) =>
+  const claimed = ({ batchId, number }: JobKey, claim: { readonly owner: string; readonly fence: number }) =>
     db
       .updateTable('serviceJobs')
       .where(where => where.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
@@ -106,20 +103,20 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         .executeTakeFirst()
       return row === undefined ? null : { owner, fence: row.fence }
     },
-    async release(place, claim) {
-      await claimed(place, claim).set({ owner: null, leaseUntilMs: 0 }).execute()
+    async release(job, claim) {
+      await claimed(job, claim).set({ owner: null, leaseUntilMs: 0 }).execute()
     },
-    async name(place, claim, name) {
-      const { numUpdatedRows } = await claimed(place, claim).set({ name }).executeTakeFirst()
+    async name(job, claim, name) {
+      const { numUpdatedRows } = await claimed(job, claim).set({ name }).executeTakeFirst()
       return numUpdatedRows > 0n
     },
-    async lines(place, choice) {
-      const { batchId } = place
+    async lines(job, choice) {
+      const { batchId } = job
       const rows =
         'numbers' in choice
-          ? await chosen(db, place, choice.numbers)
+          ? await chosen(db, job, choice.numbers)
           : fitting(
-              await linesOf(db, place).where('number', '>', choice.after).limit(choice.limit).execute(),
+              await linesOf(db, job).where('number', '>', choice.after).limit(choice.limit).execute(),
               ({ bodyBytes }) => bodyBytes,
               choice,
             )
@@ -131,9 +128,9 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         return body === undefined ? [] : [{ batchId, number, customId, body, fence, tries }]
       })
     },
-    close(place, claim) {
+    close(job, claim) {
       return inTransaction(db, async transaction => {
-        const { batchId, number } = place
+        const { batchId, number } = job
         const { numUpdatedRows } = await transaction
           .updateTable('serviceJobs')
           .set({ closed: 1, owner: null, leaseUntilMs: 0 })
@@ -144,8 +141,8 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
           .updateTable('batchLines')
           .set({ owner: null, readyMs: 0 })
           .where('batchId', '=', batchId)
-          .where('readyMs', '=', neverMs(place))
-          .where('owner', '=', jobOwner(place))
+          .where('readyMs', '=', neverMs(job))
+          .where('owner', '=', jobOwner(job))
           .execute()
         return true
       })
@@ -153,20 +150,20 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
   }
 }
 
-function linesOf(db: Kysely<Tables>, place: JobPlace) {
+function linesOf(db: Kysely<Tables>, job: JobKey) {
   return db
     .selectFrom('batchLines')
     .select(['number', 'customId', 'bodyBytes', 'fence', 'tries'])
-    .where('batchId', '=', place.batchId)
-    .where('readyMs', '=', neverMs(place))
-    .where('owner', '=', jobOwner(place))
+    .where('batchId', '=', job.batchId)
+    .where('readyMs', '=', neverMs(job))
+    .where('owner', '=', jobOwner(job))
     .orderBy('number')
 }
 
-async function chosen(db: Kysely<Tables>, place: JobPlace, numbers: readonly number[]) {
+async function chosen(db: Kysely<Tables>, job: JobKey, numbers: readonly number[]) {
   const rows = []
   for (const part of partsOf(numbers.toSorted((one, other) => one - other)))
-    rows.push(...(await linesOf(db, place).where('number', 'in', part).execute()))
+    rows.push(...(await linesOf(db, job).where('number', 'in', part).execute()))
   return rows
 }
 

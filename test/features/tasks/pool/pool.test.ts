@@ -129,7 +129,7 @@ t.test('of a burst, as many wait as may, the others are told at once, and each h
       told++
       outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
     })
-    mostWaiting = Math.max(mostWaiting, pool.waiting('evaluation'))
+    mostWaiting = Math.max(mostWaiting, pool.waitingTasks('evaluation'))
     return task
   })
   await turn()
@@ -252,10 +252,10 @@ t.test('waiting counts towards the deadline, and a task that is late before it b
   const late = Array.from({ length: 8 }, () =>
     outcomeOf(pool.run('gate', { memory: second.memory }, { deadlineMs: 100 })),
   )
-  t.equal(pool.waiting('evaluation'), 8)
+  t.equal(pool.waitingTasks('evaluation'), 8)
   clock.advance(100)
   t.same(new Set(await Promise.all(late)), new Set(['timeout']))
-  t.equal(pool.waiting('evaluation'), 0)
+  t.equal(pool.waitingTasks('evaluation'), 0)
   first.open()
   t.equal(await held, 'through')
   await pool.run('echo', 1, AMPLE)

@@ -4,7 +4,7 @@
  */
 import { type EndUserShare, FairQueue } from './fair-queue.ts'
 
-interface PlacesOptions {
+interface SlotQueueOptions {
   readonly clock: { after(ms: number, act: () => void): { cancel(): void } }
   readonly places: number
   /** Slots of one key. */
@@ -24,19 +24,19 @@ interface Waiting {
 const WAITING_MAX = 256
 const NEVER = new AbortController().signal
 
-export class Places {
-  readonly #options: PlacesOptions
+export class SlotQueue {
+  readonly #options: SlotQueueOptions
   readonly #queue = new FairQueue<Waiting>(WAITING_MAX)
   #free: number
 
-  constructor(options: PlacesOptions) {
+  constructor(options: SlotQueueOptions) {
     this.#options = options
     this.#free = options.places
   }
 
   /** True if the key has as many slots as it may have. */
   isFull(keyHash: string): boolean {
-    return this.#queue.running(keyHash) >= this.#options.perKey
+    return this.#queue.runningOf(keyHash) >= this.#options.perKey
   }
 
   /**

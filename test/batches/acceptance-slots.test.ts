@@ -1,12 +1,12 @@
 /** How many batches of one key arrive at once, and which idempotency keys they hold. */
 import t from 'tap'
-import { AcceptancePlaces } from '../../src/batches/acceptance-places.ts'
+import { AcceptanceSlots } from '../../src/batches/acceptance-slots.ts'
 
 const ONE = 'a'.repeat(64)
 const OTHER = 'b'.repeat(64)
 
 t.test('a key has four places, and others have their own', async t => {
-  const places = new AcceptancePlaces()
+  const places = new AcceptanceSlots()
   const leaves = Array.from({ length: 4 }, () => places.enter(ONE, null))
   t.throws(() => places.enter(ONE, null), { code: 'rate_limit_exceeded', retryAfterSeconds: 1 })
   const other = places.enter(OTHER, null)
@@ -18,7 +18,7 @@ t.test('a key has four places, and others have their own', async t => {
 })
 
 t.test('an idempotency key is held once by its API key, until the place is given back', async t => {
-  const places = new AcceptancePlaces()
+  const places = new AcceptanceSlots()
   const leave = places.enter(ONE, 'k')
   t.throws(() => places.enter(ONE, 'k'), { code: 'conflict', retryAfterSeconds: 1 })
   places.enter(OTHER, 'k')
@@ -28,7 +28,7 @@ t.test('an idempotency key is held once by its API key, until the place is given
 })
 
 t.test('no idempotency key is not the key null', async t => {
-  const places = new AcceptancePlaces()
+  const places = new AcceptanceSlots()
   const leave = places.enter(ONE, null)
   const held = places.enter(ONE, 'null')
   leave()

@@ -7,7 +7,7 @@ import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 /** Bodies may be large and arrive slowly. Clients that send one batch after the other never reach this limit. */
 const PER_KEY = 4
 
-export class AcceptancePlaces {
+export class AcceptanceSlots {
   /** Keyed by hash of the key. */
   readonly #counts = new Map<string, number>()
   readonly #idempotencyKeys = new Set<string>()

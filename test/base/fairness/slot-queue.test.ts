@@ -1,11 +1,11 @@
 /** Places of a room: one key has a part of them, and keys take turns. */
 import t from 'tap'
-import { Places } from '../../../src/base/fairness/places.ts'
+import { SlotQueue } from '../../../src/base/fairness/slot-queue.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const setUp = () => {
   const clock = new TestClock()
-  return { clock, places: new Places({ clock, places: 4, perKey: 2, waitMs: 1_000 }) }
+  return { clock, places: new SlotQueue({ clock, places: 4, perKey: 2, waitMs: 1_000 }) }
 }
 
 t.test('a key has its part, and the next place goes to the key that has fewest', async t => {
