@@ -14,7 +14,7 @@ export class SlowReader {
     signal.addEventListener('abort', () => this.#wake(), { once: true })
   }
 
-  /** Resolves when the client has read what was written. Rejects with the reason of the abort. */
+  /** Resolves when the client has read all written bytes. Rejects with the reason of the abort. */
   async drained(): Promise<void> {
     if (!this.#signal.aborted) {
       await new Promise<void>(resolve => {

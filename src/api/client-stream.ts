@@ -143,9 +143,9 @@ export class ClientStream {
     stream.#isAdmitted = false
   }
 
-  readonly #progress = (drained: boolean): void => {
+  readonly #progress = (isDrained: boolean): void => {
     this.#activeMs = this.#times.clock.monotonicMs()
-    if (drained && this.isSlow) this.#caughtUp()
+    if (isDrained && this.isSlow) this.#caughtUp()
   }
 
   #caughtUp(): void {

@@ -26,8 +26,8 @@ export function createEmbeddingsHandler(
     }
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
     const call = open(request, reply)
-    const waiting = request.context.waitForPlace(call.request)
-    if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
+    const wait = request.context.waitForPlace(call.request)
+    if (wait !== null) return wait.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }
   return handler

@@ -47,7 +47,7 @@ export function findGeneration({ ledger, explanations, byokFeePercent }: Generat
     const { organizationId } = key
     const byId = isId(id) ? await ledger.find(id, organizationId) : null
     if (byId !== null && !maySee(key, byId)) throw unknown()
-    const explanation = isId(id) ? await explained(explanations, key, id, byId !== null) : null
+    const explanation = isId(id) ? await explain(explanations, key, id, byId !== null) : null
     const record = byId ?? (explanation === null ? null : await ledger.find(explanation.id, organizationId))
     const found = record ?? (explanation === null ? null : refusedRecord(explanation))
     if (found === null || !maySee(key, found)) throw unknown()
@@ -65,7 +65,7 @@ function unknown(): GatewayError {
 }
 
 /** The latest explanation that the key may read. @param isExact only explanations of this generation id */
-async function explained(
+async function explain(
   explanations: GenerationDeps['explanations'],
   key: KeyRecord,
   id: string,

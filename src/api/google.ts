@@ -7,7 +7,7 @@ import { GatewayError } from '../base/errors.ts'
 import { createGeminiEmbeddings } from '../dialects/gemini/embeddings.ts'
 import { geminiFailure } from '../dialects/gemini/failure.ts'
 import { createGemini } from '../dialects/gemini.ts'
-import type { Offered } from '../protocol/json/request-parser.ts'
+import type { Offering } from '../protocol/json/request-parser.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { countTokens, ESTIMATED } from './count-tokens.ts'
@@ -18,7 +18,7 @@ import type { ListingDeps } from './models/models.ts'
 import type { ApiRequest, Handler, Operation } from './operation.ts'
 
 interface GoogleDeps extends InferenceParts, ListingDeps {
-  readonly offered: Offered
+  readonly offered: Offering
 }
 
 export function googleRows(deps: GoogleDeps): Operation[] {
@@ -41,7 +41,7 @@ export function googleRows(deps: GoogleDeps): Operation[] {
   const counting = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
   return [
     post('generateContent', 'Generate content', createInference(gemini, deps, wholeBody)),
-    post('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamed)),
+    post('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, asStream)),
     {
       ...post('countTokens', 'Count the input tokens of contents', counting),
       generates: false,
@@ -90,7 +90,7 @@ function wholeBody(request: ApiRequest): unknown {
   return isObject(body) ? { ...body, model: modelOf(request), stream: false } : body
 }
 
-function streamed(request: ApiRequest): unknown {
+function asStream(request: ApiRequest): unknown {
   const { body } = request
   const alt = request.query.get('alt') ?? 'json'
   return isObject(body) ? { ...body, model: modelOf(request), stream: true, alt } : body

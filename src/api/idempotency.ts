@@ -82,7 +82,7 @@ export async function answerOnce(
       await run.start(claimed, () => operation.handler(once, reply))
       return
     }
-    if (claimed.digest !== digest) throw reused()
+    if (claimed.digest !== digest) throw keyReusedError()
     await checkRights(deps, operation, once, reply)
     const question = { id: claimed.id, keyHash, after: -1, isClaimed: true } as const
     const [generation] = claimed.id.split('@')
@@ -93,7 +93,7 @@ export async function answerOnce(
   throw noAnswer()
 }
 
-function reused(): GatewayError {
+function keyReusedError(): GatewayError {
   return new GatewayError(
     'idempotency_key_reused',
     'This Idempotency-Key belongs to another request of this API key: send that request unchanged, or use a new key',
@@ -121,7 +121,7 @@ function withoutKey(request: ApiRequest): ApiRequest {
   return { ...request, headers }
 }
 
-/** True if the request lets nobody keep its data. */
+/** True if the request forbids keeping its data. */
 function forbidsKeeping(body: unknown): boolean {
   const provider = isObject(body) ? body['provider'] : null
   return isObject(provider) && (provider['zdr'] === true || provider['data_collection'] === 'deny')
@@ -156,7 +156,7 @@ class FirstRun implements ReplyCopy {
   readonly #reply: Reply
   readonly #seal: FrameSeal
   readonly #owner: readonly string[]
-  /** True if what is kept has originals of masked values. */
+  /** True if the kept answer contains originals of masked values. */
   #isSealed = false
   #writer: TranscriptWriter | null = null
   #form: AnswerHead['form'] = 'document'
@@ -167,7 +167,7 @@ class FirstRun implements ReplyCopy {
   #isReadAgain = false
   /** True while the client is slow. */
   #isStalled = false
-  #progress: ((drained: boolean) => void) | null = null
+  #progress: ((isDrained: boolean) => void) | null = null
 
   constructor(context: ApiContext, reply: Reply, seal: FrameSeal, owner: readonly string[]) {
     this.#context = context
@@ -236,7 +236,7 @@ class FirstRun implements ReplyCopy {
     return isFlowing || this.#hasLeft
   }
 
-  onProgress(callback: (drained: boolean) => void): void {
+  onProgress(callback: (isDrained: boolean) => void): void {
     this.#progress = callback
   }
 

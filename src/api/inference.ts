@@ -54,9 +54,9 @@ export function createInference(
       answerEmpty(dialect, deps, call, reply)
       return
     }
-    const waiting = request.context.waitForPlace(call.request)
-    if (waiting === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
-    return whenReady(waiting, () => prove(dialect, deps, request, call, reply))
+    const wait = request.context.waitForPlace(call.request)
+    if (wait === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
+    return whenReady(wait, () => prove(dialect, deps, request, call, reply))
   }
   return handler
 }

@@ -116,10 +116,10 @@ export interface ReplyCopy {
   /** @param isFlowing false if the client is slow. Returns the value for the writer. */
   flows(isFlowing: boolean): boolean
   /** The callback of the writer for a slow client that has read something. */
-  onProgress(callback: (drained: boolean) => void): void
+  onProgress(callback: (isDrained: boolean) => void): void
 }
 
-/** A stream that can still tell a failure. */
+/** A stream that can still report a failure. */
 export interface FailableStream {
   fail(error: GatewayError, details: FailureDetails): void
 }
@@ -174,7 +174,7 @@ export interface Reply extends RateSink {
    * when more is waiting. A later call replaces it. `hasDeadline`: the caller aborts if a reader reads nothing for
    * long; otherwise the server does, after about 10 s.
    */
-  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
+  onProgress(callback: (isDrained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection, because a started answer cannot be completed. */
   abort(): void
   /** The rest of the answer has originals of masked values: a copy keeps it sealed. */

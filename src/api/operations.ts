@@ -8,7 +8,7 @@ import type { Dialect } from '../dialects/dialect.ts'
 import { createEmbeddings } from '../dialects/embeddings.ts'
 import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
-import type { Offered } from '../protocol/json/request-parser.ts'
+import type { Offering } from '../protocol/json/request-parser.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import type { Store } from '../storage/store.ts'
 import {
@@ -79,7 +79,7 @@ interface OperationDeps
     FilesApiDeps,
     Omit<ManagementParts, 'usage'> {
   readonly store: Store
-  readonly offered: Offered
+  readonly offered: Offering
   /** Gets the rows of all operations. */
   readonly document: InterfaceDocument
   /** Absent: the public port has no reference. */

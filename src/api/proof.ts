@@ -117,7 +117,7 @@ export class RequestProof implements Witness {
     return scope === 'reply' ? new ProvenReply(writer, this) : new ProvenEvents(writer, this)
   }
 
-  /** Signs what is known so far. */
+  /** Signs the calls so far. */
   sign(answerDigest: string, scope: ProofScope): string {
     const [exchange] = this.#exchanges
     if (exchange === undefined) throw new Error('a proof without an exchange')

@@ -4,7 +4,7 @@
  * unchanged, or the pieces of another body as JSON texts. Serve threads.
  */
 import type { Timer } from '../base/clock.ts'
-import { GatewayError, overloaded, RETRY_AFTER_SECONDS } from '../base/errors.ts'
+import { GatewayError, overloadError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 import type { ResumeOutcome } from '../base/metrics/table.ts'
 import { FRAME_END, WholeFrames } from '../storage/transcripts/frames.ts'
 import {
@@ -140,7 +140,7 @@ export class Replay {
   #hold(bytes: number): boolean {
     this.#heldBytes += bytes
     if (this.#context.held.count(bytes)) return true
-    this.#refuse(overloaded())
+    this.#refuse(overloadError())
     return false
   }
 

@@ -86,11 +86,11 @@ export class SealedFrames {
     }
     const text = this.#rest + slice.toString('latin1')
     this.#rest = ''
-    let opened = ''
+    let plainText = ''
     let from = 0
     for (let end = text.indexOf(FRAME_END); end !== -1; end = text.indexOf(FRAME_END, from)) {
-      opened += this.#isWithin ? text.slice(from, end) : this.#opened(text.slice(from, end))
-      opened += FRAME_END
+      plainText += this.#isWithin ? text.slice(from, end) : this.#opened(text.slice(from, end))
+      plainText += FRAME_END
       this.#isWithin = false
       from = end + FRAME_END.length
     }
@@ -98,10 +98,10 @@ export class SealedFrames {
     if (!this.#isWithin && rest !== '' && (rest.startsWith(SEALED) || SEALED.startsWith(rest))) {
       this.#rest = rest
     } else if (rest !== '') {
-      opened += rest
+      plainText += rest
       this.#isWithin = true
     }
-    return Buffer.from(opened, 'latin1')
+    return Buffer.from(plainText, 'latin1')
   }
 
   #opened(frame: string): string {

@@ -266,7 +266,7 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
 }
 
 /** The thread's memory is full, so this request cannot continue; other requests will end within moments. */
-export function overloaded(): GatewayError {
+export function overloadError(): GatewayError {
   return new GatewayError('overloaded', 'The gateway is overloaded', {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     limit: 'load',

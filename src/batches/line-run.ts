@@ -7,7 +7,7 @@ import type { Clock } from '../base/clock.ts'
 import {
   type FailureCode,
   GatewayError,
-  overloaded,
+  overloadError,
   serviceUnavailable,
   toGatewayError,
 } from '../base/errors.ts'
@@ -226,7 +226,7 @@ export class LineRun {
     const caller = await this.#callerOf(admitted)
     admitted.signal.throwIfAborted()
     const run = endpoints[batch.endpoint]
-    if (!admitted.held.count(HELD_PER_CHAR * line.body.length)) throw overloaded()
+    if (!admitted.held.count(HELD_PER_CHAR * line.body.length)) throw overloadError()
     const call: LineCall = {
       context: admitted,
       caller,

@@ -28,7 +28,7 @@ export type DecodeBody = (sent: {
 /** A complete body. */
 export interface Upload {
   readonly file: FileBytes
-  /** Frees the disk space. Call it when nobody reads any more. */
+  /** Frees the disk space. Call it when all readers have ended. */
   close(): Promise<void>
 }
 
@@ -179,7 +179,7 @@ class ReceivedFile {
     }
   }
 
-  /** Frees its room. */
+  /** Releases its reserved space. */
   async close(): Promise<void> {
     const open = this.#handle
     this.#handle = null

@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { EmbeddingsResult } from '../protocol/embeddings.ts'
-import type { Offered } from '../protocol/json/request-parser.ts'
+import type { Offering } from '../protocol/json/request-parser.ts'
 import { chatUsage } from './chat-completions/answer.ts'
 import { chatFailure } from './chat-completions/failure.ts'
 import type { Dialect } from './dialect.ts'
@@ -20,10 +20,10 @@ export interface EmbeddingsDialect extends Pick<Dialect, 'name' | 'failure'> {
   document(result: EmbeddingsResult): Buffer
 }
 
-export function createEmbeddings(offered: Offered): EmbeddingsDialect {
+export function createEmbeddings(offering: Offering): EmbeddingsDialect {
   return {
     name: 'embeddings',
-    parse: createEmbeddingsParser(offered),
+    parse: createEmbeddingsParser(offering),
     document,
     // The error envelope is the same as in chat completions. Errors already name fields of this body.
     failure: (error, details) => chatFailure(error, { ...details, request: null }),

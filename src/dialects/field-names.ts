@@ -30,7 +30,7 @@ const NOT_LETTERS = /[^\p{L}\p{N}]/gu
  * The name as the most lenient parser reads it: only letters and digits, in one case, without accents. It is converted
  * to upper case first, because some parsers compare upper case: `ı` and `ſ` become `I` and `S`.
  */
-function folded(name: string): string {
+function fold(name: string): string {
   if (PLAIN.test(name)) return name
   return name.normalize('NFKD').toUpperCase().toLowerCase().normalize('NFKD').replace(NOT_LETTERS, '')
 }
@@ -72,12 +72,12 @@ class Names {
 
   add(name: string, allowed: AllowedNames | null = null): void {
     this.fields.set(name, this.fields.get(name) ?? allowed)
-    if (!this.#byFold.has(folded(name))) this.#byFold.set(folded(name), name)
+    if (!this.#byFold.has(fold(name))) this.#byFold.set(fold(name), name)
   }
 
   /** The name in its right spelling; null: not a known name. */
   right(name: string): string | null {
-    return this.#byFold.get(folded(name)) ?? null
+    return this.#byFold.get(fold(name)) ?? null
   }
 }
 

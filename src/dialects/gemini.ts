@@ -4,7 +4,7 @@
  */
 
 import type { MessageItem, OutputItem } from '../protocol/items.ts'
-import type { Offered } from '../protocol/json/request-parser.ts'
+import type { Offering } from '../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect } from './dialect.ts'
@@ -28,10 +28,10 @@ import { inGeminiNames } from './gemini/paths.ts'
 /** Parameters of the query in which Google's clients may send a key. */
 const KEYS = ['key', 'access_token']
 
-export function createGemini(offered: Offered): Dialect {
+export function createGemini(offering: Offering): Dialect {
   return {
     name: 'gemini',
-    parse: createGeminiParser(offered),
+    parse: createGeminiParser(offering),
     frames: request => new GeminiFrames(request),
     body: geminiBody,
     failure: geminiFailure,

@@ -1,5 +1,5 @@
 /** The body parsers for batch requests, by endpoint. A new endpoint is one row. Pure. */
-import type { Offered } from '../protocol/json/request-parser.ts'
+import type { Offering } from '../protocol/json/request-parser.ts'
 import type { BatchEndpoint } from '../protocol/management/batches.ts'
 import { createChatParser } from './chat-completions/parse.ts'
 import { createEmbeddingsParser } from './embeddings/parse.ts'
@@ -9,7 +9,7 @@ import { createResponsesParser } from './responses.ts'
 /** Throws GatewayError for a body that the endpoint does not accept; see `Dialect.parse`. */
 export type BodyParser = (body: unknown) => unknown
 
-export const BATCH_PARSERS: Readonly<Record<BatchEndpoint, (offered: Offered) => BodyParser>> = {
+export const BATCH_PARSERS: Readonly<Record<BatchEndpoint, (offering: Offering) => BodyParser>> = {
   '/v1/responses': createResponsesParser,
   '/v1/chat/completions': createChatParser,
   '/v1/messages': createMessagesParser,

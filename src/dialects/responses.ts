@@ -7,7 +7,7 @@ import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import { jsonPieces } from '../base/json.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
+import { createRequestParser, type Offering } from '../protocol/json/request-parser.ts'
 import { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
@@ -18,20 +18,20 @@ const DONE = 'data: [DONE]\n\n'
 const checkSpelling = spellingCheck(ResponsesRequest, { more: ['n', 'best_of', 'conversation'] })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
-export function createResponsesParser(offered: Offered): (body: unknown) => ResponsesRequest {
-  const parse = createRequestParser(offered)
+export function createResponsesParser(offering: Offering): (body: unknown) => ResponsesRequest {
+  const parse = createRequestParser(offering)
   return body => {
     checkSpelling(body)
     return parse(body)
   }
 }
 
-export function createResponsesDialect(offered: Offered): Dialect {
+export function createResponsesDialect(offering: Offering): Dialect {
   return {
     name: 'responses',
-    parse: createResponsesParser(offered),
+    parse: createResponsesParser(offering),
     frames: () => new ResponsesFrames(),
-    body: shown,
+    body: show,
     failure,
   }
 }
@@ -59,7 +59,7 @@ function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): 
  * The response without the fields that only other dialects show. They are set to undefined, which JSON omits: removing
  * them would copy the object key by key.
  */
-function shown(all: ResponseResource): ResponseResource {
+function show(all: ResponseResource): ResponseResource {
   return { ...all, ...NOT_SHOWN }
 }
 
@@ -99,14 +99,14 @@ class ResponsesFrames implements FrameWriter {
       case 'response.function_call_arguments.delta':
         return `event: response.function_call_arguments.delta\ndata: {"type":"response.function_call_arguments.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"delta":${JSON.stringify(event.delta)}}\n\n`
       default:
-        return frame('response' in event ? { ...event, response: shown(event.response) } : event)
+        return frame('response' in event ? { ...event, response: show(event.response) } : event)
     }
   }
 
   *pieces(event: StreamEvent): Iterable<string> {
     this.#events++
     yield `event: ${event.type}\ndata: `
-    yield* jsonPieces('response' in event ? { ...event, response: shown(event.response) } : event)
+    yield* jsonPieces('response' in event ? { ...event, response: show(event.response) } : event)
     yield '\n\n'
   }
 

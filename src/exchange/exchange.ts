@@ -36,7 +36,7 @@ import {
 export interface Held {
   /** Bytes currently held. */
   readonly bytes: number
-  /** Counts more bytes, or fewer. False if there is no room for what the request now holds; it should then end. */
+  /** Adds bytes (negative: releases them). False if the memory is exhausted; the request should then end. */
   count(bytes: number): boolean
 }
 
@@ -111,7 +111,7 @@ export interface RequestContext {
   readonly held: Held
   /** Fires when the client has disconnected or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: RequestSignal
-  /** The place in the caller's own trace; null if the caller names none. */
+  /** The parent span in the caller's own trace; null if the caller sends no trace. */
   readonly callerContext: CallerContext | null
   /** The exchange of the request, written by it; absent before, and for calls of the gateway itself. */
   running?: RunningWork | undefined
@@ -287,7 +287,7 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   changes?: readonly Change[]
   /** Stop sequences that the provider does not get, so that the gateway looks for them; absent: none. */
   stops?: readonly string[]
-  /** The one of them that ended the reply; absent: none. */
+  /** The stop sequence that ended the reply; absent: none. */
   stoppedBy?: string
 }
 

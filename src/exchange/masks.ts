@@ -56,7 +56,7 @@ interface PlacedPlaceholder {
   readonly end: number
 }
 
-/** All texts of the form of a placeholder that is no longer than one may be, whoever wrote them. */
+/** All texts that look like a placeholder, even if the gateway did not write them. */
 export function placeholdersIn(text: string): readonly PlacedPlaceholder[] {
   if (!text.includes('[')) return []
   const found: PlacedPlaceholder[] = []
@@ -116,7 +116,7 @@ export class Masks {
     this.#longest = Math.max(this.#longest, token.length)
   }
 
-  /** Leaves the placeholder of a value in answers. */
+  /** Keeps the placeholder of a value in answers, instead of the original. */
   withhold(token: string): void {
     this.#originals.set(token, token)
   }

@@ -17,7 +17,7 @@ export class LongText {
   #text = ''
   #block = ''
   #rest = ''
-  /** Only written: reading a character is what makes one string of the pieces. */
+  /** Only written. Reading a character makes the engine join the pieces into one string. */
   protected first = 0
 
   get length(): number {

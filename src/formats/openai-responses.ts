@@ -24,10 +24,10 @@ export const openaiResponses = {
   decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint, takeMessage: TakeMessage | null = null) =>
     new ResponsesDecoder(emit, endpoint?.provider.slug ?? null, takeMessage),
   failure: responsesFailure,
-  compaction: { bySetting: true, format: compacting },
+  compaction: { bySetting: true, format: compactingFormat },
 } as const satisfies Format
 
-function compacting(threshold: number | null): Format {
+function compactingFormat(threshold: number | null): Format {
   if (threshold !== null)
     return {
       ...openaiResponses,

@@ -178,7 +178,7 @@ function note(
     if (sent == null) continue
     // Budgets and levels of other APIs are the documented form of an effort.
     if (value === null || typeof sent === 'object' || sent === value) return
-    changes.push({ field, action: 'changed', reason: `the provider takes ${shown(sent)} here` })
+    changes.push({ field, action: 'changed', reason: `the provider takes ${show(sent)} here` })
     return
   }
   changes.push({ field, action: 'dropped', reason: names.length === 0 ? NO_SUCH_FIELD : NOT_TAKEN })
@@ -187,6 +187,6 @@ function note(
 export const NO_SUCH_FIELD = 'the provider has no such field'
 const NOT_TAKEN = 'the model does not accept it, or not together with the other settings'
 
-function shown(sent: unknown): string {
+function show(sent: unknown): string {
   return typeof sent === 'string' || typeof sent === 'number' ? String(sent) : 'another value'
 }

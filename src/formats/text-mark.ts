@@ -34,12 +34,12 @@ export class TextMark {
     this.#add(piece, piece.length)
   }
 
-  /** True if `text` is what was added. */
+  /** True if `text` is exactly the added text. */
   is(text: string): boolean {
     return text.length === this.#length && this.begins(text)
   }
 
-  /** True if `text` begins with what was added. */
+  /** True if `text` begins with the added text. */
   begins(text: string): boolean {
     // `startsWith` compares a character at a time, this a block.
     if (this.#only !== null) return text.slice(0, this.#only.length) === this.#only

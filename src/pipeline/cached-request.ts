@@ -208,7 +208,7 @@ export class CacheUse {
   }
 }
 
-/** Gets what a client gets. */
+/** Receives the same events as a client. */
 interface AnswerCopy {
   begin(read?: ResponseResource['prompt_usage']): void
   event(event: ItemEvent): void

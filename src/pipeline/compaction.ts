@@ -50,8 +50,8 @@ Answer with the summary alone. Call no tool.`
 
 /** Builds the item of a summary. */
 export function sealSummary(seal: SummarySeal, caller: Caller, summary: Summary): SummaryItem {
-  const sealed = seal.seal(JSON.stringify(summary), ownerOf(caller))
-  return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${sealed}` }
+  const ciphertext = seal.seal(JSON.stringify(summary), ownerOf(caller))
+  return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${ciphertext}` }
 }
 
 /** A provider's own summary, in the provider's format. */
@@ -126,7 +126,7 @@ function openSummary(content: string, at: number, caller: Caller, seal: SummaryS
     if (OF_PROVIDER.test(content)) return null
     throw new GatewayError('invalid_request', `${path}: was not made by this gateway`)
   }
-  return JSON.parse(unsealed(content.slice(MARK.length), path, ownerOf(caller), seal)) as Summary
+  return JSON.parse(unseal(content.slice(MARK.length), path, ownerOf(caller), seal)) as Summary
 }
 
 function openProviderSummary(
@@ -135,8 +135,8 @@ function openProviderSummary(
   caller: Caller,
   seal: SummarySeal,
 ): InputItem {
-  const sealed = item.encrypted_content.slice(PROVIDER_MARK.length)
-  const text = unsealed(sealed, `input[${at}].encrypted_content`, [...ownerOf(caller), OF_PROVIDERS], seal)
+  const ciphertext = item.encrypted_content.slice(PROVIDER_MARK.length)
+  const text = unseal(ciphertext, `input[${at}].encrypted_content`, [...ownerOf(caller), OF_PROVIDERS], seal)
   const { maker, provider, content } = JSON.parse(text) as ProviderSummary
   const opened: InputItem & NotedItem = {
     ...item,
@@ -147,14 +147,14 @@ function openProviderSummary(
 }
 
 /** @throws GatewayError `invalid_request` */
-function unsealed(sealed: string, path: string, owner: readonly string[], seal: SummarySeal): string {
-  if (!seal.knows(sealed)) {
+function unseal(ciphertext: string, path: string, owner: readonly string[], seal: SummarySeal): string {
+  if (!seal.knows(ciphertext)) {
     throw new GatewayError(
       'invalid_request',
       `${path}: its encryption key is no longer in use: send the conversation itself, and compact it again`,
     )
   }
-  const text = seal.open(sealed, owner)
+  const text = seal.open(ciphertext, owner)
   if (text === null) {
     throw new GatewayError('invalid_request', `${path}: was made in another workspace, or was changed`)
   }

@@ -16,7 +16,7 @@ import type { Exchange } from '../exchange/exchange.ts'
 import type { LoopPolicy } from '../protocol/management/loops.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
-/** A loop as an alert tells it: without names and texts of callers. */
+/** A loop in the form of an alert: without names and texts of callers. */
 export interface LoopNote {
   readonly keyHash: string
   readonly organizationId: string
@@ -35,7 +35,7 @@ export interface LoopDeps {
   readonly onLoop?: ((note: LoopNote) => void) | undefined
 }
 
-/** Counts what a session has spent since the last message of its user. */
+/** Counts the spending of a session since its last user message. */
 export interface SessionSpending {
   /** Call it once, when the exchange is over. */
   add(cost: PicoUsd): void
@@ -75,7 +75,7 @@ export function watchLoops(
   policy: LoopPolicy,
 ): SessionSpending | null | Promise<SessionSpending | null> {
   const { request } = exchange
-  const loop = repeated(request, policy)
+  const loop = findLoop(request, policy)
   if (loop !== null) report(deps, exchange, policy, loop)
   if (policy.usd === null || request.session_id == null) return null
   const entry = spendingEntry(deps, exchange, policy.usd)
@@ -141,7 +141,7 @@ function shownName(name: string): string {
 }
 
 /** The loop at the end of the conversation; null: there is none. */
-export function repeated(request: ResponsesRequest, { repeats, cycles }: LoopPolicy): FoundLoop | null {
+export function findLoop(request: ResponsesRequest, { repeats, cycles }: LoopPolicy): FoundLoop | null {
   const steps = stepsOf(request)
   const last = steps.at(-1)
   if (last === undefined) return null
@@ -199,7 +199,7 @@ function stepsOf({ input }: ResponsesRequest): readonly Step[] {
   return steps
 }
 
-/** A result as text, without what its client measured. */
+/** A result as text, without the measurements that its client adds. */
 function resultOf(output: unknown): string {
   return JSON.stringify(output ?? null).replace(MEASURED, '')
 }

@@ -37,7 +37,7 @@ export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: 
   if (texts.length === 0) return frame
   const [head = '', ...parts] = frame.split(`"${mark}"`)
   let json = head
-  for (const [at, part] of parts.entries()) json += quoted(texts[at] ?? '') + part
+  for (const [at, part] of parts.entries()) json += quote(texts[at] ?? '') + part
   return json
 }
 
@@ -74,7 +74,7 @@ function withoutLongTexts(value: unknown, mark: string, texts: string[]): unknow
   return changed === null ? value : Object.fromEntries(changed)
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   if (!ESCAPED.test(text)) return `"${text}"`
   let json = '"'
   for (let from = 0; from < text.length; ) {

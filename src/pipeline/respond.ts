@@ -89,7 +89,7 @@ export interface GatewayDeps
   readonly stickiness: Stickiness
   readonly plugins: PluginChains
   readonly guard: Guard
-  /** For keys whose policy looks for loops. Absent: nobody does. */
+  /** For keys whose policy looks for loops. Absent: loops are not checked. */
   readonly loops?: LoopDeps
   /** Absent: every request takes the general path. */
   readonly plans?: Pick<Plans, 'of'>
@@ -174,8 +174,8 @@ function ended(
   account(deps, end)
   const writing = deps.ledger.written()
   return writing === null
-    ? concluded(deps, end, conclusion)
-    : writing.then(() => concluded(deps, end, conclusion))
+    ? conclude(deps, end, conclusion)
+    : writing.then(() => conclude(deps, end, conclusion))
 }
 
 function lostRightOf({ signal }: RunningExchange): GatewayError | null {
@@ -183,7 +183,7 @@ function lostRightOf({ signal }: RunningExchange): GatewayError | null {
   return reason.meaning.isLostRight === true ? reason : null
 }
 
-function concluded(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclusion: Conclusion): Outcome {
+function conclude(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclusion: Conclusion): Outcome {
   const { exchange, error } = end
   const { answer, guarding, recording } = exchange
   let outcome: Outcome

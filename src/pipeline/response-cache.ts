@@ -6,7 +6,7 @@
  * here. Serve threads.
  */
 import { hash } from 'node:crypto'
-import { GatewayError, overloaded } from '../base/errors.ts'
+import { GatewayError, overloadError } from '../base/errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { writtenJson } from '../protocol/json/as-written.ts'
 import type { CachePolicy } from '../protocol/management/response-cache.ts'
@@ -36,7 +36,7 @@ import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
 const UNREAD_MS = 10_000
 /** How often a request looks for another answer after one that it waited for was lost. Then it runs for itself. */
 const TRIES = 3
-/** Changes with the form of what is kept. */
+/** Changes whenever the form of kept answers changes. */
 const FORM = 1
 /** Fields of a request that name its sender, or the form of the answer; they do not change what a model says. */
 const NOT_COMPARED: ReadonlySet<string> = new Set([
@@ -78,7 +78,7 @@ export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Pro
       return runTurns(deps, exchange)
     }
     signal.throwIfAborted()
-    // It waits for somebody else's answer, so its money may serve others meanwhile.
+    // It waits for another request's answer, so its reservation is released meanwhile.
     exchange.reservation?.release?.({ cost: 0, isByok: false, tokens: 0 })
     const outcome = await new AnswerReader(deps, exchange, cache, claimed, claim.keyHash).run()
     if (outcome === 'given') {
@@ -198,7 +198,7 @@ class AnswerReader {
     }
     const { answer, held } = this.#exchange
     if (!held.count(part.bytes.length)) {
-      this.#fail(overloaded())
+      this.#fail(overloadError())
       return
     }
     try {
@@ -260,7 +260,7 @@ class AnswerReader {
   #end({ at, finish, usage, pipeline, fields, isLimited }: KeptEnd): void {
     const exchange = this.#exchange
     const { answer, bill, repeated } = exchange
-    // The end of somebody else's money is not the end of this answer.
+    // Another request's spent limit does not end this one.
     if (finish.reason === 'length' && isLimited === true && !answer.turnSeen) {
       this.#lose('unreadable')
       return

@@ -2,7 +2,7 @@
  * Workspace files in a request: loads the bytes of parts that name a file by id, before anything else reads the
  * request, so that guardrails see the text and every provider can accept it. Ids in other forms belong to a provider.
  */
-import { GatewayError, overloaded } from '../base/errors.ts'
+import { GatewayError, overloadError } from '../base/errors.ts'
 import { isFileId } from '../base/ids.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { Caller } from '../protocol/records.ts'
@@ -129,7 +129,7 @@ class Reader {
         'payload_too_large',
         `The files in a request may have at most ${BYTES_MAX} bytes in total`,
       )
-    if (!this.#exchange.held.count(Math.ceil((bytes * 7) / 3))) throw overloaded()
+    if (!this.#exchange.held.count(Math.ceil((bytes * 7) / 3))) throw overloadError()
   }
 }
 

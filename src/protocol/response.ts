@@ -135,7 +135,7 @@ export const GatewayMetadata = Type.Object(
           reason: Type.Optional(Type.String()),
           /** Characters of the answer after which it went on here. */
           continued_at: Type.Optional(count),
-          /** Of its part of an answer that went on elsewhere. */
+          /** Usage of its part of an answer that another endpoint continued. */
           usage: Type.Optional(Type.Object({ input_tokens: count, output_tokens: count })),
         }),
       ),

@@ -11,7 +11,7 @@ import type { InputItem } from './items.ts'
 const MARK = 'gwm1.'
 /** Begins a thought that travels in its seal: then the maker, and the thought as JSON in base64. */
 const WHOLE = 'gwt1.'
-/** The fields of items with what is sealed. */
+/** The fields of items that contain sealed content. */
 const SEALS = ['signature', 'encrypted_content'] as const
 
 type Fields = Readonly<Record<string, unknown>>

@@ -83,7 +83,7 @@ function inFields(
   return names.flatMap(name => (isEmpty(holder[name]) ? [] : [{ path: `${path}.${name}`, holder, name }]))
 }
 
-/** Null for what no request can be; its check will say so. */
+/** Null for a value that is not a request; the check of the request reports it. */
 function parsed(text: string): unknown {
   try {
     return parseJson(Buffer.from(text))

@@ -70,7 +70,7 @@ class Names {
   add(name: string, id: string): void {
     const exactName = oneSpelling(name)
     add(this.#exact, exactName, id)
-    const shortName = shortened(exactName)
+    const shortName = shorten(exactName)
     if (shortName !== exactName) add(this.#short, shortName, id)
   }
 
@@ -79,7 +79,7 @@ class Names {
     const exactName = oneSpelling(name)
     const exact = this.#exact.get(exactName)
     if (exact !== undefined) return exact
-    const shortName = shortened(exactName)
+    const shortName = shorten(exactName)
     if (shortName === exactName) return this.#short.get(exactName) ?? NONE
     const undatedMatch = this.#exact.get(shortName)
     if (undatedMatch !== undefined) return undatedMatch
@@ -101,6 +101,6 @@ function oneSpelling(name: string): string {
   return name.replace(/(?<=\d)\.(?=\d)/g, '-')
 }
 
-function shortened(name: string): string {
+function shorten(name: string): string {
   return name.replace(/-(?:\d{8}|latest)$/, '')
 }

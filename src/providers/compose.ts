@@ -133,11 +133,11 @@ class Composer {
   added(): readonly ModelRow[] {
     const { rows, known, authorsOf } = this.#deps
     const names = new Set(rows.flatMap(({ id, aliases = [] }) => [id, ...aliases]))
-    const added = new Map<string, ModelRow>()
+    const additions = new Map<string, ModelRow>()
     for (const model of known.imported) {
       if (names.has(model.id)) continue
       const endpoints = this.#endpointsOf(model)
-      if (endpoints.length > 0) added.set(model.id, { id: model.id, ...modelFacts(model), endpoints })
+      if (endpoints.length > 0) additions.set(model.id, { id: model.id, ...modelFacts(model), endpoints })
     }
     for (const [slug, models] of known.discovered) {
       const [author = slug] = authorsOf(slug)
@@ -145,12 +145,12 @@ class Composer {
       for (const model of models) {
         const id = model.id.startsWith(`${author}/`) ? model.id : `${author}/${model.id}`
         if (names.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
-        const existing = added.get(id)
-        if (existing === undefined) added.set(id, this.#discovered(id, slug, model))
-        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, model, added)
+        const existing = additions.get(id)
+        if (existing === undefined) additions.set(id, this.#discovered(id, slug, model))
+        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, model, additions)
       }
     }
-    return [...added.values()]
+    return [...additions.values()]
   }
 
   /** Adds an endpoint to a model of an import, or of another provider's list. */

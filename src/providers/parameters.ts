@@ -86,7 +86,7 @@ export function honours(endpoint: Endpoint, name: string): boolean {
 }
 
 /** Names of used parameters that the endpoint does not support. */
-export function unsupported(request: ResponsesRequest, endpoint: Endpoint): string[] {
+export function unsupportedParameters(request: ResponsesRequest, endpoint: Endpoint): string[] {
   if (endpoint.supportedParameters === null) return []
   return PARAMETERS.filter(parameter => parameter.used(request) && !honours(endpoint, parameter.name)).map(
     parameter => parameter.name,

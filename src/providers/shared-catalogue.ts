@@ -104,8 +104,8 @@ function packedText({ bytes, ends }: PackedTexts, index: number): Buffer {
 const SLICE_MODELS = 32
 
 /** Unpacks without pauses, before a thread serves requests. */
-export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
-  const steps = unpacking(packed, null)
+export function unpackCatalogue(catalogue: PackedCatalogue): Unpacked {
+  const steps = unpack(catalogue, null)
   let step = steps.next()
   while (step.done !== true) step = steps.next()
   return step.value
@@ -116,11 +116,11 @@ export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
  * same objects, and keep the measurements of their endpoints.
  */
 export async function unpackBeside(
-  packed: PackedCatalogue,
+  catalogue: PackedCatalogue,
   earlier: Unpacked,
   pause: () => Promise<void>,
 ): Promise<Unpacked> {
-  const steps = unpacking(packed, earlier)
+  const steps = unpack(catalogue, earlier)
   let step = steps.next()
   while (step.done !== true) {
     await pause()
@@ -129,9 +129,9 @@ export async function unpackBeside(
   return step.value
 }
 
-function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generator<void, Unpacked> {
+function* unpack(catalogue: PackedCatalogue, earlier: Unpacked | null): Generator<void, Unpacked> {
   const providers = new Map<string, Provider>()
-  for (const provider of packed.providers) {
+  for (const provider of catalogue.providers) {
     const before = earlier?.parts.providers.get(provider.slug)
     // Connections and prepared requests are cached by row object, so an equal row keeps its object.
     const isSame = before !== undefined && JSON.stringify(before) === JSON.stringify(provider)
@@ -140,27 +140,27 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
   const shared = new SharedParts()
   const indexes = new Map(earlier?.parts.models.map(({ id }, index) => [id, index]))
   const models: Model[] = []
-  const count = packed.models.ends.length
+  const count = catalogue.models.ends.length
   for (let index = 0; index < count; index++) {
-    const bytes = packedText(packed.models, index)
+    const bytes = packedText(catalogue.models, index)
     const row = JSON.parse(bytes.toString()) as PackedModel
     models.push(sameModel(row.id, bytes, earlier, indexes, providers) ?? unpackModel(row, providers, shared))
     if (index % SLICE_MODELS === SLICE_MODELS - 1) yield
   }
-  const wildcards = models.splice(count - packed.wildcardCount)
+  const wildcards = models.splice(count - catalogue.wildcardCount)
   return {
     parts: {
       providers,
       models,
-      configured: packed.configured,
-      aliases: new Map(packed.aliases),
-      routes: packed.routes,
+      configured: catalogue.configured,
+      aliases: new Map(catalogue.aliases),
+      routes: catalogue.routes,
       wildcards,
-      defaultModel: packed.defaultModel,
+      defaultModel: catalogue.defaultModel,
     },
-    models: packed.models,
-    documents: packed.documents,
-    version: packed.version,
+    models: catalogue.models,
+    documents: catalogue.documents,
+    version: catalogue.version,
   }
 }
 
@@ -214,23 +214,23 @@ class SharedParts {
   readonly #pricings = new Map<string, Pricing>()
 
   text(text: string): string {
-    return memoized(this.#texts, text, () => text)
+    return memoize(this.#texts, text, () => text)
   }
 
   words(words: readonly string[]): readonly string[] {
-    return memoized(this.#words, words.join(), () => words.map(word => this.text(word)))
+    return memoize(this.#words, words.join(), () => words.map(word => this.text(word)))
   }
 
   set(words: readonly string[]): ReadonlySet<string> {
-    return memoized(this.#sets, words.join(), () => new Set(words.map(word => this.text(word))))
+    return memoize(this.#sets, words.join(), () => new Set(words.map(word => this.text(word))))
   }
 
   pricing(pricing: Pricing): Pricing {
-    return memoized(this.#pricings, JSON.stringify(pricing), () => pricing)
+    return memoize(this.#pricings, JSON.stringify(pricing), () => pricing)
   }
 }
 
-function memoized<Value>(values: Map<string, Value>, key: string, make: () => Value): Value {
+function memoize<Value>(values: Map<string, Value>, key: string, make: () => Value): Value {
   let value = values.get(key)
   if (value === undefined) {
     value = make()

@@ -5,7 +5,7 @@
  */
 import type { BodyReader, RawBody, SentBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../base/clock.ts'
-import { GatewayError, overloaded } from '../base/errors.ts'
+import { GatewayError, overloadError } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 import { decodedPieces } from './content-coding.ts'
 import { tooLarge } from './head-checks.ts'
@@ -150,7 +150,7 @@ class Segments {
     const list = this.#list
     const [first] = list
     this.clear()
-    return list.length === 1 && first !== undefined ? filled(first) : Buffer.concat(list.map(filled))
+    return list.length === 1 && first !== undefined ? fill(first) : Buffer.concat(list.map(fill))
   }
 
   #remove(segment: Segment | undefined): Segment | null {
@@ -171,7 +171,7 @@ class Segments {
 }
 
 /** The bytes of a segment. */
-function filled({ memory, used }: Segment): Uint8Array {
+function fill({ memory, used }: Segment): Uint8Array {
   return used === memory.length ? memory : memory.subarray(0, used)
 }
 
@@ -211,7 +211,7 @@ export class BodyBuffer implements IncomingBody {
       this.#heldBytes = bytes.length
     } else this.#add(bytes)
     if (this.#heldBytes > countedBytes && !this.#count.count(this.#heldBytes - countedBytes)) {
-      this.fail(overloaded())
+      this.fail(overloadError())
       return
     }
     if (!isLast) return
@@ -369,7 +369,7 @@ export class BodyStream implements IncomingBody, RawBody {
     if (this.#reader !== null && waiting.bytes + bytes.length > WAITING_MAX_BYTES && !waiting.fits(bytes)) {
       const last = waiting.pop()
       try {
-        if (last !== null) this.#reader.writeNow(filled(last), last.at)
+        if (last !== null) this.#reader.writeNow(fill(last), last.at)
       } catch (thrown) {
         this.fail(thrown)
         return false
@@ -378,7 +378,7 @@ export class BodyStream implements IncomingBody, RawBody {
     }
     waiting.add(bytes)
     if (this.#holdMemory()) return true
-    this.fail(overloaded())
+    this.fail(overloadError())
     return false
   }
 
@@ -441,7 +441,7 @@ export class BodyStream implements IncomingBody, RawBody {
       const next = this.#waiting.shift()
       if (next !== null) {
         this.#takenBytes = next.memory.length
-        await reader.write(filled(next), next.at)
+        await reader.write(fill(next), next.at)
         this.#takenBytes = 0
         this.#holdMemory()
         this.#waiting.free(next)
@@ -455,7 +455,7 @@ export class BodyStream implements IncomingBody, RawBody {
     }
   }
 
-  /** Counts the memory of what waits and of what the reader has. False if there is no room for it. */
+  /** Counts the memory of waiting bytes and of the reader. False if there is not enough memory. */
   #holdMemory(): boolean {
     const newBytes = this.#waiting.allocatedBytes + this.#takenBytes - this.#heldBytes
     this.#heldBytes += newBytes

@@ -12,7 +12,7 @@ import {
   createZstdDecompress,
 } from 'node:zlib'
 import type { SentBody } from '../api/operation.ts'
-import { GatewayError, overloaded } from '../base/errors.ts'
+import { GatewayError, overloadError } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 
 /** JSON is seldom compressed to less than a twentieth. */
@@ -103,7 +103,7 @@ export function decoded(
       if (length + chunk.length > mostBytes) return fail(tooLong(mostBytes))
       length += chunk.length
       chunks.push(chunk)
-      if (!memory.count(chunk.length)) fail(overloaded())
+      if (!memory.count(chunk.length)) fail(overloadError())
     })
     decoder.on('error', () => fail(invalid(coding)))
     decoder.on('end', () => resolve(Buffer.concat(chunks, length)))

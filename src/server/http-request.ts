@@ -7,7 +7,7 @@
 
 import type { ApiContext, ApiRequest, EndUserFields, Operation, Reply } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
-import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../base/errors.ts'
+import { GatewayError, overloadError, storeUnavailable, toGatewayError } from '../base/errors.ts'
 import type { LoopShare, LoopWork } from '../base/fairness/loop-share.ts'
 import { BODY_CUT_TOO_FINE, BODY_PIECES, DISCARDED_PIECES, PieceCount } from '../base/fairness/pieces.ts'
 import { shownPath } from '../base/log/shown.ts'
@@ -458,7 +458,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.#body?.release()
     if (this.#decodedBytes > 0) this.held.count(-this.#decodedBytes)
     this.#decodedBytes = 0
-    if (!this.held.count(valueBytes)) throw overloaded()
+    if (!this.held.count(valueBytes)) throw overloadError()
   }
 
   /** Passes the request to its handler, which alone has the headers from here on. Returns the handler's own promise. */

@@ -240,7 +240,7 @@ export class HttpReply implements Reply {
     this.#socket.end(chunk, more)
   }
 
-  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void {
+  onProgress(callback: (isDrained: boolean) => void, hasDeadline?: boolean): void {
     this.#copy?.onProgress(callback)
     this.#socket.onProgress(callback, hasDeadline)
   }

@@ -45,7 +45,7 @@ export interface ResponseSocket extends PausableSocket {
    * otherwise with false. A later call replaces it. `hasDeadline`: the caller aborts if a reader reads nothing for a
    * long time; otherwise the front does, after about 10 s.
    */
-  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
+  onProgress(callback: (isDrained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection immediately; the request then ends as if the client had left. */
   abort(): void
   /**

@@ -53,7 +53,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   #rest = ''
   /** The last chunks, which have not been created yet. */
   #more: MoreChunks | null = null
-  #progress: ((drained: boolean) => void) | null = null
+  #progress: ((isDrained: boolean) => void) | null = null
   #isSettled = false
   /** The last event. */
   #last = ''
@@ -135,7 +135,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
     this.#complete(more)
   }
 
-  onProgress(callback: (drained: boolean) => void): void {
+  onProgress(callback: (isDrained: boolean) => void): void {
     this.#progress = callback
   }
 

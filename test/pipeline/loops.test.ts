@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { repeated } from '../../src/pipeline/loops.ts'
+import { findLoop } from '../../src/pipeline/loops.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
 import { search } from '../support/property.ts'
 
@@ -30,7 +30,7 @@ function requestOf(calls: readonly (Call | string)[]): ResponsesRequest {
   return { model: 'm', input } as ResponsesRequest
 }
 
-const found = (calls: readonly (Call | string)[]) => repeated(requestOf(calls), POLICY)
+const found = (calls: readonly (Call | string)[]) => findLoop(requestOf(calls), POLICY)
 const times = <T>(count: number, each: T): T[] => Array.from({ length: count }, () => each)
 
 t.test('the same call with the same result, as often as the policy says', async t => {
@@ -46,7 +46,7 @@ t.test('the same call with the same result, as often as the policy says', async 
   )
   t.equal(found(['Go', ...times(5, call('read')), call('other')]), null, 'it went on')
   t.equal(found(['Go', ...times(9, call('read', '{"at":1}', null))]), null, 'calls without results')
-  t.equal(repeated({ model: 'm', input: 'Go' }, POLICY), null)
+  t.equal(findLoop({ model: 'm', input: 'Go' }, POLICY), null)
 })
 
 t.test('arguments are compared as JSON values', async t => {

@@ -176,7 +176,7 @@ export async function* resultChunks(
     if (page === null) throw new GatewayError('not_found', 'Batch not found')
     const end = page.at(-1)
     if (end === undefined) break
-    const text = joined(page.map(result => texts.ofResult(result)))
+    const text = join(page.map(result => texts.ofResult(result)))
     if (text !== '') yield Buffer.from(text)
     last = end.number
     await yieldToLoop()
@@ -187,7 +187,7 @@ export async function* resultChunks(
   for (let last = -1; ; ) {
     const page = await store.batches.unansweredLines(batch.id, last, PAGE.limit)
     if (page === null) break
-    const text = joined(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
+    const text = join(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
     if (text !== '') yield Buffer.from(text)
     last = page.last
     await yieldToLoop()
@@ -195,7 +195,7 @@ export async function* resultChunks(
   }
 }
 
-function joined(lines: readonly (string | null)[]): string {
+function join(lines: readonly (string | null)[]): string {
   let text = ''
   for (const line of lines) if (line !== null) text += `${line}\n`
   return text

@@ -53,14 +53,14 @@ export function addCredits(deps: ManagementParts): Handler {
       throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
     }
     const entry = newEntry(request, deps.clock)
-    const added = await audited(
+    const record = await audited(
       deps,
       request,
       'credit.create',
       verbs => verbs.credits.add(entry),
       isNew => (isNew ? { kind: 'credit', id: entry.id, name: entry.note } : null),
     )
-    if (added) return reply.json(201, { data: toEntryDocument(entry) })
+    if (record) return reply.json(201, { data: toEntryDocument(entry) })
     const earlier = await credits.find(entry.organizationId, entry.id)
     if (earlier === null) throw new Error('a credit entry is neither new nor known')
     if (earlier.amount !== entry.amount) {

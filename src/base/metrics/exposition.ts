@@ -57,7 +57,7 @@ function addUp(families: readonly MetricFamily[]): MetricFamily {
     for (const sample of values) {
       const key = keyOf(sample)
       const before = samples.get(key)
-      samples.set(key, before === undefined ? sample : added(before, sample))
+      samples.set(key, before === undefined ? sample : add(before, sample))
     }
   return { ...first, values: [...samples.values()] }
 }
@@ -69,7 +69,7 @@ function keyOf({ metricName = '', labels }: MetricSample): string {
   return key
 }
 
-function added(one: MetricSample, other: MetricSample): MetricSample {
+function add(one: MetricSample, other: MetricSample): MetricSample {
   const sum = { ...one, value: one.value + other.value }
   if (other.exemplar === undefined) return sum
   const isNewer = one.exemplar === undefined || other.exemplar.atMs > one.exemplar.atMs
@@ -109,7 +109,7 @@ export function textOf(families: MetricSnapshot, form: ExpositionForm): string {
   for (const { name, help, type, values } of families) {
     // In OpenMetrics, the family of a counter lacks the suffix of its samples.
     const family = isOpen && type === 'counter' ? name.replace(/_total$/, '') : name
-    lines.push(`# HELP ${family} ${isOpen ? escaped(help) : escapedHelp(help)}`)
+    lines.push(`# HELP ${family} ${isOpen ? escape(help) : escapedHelp(help)}`)
     lines.push(`# TYPE ${family} ${type}`)
     for (const sample of values) lines.push(line(name, sample, isOpen))
   }
@@ -125,13 +125,13 @@ function line(
   let names = ''
   for (const name in labels) {
     const label = labels[name] ?? ''
-    const text = typeof label === 'string' ? escaped(label) : isOpen ? canonical(label) : String(label)
+    const text = typeof label === 'string' ? escape(label) : isOpen ? canonical(label) : String(label)
     names += `${names === '' ? '' : ','}${name}="${text}"`
   }
   const sample = `${metricName}${names === '' ? '' : `{${names}}`} ${numeral(value)}`
   if (!isOpen || exemplar === undefined) return sample
   const { traceId, value: exemplarValue, atMs } = exemplar
-  return `${sample} # {trace_id="${escaped(traceId)}"} ${numeral(exemplarValue)} ${(atMs / 1000).toFixed(3)}`
+  return `${sample} # {trace_id="${escape(traceId)}"} ${numeral(exemplarValue)} ${(atMs / 1000).toFixed(3)}`
 }
 
 function numeral(value: number): string {
@@ -150,7 +150,7 @@ function canonical(bound: number): string {
 
 const SPECIAL = /[\\\n"]/
 
-function escaped(text: string): string {
+function escape(text: string): string {
   return SPECIAL.test(text) ? escapedHelp(text).replaceAll('"', '\\"') : text
 }
 

@@ -48,7 +48,7 @@ export function callerContext(
     spanId,
     isSampled,
     header: traceParent(traceId, spanId, isSampled),
-    state: checked(state),
+    state: check(state),
   }
 }
 
@@ -67,7 +67,7 @@ export function isSpanId(text: unknown): text is string {
   return typeof text === 'string' && /^[0-9a-f]{16}$/.test(text) && text !== NO_SPAN
 }
 
-function checked(state: string | undefined): string | null {
+function check(state: string | undefined): string | null {
   if (state === undefined || state.length > STATE_MAX_CHARS) return null
   const members = state
     .split(',')

@@ -135,7 +135,7 @@ export class JobWork {
     }
   }
 
-  /** Does what can be done now, and sets the time of the next visit. Never rejects. */
+  /** Does all work that is possible now, and sets the time of the next visit. Never rejects. */
   async visit(): Promise<void> {
     await this.#guard(async () => {
       const { jobs, owner, nowMs } = this.#deps

@@ -95,7 +95,7 @@ export class ServiceRunner {
     this.#drafts.lost(lines)
   }
 
-  /** Does what is due for these batches, which are all open ones. `isEnding`: no more jobs are created for it. */
+  /** Does the due work for these batches, which are all open ones. `isEnding`: no more jobs are created for it. */
   visit(batches: ReadonlyMap<string, BatchRecord>, isEnding: (batch: BatchRecord) => boolean): void {
     if (this.#ending.signal.aborted) return
     this.#batches = batches

@@ -203,7 +203,7 @@ export function amountOf(
   return prices.length === 0 ? 0 : picoToNano(pick(...prices))
 }
 
-/** The money that a limit has unspent, reserved or not; negative if the limit is overspent. */
+/** The unspent money of a limit, including reserved money; negative if the limit is overspent. */
 export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
   return nanoToPico(ceiling - used)
 }

@@ -5,7 +5,7 @@
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
-import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
+import { type Offering, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
@@ -59,11 +59,11 @@ const checkSpelling = spellingCheck(ChatBody, {
 })
 
 /** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names a field of the chat body. */
-export function createChatParser(offered: Offered): (value: unknown) => ResponsesRequest {
-  return value => parseChat(value, offered)
+export function createChatParser(offering: Offering): (value: unknown) => ResponsesRequest {
+  return value => parseChat(value, offering)
 }
 
-function parseChat(value: unknown, offered: Offered): ResponsesRequest {
+function parseChat(value: unknown, offering: Offering): ResponsesRequest {
   checkSpelling(value)
   const body = check(value)
   refuse(body)
@@ -71,14 +71,14 @@ function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   const conversation = new ChatConversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
-  translate(body, fields, offered.tools)
+  translate(body, fields, offering.tools)
   const request = withChosenNames(fields as unknown as ResponsesRequest, {
     limit:
       body.max_completion_tokens == null && body.max_tokens != null ? 'max_tokens' : 'max_completion_tokens',
     effort: body.reasoning_effort == null ? 'reasoning.effort' : 'reasoning_effort',
   })
-  useDefaultModel(request, offered)
-  const refused = refusal(request, offered)
+  useDefaultModel(request, offering)
+  const refused = refusal(request, offering)
   if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))
   return request
 }

@@ -5,7 +5,7 @@
 import { GatewayError } from '../../base/errors.ts'
 import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
-import { type Offered, refusal } from '../../protocol/json/request-parser.ts'
+import { type Offering, refusal } from '../../protocol/json/request-parser.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
 import { spellingCheck } from '../field-names.ts'
 import { EmbeddingsBody } from './body-schema.ts'
@@ -54,11 +54,11 @@ const check = bodyCheck(EmbeddingsBody)
 const checkSpelling = spellingCheck(EmbeddingsBody, { more: [...KNOWN, ...OF_OTHERS.map(([name]) => name)] })
 
 /** Creates the parser of embeddings bodies. It throws GatewayError `invalid_request` that names a field of the body. */
-export function createEmbeddingsParser(offered: Offered): (value: unknown) => ParsedEmbeddings {
-  return value => parseEmbeddings(value, offered)
+export function createEmbeddingsParser(offering: Offering): (value: unknown) => ParsedEmbeddings {
+  return value => parseEmbeddings(value, offering)
 }
 
-function parseEmbeddings(value: unknown, offered: Offered): ParsedEmbeddings {
+function parseEmbeddings(value: unknown, offering: Offering): ParsedEmbeddings {
   checkSpelling(value)
   const body = check(value)
   refuse(body)
@@ -70,7 +70,7 @@ function parseEmbeddings(value: unknown, offered: Offered): ParsedEmbeddings {
   }
   fields['input'] = items
   const request = fields as unknown as EmbeddingsRequest
-  const refused = refusal(request, { ...offered, plugins: NONE })
+  const refused = refusal(request, { ...offering, plugins: NONE })
   if (refused !== null) throw new GatewayError('invalid_request', refused)
   return {
     request,

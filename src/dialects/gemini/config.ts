@@ -101,7 +101,7 @@ function reasoningOf({ thinkingConfig: thinking }: GenerationConfig): Fields | n
   }
 }
 
-/** Text alone is what every model answers with. */
+/** Null for text only, which every model can answer with. */
 function modalitiesOf({ responseModalities: requested }: GenerationConfig): readonly string[] | null {
   if (requested == null || requested.length === 0) return null
   const modalities = requested.map((each, at) => {

@@ -84,7 +84,7 @@ export class GeminiConversation {
     const outputText = responseText(response ?? {})
     const media = (parts ?? []).map(part => mediaPart(part) ?? unknownPart(part as Part, 'input_text'))
     const output = media.length === 0 ? outputText : [{ type: 'input_text', text: outputText }, ...media]
-    // The API has this name for what a failed call gave.
+    // The API's name for the result of a failed call.
     const failed = response?.['error'] == null ? {} : { is_error: true }
     return {
       type: 'function_call_output',

@@ -7,7 +7,7 @@ import { GatewayError, refuseField } from '../../base/errors.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { EmbeddingsResult } from '../../protocol/embeddings.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
-import type { Offered } from '../../protocol/json/request-parser.ts'
+import type { Offering } from '../../protocol/json/request-parser.ts'
 import { maybe } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX } from '../../protocol/limits.ts'
 import { createEmbeddingsParser } from '../embeddings/parse.ts'
@@ -16,7 +16,7 @@ import { spellingCheck } from '../field-names.ts'
 import { renamed } from '../translation.ts'
 import { GeminiContent, type Part } from './body-schema.ts'
 import { geminiFailure } from './failure.ts'
-import { camel, inUsualSpelling, spelled } from './names.ts'
+import { camel, inUsualSpelling, respell } from './names.ts'
 
 const Request = Type.Object({
   content: GeminiContent,
@@ -34,8 +34,8 @@ const checkSpellingOfOne = spellingCheck(Request, { more: ['model'], usual: came
 const checkSpellingOfBatch = spellingCheck(Batch, { more: ['model'], usual: camel })
 
 /** `isBatch`: there is a list of inputs. */
-export function createGeminiEmbeddings(offered: Offered, isBatch: boolean): EmbeddingsDialect {
-  const parse = createEmbeddingsParser(offered)
+export function createGeminiEmbeddings(offering: Offering, isBatch: boolean): EmbeddingsDialect {
+  const parse = createEmbeddingsParser(offering)
   const nameOf = (message: string): string =>
     renamed(message, (field, index) => pathOf(field, index, isBatch))
   return {
@@ -43,7 +43,7 @@ export function createGeminiEmbeddings(offered: Offered, isBatch: boolean): Embe
     parse(value) {
       if (isBatch) checkSpellingOfBatch(value)
       else checkSpellingOfOne(value)
-      const body = spelled(inUsualSpelling(value))
+      const body = respell(inUsualSpelling(value))
       const requests = isBatch ? checkBatch(body).requests : [checkOne(body)]
       const merged = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>
       for (const name of Object.keys(Request.properties)) delete merged[name]

@@ -156,7 +156,7 @@ export class GeminiFrames implements FrameWriter {
     return this.#chunk(`${HEAD}${JSON.stringify(text)}${THOUGHT_TAIL}${this.#rest}`)
   }
 
-  /** Writes what an item has at its end only. */
+  /** Writes the fields that an item gets only at its end. */
   #done(index: number, item: OutputItem): string {
     switch (item.type) {
       case 'message':

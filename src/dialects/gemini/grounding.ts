@@ -1,6 +1,6 @@
 /**
  * Writes searches and citations as `groundingMetadata`. Pure. Google's positions count UTF-8 bytes over the whole text
- * of an answer; those of annotations count UTF-16 units within one message.
+ * of an answer; positions of annotations count UTF-16 units within one message.
  */
 
 import type { MessageItem, OutputItem } from '../../protocol/items.ts'

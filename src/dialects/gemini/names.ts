@@ -42,7 +42,7 @@ export function inUsualSpelling(body: unknown): unknown {
   for (const name of Object.keys(body)) {
     const usual = camel(name)
     if (!OF_BODY.has(usual)) continue
-    const value = spelled(body[name])
+    const value = respell(body[name])
     if (usual === name && value === body[name]) continue
     copy ??= { ...body }
     if (usual !== name) delete copy[name]
@@ -52,13 +52,13 @@ export function inUsualSpelling(body: unknown): unknown {
 }
 
 /** A value below the body. Tools with a `type` are the gateway's own and stay unchanged. */
-export function spelled(value: unknown): unknown {
+export function respell(value: unknown): unknown {
   if (Array.isArray(value)) return spelledList(value)
   if (!isObject(value) || typeof value['type'] === 'string') return value
   let copy: Record<string, unknown> | null = null
   for (const name of Object.keys(value)) {
     const usual = camel(name)
-    const inner = DATA.has(usual) ? value[name] : spelled(value[name])
+    const inner = DATA.has(usual) ? value[name] : respell(value[name])
     if (usual === name && inner === value[name]) continue
     copy ??= { ...value }
     if (usual !== name) delete copy[name]
@@ -70,7 +70,7 @@ export function spelled(value: unknown): unknown {
 function spelledList(list: readonly unknown[]): readonly unknown[] {
   let copy: unknown[] | null = null
   for (let at = 0; at < list.length; at++) {
-    const value = spelled(list[at])
+    const value = respell(list[at])
     if (value === list[at]) continue
     copy ??= [...list]
     copy[at] = value

@@ -6,7 +6,7 @@
 import { GatewayError } from '../../base/errors.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
-import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
+import { type Offering, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
 import { spellingCheck } from '../field-names.ts'
@@ -61,11 +61,11 @@ const check = bodyCheck(GeminiBody)
 const checkSpelling = spellingCheck(GeminiBody, { more: FOREIGN.map(([name]) => name), usual: camel })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
-export function createGeminiParser(offered: Offered): Dialect['parse'] {
-  return value => parseGemini(value, offered)
+export function createGeminiParser(offering: Offering): Dialect['parse'] {
+  return value => parseGemini(value, offering)
 }
 
-function parseGemini(value: unknown, offered: Offered): ResponsesRequest {
+function parseGemini(value: unknown, offering: Offering): ResponsesRequest {
   checkSpelling(value)
   const body = check(inUsualSpelling(value))
   refuseForeign(body, FOREIGN, 'generateContent')
@@ -86,8 +86,8 @@ function parseGemini(value: unknown, offered: Offered): ResponsesRequest {
   const isArray = (body as { alt?: unknown }).alt !== 'sse'
   const origin = { places: conversation.places, tools: paths, isArray }
   const request = withOrigin(fields as unknown as ResponsesRequest, origin)
-  useDefaultModel(request, offered)
-  const refused = refusal(request, offered)
+  useDefaultModel(request, offering)
+  const refused = refusal(request, offering)
   if (refused !== null) throw new GatewayError('invalid_request', inGeminiNames(refused, request))
   return request
 }

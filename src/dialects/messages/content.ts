@@ -29,7 +29,7 @@ function plainPart(block: ContentBlock, text: TextPart): Item {
     case 'search_result':
       return {
         type: text,
-        text: titled([block.title, block.source], block.content.map(each => each.text).join('\n\n')),
+        text: withTitle([block.title, block.source], block.content.map(each => each.text).join('\n\n')),
         native: block,
       }
     case 'container_upload':
@@ -70,9 +70,9 @@ function documentPart(block: DocumentBlock, text: TextPart): Item {
   const heads = [title, context]
   switch (source.type) {
     case 'text':
-      return { type: text, text: titled(heads, source.data), native: block }
+      return { type: text, text: withTitle(heads, source.data), native: block }
     case 'content':
-      return { type: text, text: titled(heads, contentText(source.content)), native: block }
+      return { type: text, text: withTitle(heads, contentText(source.content)), native: block }
     default: {
       const part: Item = { type: 'input_file' }
       if (title != null) part['filename'] = title
@@ -100,13 +100,13 @@ export function picturedParts(block: ContentBlock): readonly Item[] | null {
   if (block.type !== 'document' || block.source.type !== 'content') return null
   const { content } = block.source
   if (typeof content === 'string' || !content.some(each => each.type === 'image')) return null
-  const head = titled([block.title, block.context], '')
+  const head = withTitle([block.title, block.context], '')
   const parts = content.map(each => contentPart(each))
   return head === '' ? parts : [{ type: 'input_text', text: head }, ...parts]
 }
 
 /** Without a heading, the same string is returned, so that a long text is in memory only once. */
-function titled(heads: readonly (string | null | undefined)[], text: string): string {
+function withTitle(heads: readonly (string | null | undefined)[], text: string): string {
   const filled = heads.filter(head => head != null && head !== '')
   return filled.length === 0 ? text : `${filled.join('\n')}\n\n${text}`
 }

@@ -209,7 +209,7 @@ export class MessagesFrames implements FrameWriter {
     return this.#start('tool_use', index, toolUse(item), '')
   }
 
-  /** Writes what an item has at its end only. */
+  /** Writes the fields that an item gets only at its end. */
   #done(index: number, item: OutputItem): string {
     switch (item.type) {
       case 'message':
@@ -242,7 +242,7 @@ export class MessagesFrames implements FrameWriter {
       const seal = signature === '' ? '' : this.#delta({ type: 'signature_delta', signature })
       return seal + this.#stop()
     }
-    // The block of another item may have ended the thought: only what arrived with its end is left to send.
+    // The block of another item may have ended the thought, so only the fields of its end are left to send.
     const block = thinkingBlock(this.#thoughts.has(index) ? { ...item, content: [], summary: [] } : item)
     return block === null ? '' : this.#whole([block])
   }

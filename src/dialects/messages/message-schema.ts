@@ -134,7 +134,7 @@ const McpToolUse = kind('mcp_tool_use', {
 })
 export type ServerToolUseBlock = Static<typeof ServerToolUseBlock> | Static<typeof McpToolUse>
 
-/** Blocks with what a tool of the API itself gave. */
+/** Blocks with results of the API's own tools. */
 const RESULT_TYPES = [
   'web_search_tool_result',
   'web_fetch_tool_result',

@@ -4,7 +4,7 @@
  */
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
-import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
+import { type Offering, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
 import { spellingCheck } from '../field-names.ts'
@@ -67,15 +67,15 @@ const check = bodyCheck(MessagesBody)
 const checkSpelling = spellingCheck(MessagesBody, { more: FOREIGN.map(([name]) => name) })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
-export function createMessagesParser(offered: Offered): Dialect['parse'] {
-  return (value, headers) => parseMessages(value, offered, headers ?? NO_HEADERS)
+export function createMessagesParser(offering: Offering): Dialect['parse'] {
+  return (value, headers) => parseMessages(value, offering, headers ?? NO_HEADERS)
 }
 
 const NO_HEADERS: ReadonlyMap<string, string> = new Map()
 
 function parseMessages(
   value: unknown,
-  offered: Offered,
+  offering: Offering,
   headers: ReadonlyMap<string, string>,
 ): ResponsesRequest {
   const betas = headers.get(BETA_HEADER) ?? ''
@@ -98,8 +98,8 @@ function parseMessages(
     models: body.fallbacks == null ? 'models' : 'fallbacks',
   }
   const request = withOrigin(fields as unknown as ResponsesRequest, origin)
-  useDefaultModel(request, offered)
-  const refused = refusal(request, offered)
+  useDefaultModel(request, offering)
+  const refused = refusal(request, offering)
   if (refused !== null) throw new GatewayError('invalid_request', inMessagesNames(refused, request))
   return request
 }

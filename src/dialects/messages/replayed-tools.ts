@@ -151,11 +151,11 @@ function mcpFields(
     server_label: server_name,
     arguments: JSON.stringify(input ?? {}),
   }
-  if (result !== null) fields[result.is_error === true ? 'error' : 'output'] = printed(result.content)
+  if (result !== null) fields[result.is_error === true ? 'error' : 'output'] = print(result.content)
   return fields
 }
 
-function printed(content: unknown): string {
+function print(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''
   return content.map((part: unknown) => textOrEmpty(recordOrEmpty(part)['text'])).join('')

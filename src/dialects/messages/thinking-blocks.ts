@@ -62,14 +62,14 @@ export function signatureOf(item: ReasoningItem): string {
   const { detail_id: lateId } = item as { detail_id?: unknown }
   const id = typeof lateId === 'string' ? lateId : item.id
   const form = (item.content ?? []).length > 0 ? 'text' : 'summary'
-  return `${REASONING_MARK}${[form, packed(format), packed(id), packed(signature), encrypted].join('.')}`
+  return `${REASONING_MARK}${[form, pack(format), pack(id), pack(signature), encrypted].join('.')}`
 }
 
 /** A block with the signature that a provider gave to a call; null if there is none. */
 export function callSeal(item: FunctionCallItem | CustomToolCallItem): Block | null {
   const { signature } = item as { signature?: unknown }
   if (typeof signature !== 'string' || signature === '') return null
-  return { type: 'redacted_thinking', data: `${CALL_MARK}${packed(item.call_id)}.${signature}` }
+  return { type: 'redacted_thinking', data: `${CALL_MARK}${pack(item.call_id)}.${signature}` }
 }
 
 /** The content of a client's block: a reasoning item, the signature of a call, or nothing. */
@@ -82,7 +82,7 @@ export function thoughtOf(block: ThoughtBlock): Thought {
   if (block.type === 'thinking') return openThought(block.signature ?? '', block.thinking)
   if (block.data.startsWith(CALL_MARK)) {
     const [callId = '', ...rest] = block.data.slice(CALL_MARK.length).split('.')
-    return { callId: unpacked(callId), signature: rest.join('.') }
+    return { callId: unpack(callId), signature: rest.join('.') }
   }
   if (block.data.startsWith(REASONING_MARK)) return openThought(block.data, '')
   if (block.data === '') return null
@@ -104,9 +104,9 @@ function openThought(seal: string, thinking: string): Thought {
     ...(isSummary ? {} : content),
   }
   const fields = {
-    id: unpacked(id),
-    format: unpacked(format),
-    signature: unpacked(signature),
+    id: unpack(id),
+    format: unpack(format),
+    signature: unpack(signature),
     encrypted_content: rest.join('.'),
   }
   for (const [name, value] of Object.entries(fields)) if (value !== '') item[name] = value
@@ -114,10 +114,10 @@ function openThought(seal: string, thinking: string): Thought {
 }
 
 /** Any text without dots. */
-function packed(text: string): string {
+function pack(text: string): string {
   return Buffer.from(text).toString('base64url')
 }
 
-function unpacked(text: string): string {
+function unpack(text: string): string {
   return Buffer.from(text, 'base64url').toString('utf8')
 }

@@ -107,7 +107,7 @@ export class PartFile {
     const header = this.#handle === null ? this.#sealer.header.length + END_BYTES : 0
     const bytes = texts.length === 0 ? 0 : header + FileSeal.sealedBytes(text.length)
     const counted = await this.#count(bytes, texts.length)
-    // Without the Store these records are lost, but later ones may not be.
+    // Without the Store these records are lost; later ones are tried again.
     if (counted === null) this.#leave(texts.length)
     if (counted !== true || bytes === 0) return counted !== false
     this.#untold = 0

@@ -57,14 +57,14 @@ export class SecretScan {
 
   /** The bytes without secrets; the same object if there are none. */
   bytes(bytes: Buffer): Buffer {
-    const ranges = this.#grams.size === 0 ? [] : this.#rangesIn(lowered(bytes))
+    const ranges = this.#grams.size === 0 ? [] : this.#rangesIn(toLower(bytes))
     const clean = ranges.length === 0 ? bytes : without(bytes, ranges)
     return this.#short.reduce(withoutShort, clean)
   }
 
   /** @param text the bytes as latin1; grams start at every `unit` bytes, beginning with the first */
   #index(text: string, unit: number, first: number): void {
-    const writing = lowered(Buffer.from(text, 'latin1'))
+    const writing = toLower(Buffer.from(text, 'latin1'))
     for (let at = first; at + GRAM <= writing.length; at += unit) {
       const gram = writing.readInt32LE(at)
       const positions = this.#grams.get(gram)
@@ -138,7 +138,7 @@ function bitOf(gram: number): number {
 }
 
 /** A copy in lower case, for ASCII letters. */
-function lowered(bytes: Buffer): Buffer {
+function toLower(bytes: Buffer): Buffer {
   const lower = Buffer.from(bytes)
   for (let at = 0; at < lower.length; at++) {
     const byte = lower[at] ?? 0
@@ -212,7 +212,7 @@ export function secretsInRequest({ url, headers }: Pick<UpstreamRequest, 'url' |
     else for (const [, part = ''] of value.matchAll(SIGNATURE_PART)) secrets.push(part)
   }
   for (const [, value] of url.searchParams) if (value.length >= INDEXED_MIN) secrets.push(value)
-  for (const each of [url.username, url.password]) if (each !== '') secrets.push(decoded(each))
+  for (const each of [url.username, url.password]) if (each !== '') secrets.push(decode(each))
   return secrets
 }
 
@@ -223,7 +223,7 @@ export function gatewayKeysIn(text: string): readonly string[] {
   return text.match(GATEWAY_KEY) ?? []
 }
 
-function decoded(text: string): string {
+function decode(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {

@@ -54,19 +54,19 @@ export async function readForm(
   const parts: FormPart[] = []
   let at = delimiter.length - 2
   if (!(await bytesAt(body, 0, at)).equals(delimiter.subarray(2)))
-    throw malformed('does not begin with its boundary')
+    throw malformedError('does not begin with its boundary')
   for (;;) {
     const next = (await bytesAt(body, at, 2)).toString('latin1')
     if (next === '--') {
       const rest = (await bytesAt(body, at + 2, 3)).toString('latin1')
-      if (rest !== '' && rest !== '\r\n') throw malformed('continues after its closing boundary')
+      if (rest !== '' && rest !== '\r\n') throw malformedError('continues after its closing boundary')
       return parts
     }
-    if (next !== '\r\n') throw malformed('has text after a boundary on the same line')
-    if (parts.length === PARTS_MAX) throw malformed(`has more than ${PARTS_MAX} parts`)
+    if (next !== '\r\n') throw malformedError('has text after a boundary on the same line')
+    if (parts.length === PARTS_MAX) throw malformedError(`has more than ${PARTS_MAX} parts`)
     const head = await bytesAt(body, at + 2, HEAD_MAX_BYTES)
     const headEnd = head.indexOf('\r\n\r\n')
-    if (headEnd === -1) throw malformed('has a part without complete headers')
+    if (headEnd === -1) throw malformedError('has a part without complete headers')
     const start = at + 2 + headEnd + 4
     const end = await find(body, delimiter, start)
     parts.push({ ...readHead(head.subarray(0, headEnd)), start, end })
@@ -88,7 +88,7 @@ export function partSource({ descriptor }: OpenBytes, { start, end }: FormPart):
 
 /** The text of a field. @throws GatewayError `invalid_request` */
 export async function fieldText(body: OpenBytes, part: FormPart, maxBytes: number): Promise<string> {
-  if (part.end - part.start > maxBytes) throw malformed('has a field that is too long')
+  if (part.end - part.start > maxBytes) throw malformedError('has a field that is too long')
   return decoded(await bytesAt(body, part.start, part.end - part.start))
 }
 
@@ -98,7 +98,7 @@ async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<n
     const found = (await bytesAt(body, at, WINDOW_BYTES)).indexOf(delimiter)
     if (found !== -1) return at + found
   }
-  throw malformed('ends in the middle of a part')
+  throw malformedError('ends in the middle of a part')
 }
 
 /** Returns fewer bytes only at the end of the body. */
@@ -119,13 +119,13 @@ function readHead(bytes: Buffer): Pick<FormPart, 'name' | 'filename' | 'mediaTyp
   for (const line of decoded(bytes).split('\r\n')) {
     const [, name, value] = HEADER.exec(line) ?? []
     if (name === undefined || value === undefined || /[\r\n]/.test(value))
-      throw malformed('has a part with a malformed header')
-    if (headers.has(name.toLowerCase())) throw malformed('has a part with a duplicate header')
+      throw malformedError('has a part with a malformed header')
+    if (headers.has(name.toLowerCase())) throw malformedError('has a part with a duplicate header')
     headers.set(name.toLowerCase(), value)
   }
   const encoding = headers.get('content-transfer-encoding')?.toLowerCase()
   if (encoding !== undefined && !['binary', '8bit', '7bit'].includes(encoding))
-    throw malformed('has a part with a Content-Transfer-Encoding other than binary, 8bit or 7bit')
+    throw malformedError('has a part with a Content-Transfer-Encoding other than binary, 8bit or 7bit')
   return {
     ...readDisposition(headers.get('content-disposition')),
     mediaType: headers.get('content-type') ?? null,
@@ -134,24 +134,25 @@ function readHead(bytes: Buffer): Pick<FormPart, 'name' | 'filename' | 'mediaTyp
 
 function readDisposition(text: string | undefined): Pick<FormPart, 'name' | 'filename'> {
   const parameters = new Map<string, string>()
-  if (text === undefined || !/^form-data(?=;|$)/i.test(text)) throw malformed('has a part without a name')
+  if (text === undefined || !/^form-data(?=;|$)/i.test(text))
+    throw malformedError('has a part without a name')
   let rest = text.slice('form-data'.length)
   while (rest !== '') {
     const [whole, name, quoted, plain] = PARAMETER.exec(rest) ?? []
     if (whole === undefined || name === undefined || parameters.has(name.toLowerCase()))
-      throw malformed('has a part with a malformed Content-Disposition')
-    parameters.set(name.toLowerCase(), plain ?? unquoted(quoted ?? ''))
+      throw malformedError('has a part with a malformed Content-Disposition')
+    parameters.set(name.toLowerCase(), plain ?? unquote(quoted ?? ''))
     rest = rest.slice(whole.length)
   }
   const name = parameters.get('name')
-  if (name === undefined) throw malformed('has a part without a name')
+  if (name === undefined) throw malformedError('has a part without a name')
   if (parameters.has('filename*'))
-    throw malformed('has a part with filename*, which is not allowed in forms: use filename')
+    throw malformedError('has a part with filename*, which is not allowed in forms: use filename')
   return { name, filename: parameters.get('filename') ?? null }
 }
 
 /** Browsers escape a quote as `%22`, other clients with a backslash. Other backslashes belong to a path. */
-function unquoted(text: string): string {
+function unquote(text: string): string {
   return text.replaceAll('\\"', '"').replaceAll('%22', '"')
 }
 
@@ -159,10 +160,10 @@ function decoded(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw malformed('has text that is not UTF-8')
+    throw malformedError('has text that is not UTF-8')
   }
 }
 
-function malformed(problem: string): GatewayError {
+function malformedError(problem: string): GatewayError {
   return new GatewayError('invalid_request', `The multipart body ${problem}`)
 }

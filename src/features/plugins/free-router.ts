@@ -31,7 +31,7 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
       const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
       const pool = found.filter(({ isFree, fits }) => isFree && fits)
       if (pool.length === 0) throw noModels(slug)
-      const drawn = shuffled(pool, deps.draw).slice(0, CHOSEN_MAX)
+      const drawn = shuffle(pool, deps.draw).slice(0, CHOSEN_MAX)
       const last = await deps.lastModels.of(exchange, 'free')
       const sticky = pool.find(({ id }) => id === last)
       const ids = [...(sticky === undefined ? [] : [sticky.id]), ...drawn.map(({ id }) => id)]
@@ -48,7 +48,7 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
   }
 }
 
-function shuffled(models: readonly RoutableModel[], draw: () => number): readonly RoutableModel[] {
+function shuffle(models: readonly RoutableModel[], draw: () => number): readonly RoutableModel[] {
   const candidates = [...models]
   const drawn: RoutableModel[] = []
   while (candidates.length > 0 && drawn.length < CHOSEN_MAX) {

@@ -134,7 +134,7 @@ class ActiveJevRouter implements ActivePlugin {
   #choice(exchange: Exchange, pool: readonly RoutableModel[], all: readonly RoutableModel[], type: TaskType) {
     const task = this.#deps.rankings.task(type)
     const effort = exchange.prompt.reasoning?.effort ?? null
-    const level = this.#settings?.cost_tier ?? moved(task.level, effort)
+    const level = this.#settings?.cost_tier ?? move(task.level, effort)
     const costed = (model: RoutableModel): CostedModel => ({
       id: model.id,
       cost: costOf(model, task),
@@ -174,7 +174,7 @@ function agentic(type: TaskType, isAgentic: boolean): TaskType {
   return isAgentic && !type.startsWith('agent:') && !type.startsWith('code:') ? 'agent:tool_use' : type
 }
 
-function moved(level: Level, effort: string | null): Level {
+function move(level: Level, effort: string | null): Level {
   const at = LEVELS.indexOf(level) + (EFFORTS[effort ?? ''] ?? 0)
   return LEVELS[Math.max(0, Math.min(LEVELS.length - 1, at))] ?? level
 }

@@ -49,7 +49,7 @@ export interface ProgramEnd {
 export function runProgram(program: Program, clock: Clock, signal: AbortSignal): Promise<ProgramEnd> {
   const { promise, resolve, reject } = Promise.withResolvers<ProgramEnd>()
   if (signal.aborted) return Promise.reject(signal.reason as Error)
-  const child = spawn(SHELL, ['-c', bounded(program.limits), SHELL, program.file, ...program.args], {
+  const child = spawn(SHELL, ['-c', bound(program.limits), SHELL, program.file, ...program.args], {
     // In a process group of its own, so that all of it can be killed.
     detached: true,
     env: {},
@@ -96,7 +96,7 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
   return promise
 }
 
-function bounded({ cpuSeconds, fileBytes }: ProgramLimits): string {
+function bound({ cpuSeconds, fileBytes }: ProgramLimits): string {
   const cpu = cpuSeconds === null ? '' : ` && ulimit -t ${Math.ceil(cpuSeconds)}`
   const file = fileBytes === null ? '' : ` && ulimit -f ${Math.ceil(fileBytes / BLOCK_BYTES)}`
   return `ulimit -c 0${cpu}${file} && exec ${EMPTY_ENVIRONMENT} "$@"`

@@ -5,7 +5,7 @@
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { BATCH_PARSERS, type BodyParser } from '../../dialects/parsers.ts'
 import { parseJson } from '../../protocol/json/json.ts'
-import type { Offered } from '../../protocol/json/request-parser.ts'
+import type { Offering } from '../../protocol/json/request-parser.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../../protocol/limits.ts'
 import type { BatchEndpoint } from '../../protocol/management/batches.ts'
@@ -16,7 +16,7 @@ interface CheckBodiesInput {
   readonly endpoint: BatchEndpoint
   /** The model of the batch, for bodies without one. */
   readonly model: string
-  readonly offered: Offered
+  readonly offered: Offering
   readonly bodies: readonly Pick<NewLine, 'number' | 'body'>[]
 }
 

@@ -57,7 +57,7 @@ export function plainHtml(html: string, maxChars: number): string {
     if (next.text !== '') parts.push(next.text)
     at = next.at
   }
-  return tidy(decoded(parts.join('')))
+  return tidy(decode(parts.join('')))
 }
 
 /** The text that replaces the tag, and the index after the tag. */
@@ -84,7 +84,7 @@ function endOf(text: string, mark: string, from: number): number {
   return found === -1 ? text.length : found + mark.length
 }
 
-function decoded(text: string): string {
+function decode(text: string): string {
   return text.replace(
     /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,8}));/g,
     (whole, decimal, hex, name) => {

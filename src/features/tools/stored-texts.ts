@@ -68,7 +68,7 @@ export class StoredTexts {
   async write(filename: string, text: string): Promise<FileRecord> {
     if (this.#exchange.zeroRetention)
       throw new TextFault('A guardrail forbids storing anything from this request')
-    const name = cleaned(filename)
+    const name = clean(filename)
     // A lone surrogate has no form in UTF-8.
     const content = Buffer.from(text.toWellFormed())
     try {
@@ -109,7 +109,7 @@ export class StoredTexts {
 /** Failures whose messages any caller may read. */
 const REFUSALS: ReadonlySet<string> = new Set(['payload_too_large', 'conflict'])
 
-function cleaned(filename: string): string {
+function clean(filename: string): string {
   try {
     return cleanFilename(filename, 'filename')
   } catch (thrown) {

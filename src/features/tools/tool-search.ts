@@ -260,13 +260,13 @@ function namedIn(input: Exchange['prompt']['input']): readonly string[] {
     if (item.type === 'tool_search_output')
       return item.tools.flatMap(tool => ('name' in tool && typeof tool.name === 'string' ? [tool.name] : []))
     return item.type === 'function_call_output' && typeof item.output !== 'string'
-      ? item.output.flatMap(referenced)
+      ? item.output.flatMap(referencedTools)
       : []
   })
 }
 
 /** The name in a `tool_reference` of the Messages API. */
-function referenced(part: object): readonly string[] {
+function referencedTools(part: object): readonly string[] {
   const { native } = part as { readonly native?: { readonly type?: unknown; readonly tool_name?: unknown } }
   return native?.type === 'tool_reference' && typeof native.tool_name === 'string' ? [native.tool_name] : []
 }

@@ -74,7 +74,7 @@ export class Output {
     else this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null })
   }
 
-  /** Divides the text here: what follows has other citations than what was before. */
+  /** Divides the text here, because the following text has other citations. */
   cut(): void {
     this.#cut = true
   }
@@ -326,8 +326,9 @@ class CompactionBlock implements Block {
   stop(): void {
     const block = Object.fromEntries(this.#fields)
     // A compaction without content has failed and is ignored.
-    const sealed = block['content'] == null && block['encrypted_content'] == null ? '' : sealCompaction(block)
-    const fields = withNative({ encrypted_content: sealed }, { blocks: [block] })
+    const ciphertext =
+      block['content'] == null && block['encrypted_content'] == null ? '' : sealCompaction(block)
+    const fields = withNative({ encrypted_content: ciphertext }, { blocks: [block] })
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
 }
@@ -354,8 +355,8 @@ function keptOf(block: Json): Json {
 
 /** Unpacks a compaction block; null for a compaction of another provider. */
 export function openCompaction(encryptedContent: unknown): Json | null {
-  const sealed = textOrEmpty(encryptedContent)
-  if (!sealed.startsWith(MARK)) return null
-  const found = record(parseJson(Buffer.from(sealed.slice(MARK.length), 'base64url').toString('utf8')))
+  const ciphertext = textOrEmpty(encryptedContent)
+  if (!ciphertext.startsWith(MARK)) return null
+  const found = record(parseJson(Buffer.from(ciphertext.slice(MARK.length), 'base64url').toString('utf8')))
   return found === null ? null : { type: 'compaction', ...keptOf(found) }
 }

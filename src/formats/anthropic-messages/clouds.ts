@@ -45,7 +45,7 @@ export const BETAS_OF_CLOUDS = [
 const EAGER = 'eager_input_streaming'
 export const EAGER_BETA = 'fine-grained-tool-streaming-2025-05-14'
 
-/** True if the tool, or its fields of the Messages API, ask for it. */
+/** True if the tool, or its fields of the Messages API, ask for eager streaming of arguments. */
 export function isEager(tool: object): boolean {
   return (tool as { readonly [EAGER]?: unknown })[EAGER] === true
 }

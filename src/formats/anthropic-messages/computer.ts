@@ -83,13 +83,13 @@ function keysOf(text: string): readonly string[] {
 function keyText(keys: unknown): string {
   return listOrEmpty(keys)
     .map(textOrEmpty)
-    .map(key => TO_THEIRS.get(key) ?? (MODIFIERS.has(key) ? key.toLowerCase() : titled(key)))
+    .map(key => TO_THEIRS.get(key) ?? (MODIFIERS.has(key) ? key.toLowerCase() : withTitle(key)))
     .join('+')
 }
 
 const MODIFIERS: ReadonlySet<string> = new Set(['CTRL', 'ALT', 'SHIFT', 'META'])
 
-function titled(key: string): string {
+function withTitle(key: string): string {
   return /^[A-Z]{2,}$/.test(key) ? `${key.charAt(0)}${key.slice(1).toLowerCase()}` : key
 }
 

@@ -117,7 +117,7 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
   }
 }
 
-// The same object for the same headers, so that what is made from it can be kept.
+// The same object for the same headers, so that values derived from it can be cached.
 
 type Headers = Readonly<Record<string, string>>
 

@@ -208,11 +208,11 @@ export class ConverseDecoder implements Decoder {
     const text = textOrEmpty(reasoning['text'])
     if (text !== '') this.#emit({ kind: 'reasoning', item: block.item, form: 'text', part: 0, text })
     const signature = textOrEmpty(reasoning['signature'])
-    const sealed = textOrEmpty(reasoning['redactedContent'])
+    const ciphertext = textOrEmpty(reasoning['redactedContent'])
     if (signature !== '') this.#output.withheld.add(signature)
-    if (sealed !== '') this.#output.withheld.add(sealed)
+    if (ciphertext !== '') this.#output.withheld.add(ciphertext)
     block.signature += signature
-    block.sealed += sealed
+    block.sealed += ciphertext
   }
 
   #openItem(start: Parameters<Output['open']>[0]): number {

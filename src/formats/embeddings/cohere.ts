@@ -16,7 +16,7 @@ const WORDS: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
   clustering: 'clustering',
   image: 'image',
 }
-/** Its models of today refuse a request that does not say it; what is stored is the usual use. */
+/** Current models refuse a request without it. The default is for storing texts, the usual case. */
 const DEFAULT_WORD = 'search_document'
 
 export const cohereEmbeddings: EmbeddingsFormat = {

@@ -91,13 +91,13 @@ function decode(reply: Json, inputs: number): EmbeddingsReply {
   const usage = recordOrEmpty(reply['usage'])
   return {
     upstreamId: filled(reply['id']),
-    vectors: ordered(oneForEach(data, inputs)),
+    vectors: order(oneForEach(data, inputs)),
     usage: inputUsage(count(usage['prompt_tokens']) ?? usage['total_tokens']),
   }
 }
 
 /** The vectors by their index. */
-function ordered(data: readonly unknown[]): unknown[] {
+function order(data: readonly unknown[]): unknown[] {
   const vectors = new Array<unknown>(data.length)
   const seen = new Set<number>()
   for (const [at, entry] of data.entries()) {

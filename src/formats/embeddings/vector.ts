@@ -83,7 +83,7 @@ function fromText(bytes: Buffer, terms: VectorTerms): WrittenVector {
   const dimensions = checkedLength(numbers.length)
   for (const value of numbers) if (!(Math.abs(value) < ODD_VALUE)) throw noVector()
   if (terms.encoding === 'float') return { json: ascii(`[${numbers.join()}]`), dimensions }
-  return { json: numbers instanceof Float32Array ? quoted(raw) : base64(numbers), dimensions }
+  return { json: numbers instanceof Float32Array ? quote(raw) : base64(numbers), dimensions }
 }
 
 type Numbers = Float32Array | Float64Array | Int8Array
@@ -148,10 +148,10 @@ function base64(numbers: readonly number[] | Numbers): Buffer {
     if (!Number.isFinite(value)) throw noVector()
     bytes.writeFloatLE(value, at * FLOAT32_BYTES)
   }
-  return quoted(bytes)
+  return quote(bytes)
 }
 
-function quoted(bytes: Buffer): Buffer {
+function quote(bytes: Buffer): Buffer {
   return ascii(`"${bytes.toString('base64')}"`)
 }
 

@@ -33,7 +33,7 @@ export function imageConfig({ image_config: settings }: ResponsesRequest): Json 
     const own = NAMES.get(name)
     if (TUNING.has(name) || value === 'auto') continue
     if (own !== undefined) config[own] = value
-    else if (name === 'size') Object.assign(config, sized(String(value)))
+    else if (name === 'size') Object.assign(config, sizeFields(String(value)))
     else if (name === 'output_format') options['mimeType'] = mediaType(String(value))
     else if (name === 'output_compression') options['compressionQuality'] = value
     else throw unknownSetting(name)
@@ -43,7 +43,7 @@ export function imageConfig({ image_config: settings }: ResponsesRequest): Json 
 }
 
 /** Width and height become the nearest aspect ratio; other values stay unchanged. */
-function sized(size: string): Json {
+function sizeFields(size: string): Json {
   const [, width, height] = /^(\d{1,5})x(\d{1,5})$/.exec(size) ?? []
   if (width === undefined || height === undefined) return { imageSize: size }
   const wantedRatio = Number(width) / Number(height)

@@ -97,7 +97,7 @@ export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   /** The provider whose own reasoning has no format name; null: none. */
   readonly #maker: string | null
-  /** Both are null until an item opens: a reply that is one message has none. */
+  /** Both are null until an item opens. A reply that is one message opens no item. */
   #slots: Slots | null = null
   #lookup: SlotLookup | null = null
   readonly #takeMessage: TakeMessage | null

@@ -60,8 +60,8 @@ const CITATION_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
 const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
   ['message', message],
   ['reasoning', reasoningItem],
-  ['function_call', item => stripped(item, NOT_IN_CALL)],
-  ['custom_tool_call', item => stripped(item, NOT_IN_CALL)],
+  ['function_call', item => strip(item, NOT_IN_CALL)],
+  ['custom_tool_call', item => strip(item, NOT_IN_CALL)],
   ['function_call_output', toolOutput],
   ['custom_tool_call_output', toolOutput],
   [
@@ -95,13 +95,13 @@ export function encodeInput(input: unknown, endpoint: Endpoint, omissions: Chang
     if (type === 'reasoning' && isForeignThought(item, endpoint))
       noteOmittedThought(item, ownReasoning(endpoint.provider.slug), path, omissions)
     const writer = WRITERS.get(type)
-    return writer === undefined ? stripped(item, NONE) : writer(item, endpoint, path)
+    return writer === undefined ? strip(item, NONE) : writer(item, endpoint, path)
   })
   const marks = endpoint.provider.quirks.includes('cache-breakpoints')
   return (marks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
 }
 
-function stripped(item: Json, excluded: ReadonlySet<string>): readonly Json[] {
+function strip(item: Json, excluded: ReadonlySet<string>): readonly Json[] {
   return [remainder(item, excluded) ?? {}]
 }
 

@@ -2,7 +2,7 @@
  * Draft: the events of a turn that is held back until a plugin has judged it. Bounded; its memory counts towards the
  * request. Used only if a plugin judges turns, so not on the usual path.
  */
-import { GatewayError, overloaded } from '../../base/errors.ts'
+import { GatewayError, overloadError } from '../../base/errors.ts'
 import type { RequestSignal } from '../../base/signal.ts'
 import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
@@ -37,7 +37,7 @@ export class Draft {
       )
     }
     this.#events.push(event)
-    if (this.#bytes - this.#reportedBytes >= TOLD_BYTES && !this.#report(this.#bytes)) throw overloaded()
+    if (this.#bytes - this.#reportedBytes >= TOLD_BYTES && !this.#report(this.#bytes)) throw overloadError()
   }
 
   /** Removes all events from the draft and returns them. */

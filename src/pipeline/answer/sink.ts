@@ -64,7 +64,7 @@ export interface Sink {
 const KEPT = randomUUID()
 
 interface FinalSinkOptions {
-  /** Gets each event as well. Absent: nobody does. */
+  /** Gets each event as well. Absent: no observer. */
   readonly listener?: ((event: StreamEvent) => void) | undefined
   /**
    * True if a provider's text is written as the JSON it already is, so that the object has a placeholder for it. Nothing

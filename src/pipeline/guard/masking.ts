@@ -130,9 +130,9 @@ export class Masking {
       const valueId = id(`${kind}\0${value}`)
       if (byId.has(valueId) || values.length >= SESSION_VALUES_MAX) continue
       byId.set(valueId, each)
-      const sealed = seal.seal(value, owner)
-      if (sealed.length <= SEALED_MAX_CHARS)
-        values.push({ id: valueId, kind, wish: isOwn ? value : '', sealed })
+      const ciphertext = seal.seal(value, owner)
+      if (ciphertext.length <= SEALED_MAX_CHARS)
+        values.push({ id: valueId, kind, wish: isOwn ? value : '', sealed: ciphertext })
     }
     return whenReady(tables.give(id(''), values, ttlOf(request), caller.keyHash), table => {
       for (const [valueId, token, sealed] of table ?? []) {

@@ -66,7 +66,7 @@ export class PlaceholderJoiner implements AttemptTarget {
     const isCut = delta.kind === 'text' && delta.cut === true
     const isOther = heldDelta !== undefined && (isCut || textName(heldDelta) !== textName(delta))
     if (isOther) this.#release(delta.item)
-    const joined = heldDelta === undefined || isOther ? delta : merged(heldDelta, delta)
+    const joined = heldDelta === undefined || isOther ? delta : merge(heldDelta, delta)
     const begun = this.#masks.begunIn(joined.text)
     if (begun === 0) {
       this.#held.delete(delta.item)
@@ -94,7 +94,7 @@ export class PlaceholderJoiner implements AttemptTarget {
   }
 }
 
-function merged(held: TextDelta, delta: TextDelta): TextDelta {
+function merge(held: TextDelta, delta: TextDelta): TextDelta {
   const text = held.text + delta.text
   if (delta.kind !== 'text') return { ...delta, text }
   const before = held.kind === 'text' ? held.logprobs : null

@@ -118,7 +118,7 @@ export class OutputGuard implements AttemptTarget {
     if (!this.#isClosed) this.#queue.add({ kind: 'end', done: () => this.#target.end(done) })
   }
 
-  /** Ends the guard with its attempt: drops what is held, and reports if the client has seen some of the reply. */
+  /** Ends the guard with its attempt: drops held output, and reports if the client has seen some of the reply. */
   close(): void {
     if (this.#isClosed) return
     if (this.#target.committed) this.#report.publish(this.#exchange)

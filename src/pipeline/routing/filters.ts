@@ -8,7 +8,7 @@ import { UNITS_PER_USD } from '../../base/money.ts'
 import { has } from '../../formats/format-abilities.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
 import { collectsNothing, isWithin, retainsNothing } from '../../providers/credentials/catalog.ts'
-import { honours, unsupported } from '../../providers/parameters.ts'
+import { honours, unsupportedParameters } from '../../providers/parameters.ts'
 import { isFree, pricesFor } from '../../providers/price-rows.ts'
 import { type Filter, hasSharedKey, isNamed, type ModelCandidates } from './candidate.ts'
 import type { Needs } from './needs.ts'
@@ -141,7 +141,7 @@ const PREFERENCES: readonly Row[] = [
     excludedBy: 'require_parameters',
     test: ({ input: { preferences, request } }) =>
       preferences.require_parameters === true &&
-      (({ endpoint }) => unsupported(request, endpoint).length === 0),
+      (({ endpoint }) => unsupportedParameters(request, endpoint).length === 0),
   },
 ]
 

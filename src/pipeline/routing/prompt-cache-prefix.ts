@@ -196,13 +196,13 @@ function hashed({ tools, instructions, input }: ResponsesRequest, counts: Readon
   const digest = createHash('sha256')
   const beginnings = new Map<number, string>()
   for (let at = from; at < items.length; at++) {
-    digest.update(unmarked(items[at])).update('\n')
+    digest.update(unmark(items[at])).update('\n')
     const count = at + 1 - from
     if (counts.has(count)) beginnings.set(count, digest.copy().digest('base64url').slice(0, HASH_CHARS))
   }
   return {
-    tools: shortHash(unmarked(tools ?? [])),
-    system: shortHash(unmarked([instructions ?? '', ...items.slice(0, from)])),
+    tools: shortHash(unmark(tools ?? [])),
+    system: shortHash(unmark([instructions ?? '', ...items.slice(0, from)])),
     items: items.length - from,
     hash: digest.digest('base64url').slice(0, HASH_CHARS),
     beginnings,
@@ -217,7 +217,7 @@ function isSystem(item: unknown): boolean {
 /** Marks move from call to call, and are not part of what is cached. Within a text, their quotes would be escaped. */
 const MARK = /"(?:cache_control|prompt_cache_breakpoint)":(?:\{[^{}]*\}|null),?/g
 
-function unmarked(value: unknown): string {
+function unmark(value: unknown): string {
   const text = JSON.stringify(value)
   return text.includes('"cache_control"') || text.includes('"prompt_cache_breakpoint"')
     ? text.replace(MARK, '').replaceAll(',}', '}')

@@ -1,4 +1,4 @@
-/** Everything that a ranking reads: the request, its caller, and what the thread knows of endpoints. */
+/** Everything that a ranking reads: the request, its caller, and the thread's knowledge of endpoints. */
 import type { Clock } from '../../base/clock.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
 import type { Quota } from '../../callers/limits/quota.ts'

@@ -141,7 +141,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       })
     }
     only.count.inc()
-    return noted(exchange, only.ranking)
+    return note(exchange, only.ranking)
   }
   return whenReady(
     rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins, exchange }),
@@ -182,7 +182,7 @@ function rank(
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
     const { route } = named
-    return noted(exchange, {
+    return note(exchange, {
       candidates,
       fallbacks,
       skipped,
@@ -196,8 +196,8 @@ function rank(
   })
 }
 
-/** Notes the candidates, their order and the reasons, and does what the name of the model asks for. */
-function noted(exchange: RankedExchange, ranking: Ranking): Ranking {
+/** Notes the candidates, their order and the reasons, and applies the settings in the name of the model. */
+function note(exchange: RankedExchange, ranking: Ranking): Ranking {
   const { kind, isThinking, model } = ranking.named
   exchange.candidates = ranking.candidates
   exchange.ranking = ranking

@@ -198,7 +198,7 @@ function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string 
     : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential to use it.`
 }
 
-/** Availability codes with errors that state more exactly what no endpoint has, or in the words of a dialect. */
+/** Availability codes with a more precise error, or an error in the words of a dialect. */
 const AVAILABILITY: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
   context_length_exceeded: 'constraint_filtered',
   invalid_request: 'constraint_filtered',

@@ -17,7 +17,7 @@ import { conversationOf, hasAnswer } from './conversation.ts'
 
 /** The facts of a request that routes read. */
 export interface RoutedRequest {
-  /** The id of the exchange: a request that stays with nobody is chosen by it. */
+  /** The id of the exchange: it chooses the target of a request without a session. */
   readonly id: string
   readonly organizationId: string
   /** The request of the client, before plugins and tools have changed it, so that each turn has the same target. */

@@ -58,9 +58,9 @@ export class CallSeals {
       const { call_id: id } = item as Fields
       if (text === '' || typeof id !== 'string') return
       const thought = wholeSeal({ format: 'unknown', signature: 'none', text }, maker)
-      const sealed = this.#seal.seal(thought, ownerOf(caller))
-      if (sealed.length <= SEAL_MAX_CHARS)
-        this.#pins.set(thoughtKeyOf(caller, id), sealed, KEPT_MS, caller.keyHash)
+      const ciphertext = this.#seal.seal(thought, ownerOf(caller))
+      if (ciphertext.length <= SEAL_MAX_CHARS)
+        this.#pins.set(thoughtKeyOf(caller, id), ciphertext, KEPT_MS, caller.keyHash)
       // The calls of a turn have one thought, which stands before the first of them.
       return
     }
@@ -74,10 +74,10 @@ export class CallSeals {
     const turns = thoughtlessTurns(input).slice(-CALLS_MAX)
     if (turns.length === 0) return prompt
     const stored = turns.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
-    const insert = (sealed: readonly (string | null)[]): ResponsesRequest => {
+    const insert = (ciphertext: readonly (string | null)[]): ResponsesRequest => {
       const thoughts = new Map<number, InputItem>()
       for (const [at, { before }] of turns.entries()) {
-        const text = this.#opened(sealed[at] ?? null, caller)
+        const text = this.#opened(ciphertext[at] ?? null, caller)
         if (text !== null) thoughts.set(before, { type: 'reasoning', summary: [], encrypted_content: text })
       }
       if (thoughts.size === 0) return prompt
@@ -93,8 +93,8 @@ export class CallSeals {
       : insert(stored as readonly (string | null)[])
   }
 
-  #opened(sealed: string | null, caller: Caller): string | null {
-    const text = sealed === null ? null : (this.#seal?.open(sealed, ownerOf(caller)) ?? null)
+  #opened(ciphertext: string | null, caller: Caller): string | null {
+    const text = ciphertext === null ? null : (this.#seal?.open(ciphertext, ownerOf(caller)) ?? null)
     return text !== null && isMarked(text) ? text : null
   }
 

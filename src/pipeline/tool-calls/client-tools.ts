@@ -334,7 +334,7 @@ class ItemCalls {
 interface Searched {
   readonly prompt: ResponsesRequest
   readonly toolPaths: readonly string[]
-  /** The function that stands for the search; null: the request has only what was found earlier. */
+  /** The function that stands for the search; null: the request has only results of earlier searches. */
   readonly name: string | null
 }
 

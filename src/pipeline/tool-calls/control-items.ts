@@ -23,7 +23,7 @@ export function settleControls(
 ): SettledRequest | null {
   const { input } = prompt
   if (typeof input === 'string' || !input.some(item => isControl(item) && !accepts(item.type))) return null
-  return settled(prompt, input, type => !accepts(type))
+  return settle(prompt, input, type => !accepts(type))
 }
 
 /** Treats all tools that the input adds as tools of the request; null if it adds none that `isMeant`. */
@@ -34,10 +34,10 @@ export function withAddedTools(
   const { input } = prompt
   if (typeof input === 'string') return null
   const isAdding = input.some(item => item.type === 'additional_tools' && item.tools.some(isMeant))
-  return isAdding ? settled(prompt, input, type => type === 'additional_tools') : null
+  return isAdding ? settle(prompt, input, type => type === 'additional_tools') : null
 }
 
-function settled(
+function settle(
   prompt: ResponsesRequest,
   input: readonly InputItem[],
   isTaken: (type: Ability) => boolean,

@@ -52,7 +52,7 @@ export function flattenNamespaces(prompt: ResponsesRequest, paths: readonly stri
     const namespaceText = tool.description.slice(0, aboutMaxChars).toWellFormed()
     return tool.tools.map((inner, index) => {
       toolPlaces.push(`${path}.tools[${index}]`)
-      return { ...inner, name: names.of(tool.name, inner.name), ...described(namespaceText, inner) } as Tool
+      return { ...inner, name: names.of(tool.name, inner.name), ...describe(namespaceText, inner) } as Tool
     })
   })
   return {
@@ -77,7 +77,7 @@ function plainName(tool: Tool): readonly string[] {
 }
 
 /** A tool's description includes its namespace's description, because the model does not see the namespace itself. */
-function described(namespaceText: string, { description }: Namespace['tools'][number]) {
+function describe(namespaceText: string, { description }: Namespace['tools'][number]) {
   const text = [namespaceText, description ?? ''].filter(each => each !== '').join('\n\n')
   return text === '' ? {} : { description: text }
 }

@@ -313,14 +313,14 @@ function nameOf(tool: Tool): string {
 /** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
 function freeName(name: string, usedNames: ReadonlySet<string>, used: Map<string, number>): string {
   let count = used.get(name) ?? 1
-  let unusedName = count === 1 ? name : numbered(name, count)
-  while (usedNames.has(unusedName)) unusedName = numbered(name, ++count)
+  let unusedName = count === 1 ? name : withNumber(name, count)
+  while (usedNames.has(unusedName)) unusedName = withNumber(name, ++count)
   used.set(name, count)
   return unusedName
 }
 
 /** With the number, it is no longer than any provider takes. */
-function numbered(name: string, count: number): string {
+function withNumber(name: string, count: number): string {
   return `${name.slice(0, NAME_MAX_CHARS - 1 - String(count).length)}_${count}`
 }
 
@@ -343,10 +343,10 @@ function guarded(
     'isForeign' in declaration && declaration.isForeign === true ? [declaration] : [],
   )
   if (foreignDeclarations.length === 0) return declarations
-  return judged(guard, guardedTexts, declarations, foreignDeclarations, exchange)
+  return judge(guard, guardedTexts, declarations, foreignDeclarations, exchange)
 }
 
-async function judged(
+async function judge(
   guard: NonNullable<Guarding['input']>,
   guardedTexts: Map<string, string>,
   declarations: readonly ToolDeclaration[],

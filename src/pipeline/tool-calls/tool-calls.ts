@@ -212,7 +212,7 @@ function isMet(condition: StopCondition, { bill, finish, called }: ToolTurn): bo
     case 'max_tokens_used':
       return bill.tokens >= condition.max_tokens
     case 'max_cost':
-      // Dollars are no binary fractions: 0.017 of them would come to a fraction of a unit more.
+      // Rounded, because decimal dollars have no exact binary form: 0.017 would exceed its units by a fraction.
       return (bill.cost ?? 0) + bill.inner.cost >= Math.round(condition.max_cost_in_dollars * UNITS_PER_USD)
     case 'finish_reason_is':
       return condition.reason === finish.reason || condition.reason === finish.native

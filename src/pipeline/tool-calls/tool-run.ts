@@ -1,6 +1,6 @@
 /** Runs the server-tool calls of one exchange in parallel, each with its deadline, fee, item and guardrails. */
 import type { Clock } from '../../base/clock.ts'
-import { GatewayError, overloaded } from '../../base/errors.ts'
+import { GatewayError, overloadError } from '../../base/errors.ts'
 import { itemId } from '../../base/ids.ts'
 import { type Json, parseJson, record } from '../../base/json.ts'
 import type { Log } from '../../base/log/log.ts'
@@ -324,7 +324,7 @@ function cutResult(result: string): string {
 /** Counts a result with the request, in the prompt and in its item. @throws GatewayError `overloaded` */
 function holdResult({ held }: Pick<Exchange, 'held'>, result: string): void {
   const isLatin = Buffer.byteLength(result) === result.length
-  if (!held.count(2 * result.length * (isLatin ? 1 : 2))) throw overloaded()
+  if (!held.count(2 * result.length * (isLatin ? 1 : 2))) throw overloadError()
 }
 
 /** Rejects with the reason of the signal as soon as it fires, even if work is still running. */

@@ -141,7 +141,7 @@ export function repeatedIn(text: string, space: string, beginning: string, isWho
   return from + spaces
 }
 
-/** True if the end of the text has a place from which on it is the beginning, as far as that has come. */
+/** True if some end of the text equals the beginning received so far. */
 function begins(end: string, beginning: string): boolean {
   for (let at = 0; at < end.length; at++)
     if (end.startsWith(beginning, at) || beginning.startsWith(end.slice(at))) return true
@@ -197,7 +197,7 @@ export class ContinuedReply implements AttemptTarget {
       return
     }
     if (delta.kind === 'text' && !this.#isDecided) {
-      this.#beginning = this.#beginning === null ? delta : joined(this.#beginning, delta)
+      this.#beginning = this.#beginning === null ? delta : join(this.#beginning, delta)
       this.#decide(false)
       return
     }
@@ -214,7 +214,7 @@ export class ContinuedReply implements AttemptTarget {
     this.#target.close()
   }
 
-  /** Cuts what the beginning repeats, once that is known. */
+  /** Cuts the repeated part off the beginning, once it is known. */
   #decide(isWhole: boolean): void {
     const beginning = this.#beginning
     if (this.#isDecided || beginning === null) return
@@ -236,18 +236,18 @@ export class ContinuedReply implements AttemptTarget {
     const { item, part, text } = this.#continuation.text
     const placed = 'part' in delta ? { ...delta, item, part: part + delta.part } : { ...delta, item }
     if (placed.kind !== 'annotation') return placed
-    return { ...placed, annotation: moved(placed.annotation, text.length - this.#cut) }
+    return { ...placed, annotation: move(placed.annotation, text.length - this.#cut) }
   }
 }
 
-function joined(before: TextDelta, delta: TextDelta): TextDelta {
+function join(before: TextDelta, delta: TextDelta): TextDelta {
   const logprobs =
     before.logprobs === null || delta.logprobs === null ? null : [...before.logprobs, ...delta.logprobs]
   return { ...delta, text: before.text + delta.text, logprobs }
 }
 
 /** The annotation of a later place in the text. */
-function moved(annotation: Annotation, by: number): Annotation {
+function move(annotation: Annotation, by: number): Annotation {
   const positions: Record<string, number> = {}
   for (const name of ['start_index', 'end_index', 'index']) {
     const at: unknown = Reflect.get(annotation, name)

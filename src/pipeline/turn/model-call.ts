@@ -5,7 +5,7 @@
  *
  * Uses callbacks, because they need less memory than async functions that wait as long as the stream is open.
  */
-import { overloaded } from '../../base/errors.ts'
+import { overloadError } from '../../base/errors.ts'
 import { resolved } from '../../base/maybe-promise.ts'
 import { isLossy } from '../../exchange/changes.ts'
 import type { AttemptRecord, Candidate, Finish } from '../../exchange/exchange.ts'
@@ -189,7 +189,13 @@ function runAttempt<Terms, Then>(
   const { attempts, bill, watch } = exchange
   const { credential, endpoint } = candidate
   const record = openRecord(candidate, bill.turns)
-  const running: RunningAttempt<Terms> = { candidate, record, race, terms: null, figures: NOTHING_SAID }
+  const runningAttempt: RunningAttempt<Terms> = {
+    candidate,
+    record,
+    race,
+    terms: null,
+    figures: NOTHING_SAID,
+  }
   const collected = exchange.batch?.collected
   if (collected === undefined) {
     const { health } = deps.routing
@@ -218,64 +224,65 @@ function runAttempt<Terms, Then>(
     if (key instanceof Promise) {
       outcome = key.then(opened => {
         record.providerKey = opened
-        return send(call, running, call.subject.prepare(candidate))
+        return send(call, runningAttempt, call.subject.prepare(candidate))
       })
     } else {
       record.providerKey = key
-      outcome = send(call, running, call.subject.prepare(candidate))
+      outcome = send(call, runningAttempt, call.subject.prepare(candidate))
     }
   } catch (thrown) {
-    return resolved(() => ended(failedResult(call, running, thrown)))
+    return resolved(() => ended(failedResult(call, runningAttempt, thrown)))
   }
   if (!(outcome instanceof Promise)) return resolved(() => ended(outcome as Unanswered))
   return outcome.then(
-    finish => ended('error' in finish ? finish : answeredResult(call, running, finish)),
-    thrown => ended(failedResult(call, running, thrown)),
+    finish => ended('error' in finish ? finish : answeredResult(call, runningAttempt, finish)),
+    thrown => ended(failedResult(call, runningAttempt, thrown)),
   )
 }
 
 /** Encodes and sends the request, once its terms are ready. Null: the caller's limits leave nothing for it. */
 function send<Terms>(
   call: ModelCall<Terms>,
-  running: RunningAttempt<Terms>,
+  runningAttempt: RunningAttempt<Terms>,
   terms: Terms | null | Promise<Terms | null>,
 ): Unanswered | Promise<Finish | Unanswered> {
-  if (terms instanceof Promise) return terms.then(ready => send(call, running, ready))
-  if (terms === null) return leave(call, running)
+  if (terms instanceof Promise) return terms.then(ready => send(call, runningAttempt, ready))
+  if (terms === null) return leave(call, runningAttempt)
   const { deps, exchange, subject } = call
   const { batch, held, signal, spans } = exchange
   const { callerContext } = exchange.clientRequest.context
-  const { record } = running
+  const { record } = runningAttempt
   if (signal.aborted) throw signal.reason
   // Nothing is encoded if the thread's memory is already full.
-  if (!held.count(0)) throw overloaded()
-  if (batch?.collected !== undefined) return receive(call, running, terms, NO_REQUEST)
+  if (!held.count(0)) throw overloadError()
+  if (batch?.collected !== undefined) return receive(call, runningAttempt, terms, NO_REQUEST)
   const wire = subject.encode(record, terms)
-  if (record.changes !== undefined && isRefusedLoss(exchange, record.changes)) return leaveOut(call, running)
+  if (record.changes !== undefined && isRefusedLoss(exchange, record.changes))
+    return leaveOut(call, runningAttempt)
   if (batch !== undefined && subject.submits?.(record, terms, wire) === true) {
     exchange.isSubmitted = true
-    return { ...leave(call, running), isLast: true }
+    return { ...leave(call, runningAttempt), isLast: true }
   }
   const { span } = record
   const header = span === undefined ? callerContext?.header : spans?.header(span)
   const state = (span === undefined ? callerContext : spans)?.state
   const request = deps.requests.address(record, wire, held.bytes, header, state)
-  if (request instanceof Promise) return request.then(ready => receive(call, running, terms, ready))
-  return receive(call, running, terms, request)
+  if (request instanceof Promise) return request.then(ready => receive(call, runningAttempt, terms, ready))
+  return receive(call, runningAttempt, terms, request)
 }
 
 function receive<Terms>(
   call: ModelCall<Terms>,
-  running: RunningAttempt<Terms>,
+  runningAttempt: RunningAttempt<Terms>,
   terms: Terms,
   request: UpstreamRequest,
 ): Unanswered | Promise<Finish | Unanswered> {
-  const { race, record } = running
+  const { race, record } = runningAttempt
   const { subject } = call
-  if (race?.isDecided === true) return leave(call, running)
+  if (race?.isDecided === true) return leave(call, runningAttempt)
   const attempt = subject.open(record, terms)
-  running.figures = attempt.figures
-  running.terms = terms
+  runningAttempt.figures = attempt.figures
+  runningAttempt.terms = terms
   return attempt.run(
     request,
     race === null
@@ -286,11 +293,11 @@ function receive<Terms>(
 
 function answeredResult<Terms>(
   call: ModelCall<Terms>,
-  running: RunningAttempt<Terms>,
+  runningAttempt: RunningAttempt<Terms>,
   finish: Finish,
 ): Result {
   const { deps, exchange, subject } = call
-  const { candidate, figures, record } = running
+  const { candidate, figures, record } = runningAttempt
   try {
     noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
     exchange.finish = finish
@@ -304,17 +311,17 @@ function answeredResult<Terms>(
     }
     return { candidate, record, figures, finish }
   } catch (thrown) {
-    return failedResult(call, running, thrown)
+    return failedResult(call, runningAttempt, thrown)
   }
 }
 
 function failedResult<Terms>(
   call: ModelCall<Terms>,
-  running: RunningAttempt<Terms>,
+  runningAttempt: RunningAttempt<Terms>,
   thrown: unknown,
 ): Unanswered {
   const { deps, exchange, subject } = call
-  const { candidate, figures, record } = running
+  const { candidate, figures, record } = runningAttempt
   record.endedMs = deps.clock.monotonicMs()
   if (record.isOutrun === true) {
     record.health?.ended('none', record.endedMs)
@@ -328,7 +335,7 @@ function failedResult<Terms>(
   if (!hasAnother) noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
   if (deps.metrics.genAi !== null) countGenAi(call, record, null)
   exchange.finish = figures.finish
-  settle(exchange, record, figures, subject.estimates, unseenTokensOf(call, running))
+  settle(exchange, record, figures, subject.estimates, unseenTokensOf(call, runningAttempt))
   if (record.span !== undefined) closeSpan(call, record, figures)
   const failed = { record, figures }
   return hasAnother ? { candidate, error, failed, hasAnother } : { candidate, error, failed }
@@ -371,11 +378,11 @@ function isRefusedLoss({ bill, request }: RoutedExchange, changes: readonly Chan
 }
 
 /** Leaves out a candidate for which the request would lose something. */
-function leaveOut<Terms>(call: ModelCall<Terms>, running: RunningAttempt<Terms>): Unanswered {
-  const { candidate, record } = running
+function leaveOut<Terms>(call: ModelCall<Terms>, runningAttempt: RunningAttempt<Terms>): Unanswered {
+  const { candidate, record } = runningAttempt
   const { exchange } = call
   exchange.lossy = [...exchange.lossy, { candidate, changes: record.changes ?? [] }]
-  return { ...leave(call, running), isLossy: true }
+  return { ...leave(call, runningAttempt), isLossy: true }
 }
 
 /** Notes a candidate whose endpoint must not be called now. */

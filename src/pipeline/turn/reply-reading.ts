@@ -4,7 +4,7 @@
  * may bypass the decoder if the target of the attempt accepts them. Hot path.
  */
 import type { Clock } from '../../base/clock.ts'
-import { GatewayError, overloaded } from '../../base/errors.ts'
+import { GatewayError, overloadError } from '../../base/errors.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { AttemptRecord, Exchange, Finish, Held } from '../../exchange/exchange.ts'
 import type { Decoder, Delta, Format, Usage } from '../../formats/format.ts'
@@ -125,7 +125,7 @@ export class ReplyReading {
     this.#reportedBytes = this.#requestBytes
     if (this.#held.count(this.#reportedBytes)) return
     this.#release()
-    throw overloaded()
+    throw overloadError()
   }
 
   head(head: UpstreamHead): void {
@@ -269,7 +269,7 @@ export class ReplyReading {
   #report(bytes: number): void {
     const more = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    if (!this.#held.count(more)) throw overloaded()
+    if (!this.#held.count(more)) throw overloadError()
   }
 
   /** Releases everything that the reply holds. */

@@ -45,7 +45,7 @@ interface Body {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** Whatever ends a line, or moves what is shown. */
+/** Characters that end a line, or change the position or direction of shown text. */
 const LINE_ENDS = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu
 
 /** The body in a receiver's format; Slack reads only `text`. */

@@ -83,7 +83,7 @@ export class AlertWatches {
     for (const { organizationId } of keys) this.#organizations.add(organizationId)
   }
 
-  /** Runs all checks once. Never rejects: what cannot be read now is read next time. */
+  /** Runs all checks once. Never rejects: failed reads are repeated next time. */
   async check(): Promise<void> {
     const checkCount = this.#checkCount++
     const watches: Readonly<Record<string, () => Promise<void>>> = {

@@ -93,12 +93,12 @@ function pairsIn(text: string | null): Record<string, string> | null {
   const pairs = text.split(',').flatMap(pair => {
     const at = pair.indexOf('=')
     const name = pair.slice(0, at).trim()
-    return at < 1 || name === '' ? [] : [[name, decoded(pair.slice(at + 1).trim())] as const]
+    return at < 1 || name === '' ? [] : [[name, decode(pair.slice(at + 1).trim())] as const]
   })
   return Object.fromEntries(pairs)
 }
 
-function decoded(text: string): string {
+function decode(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {

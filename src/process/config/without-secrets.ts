@@ -9,7 +9,7 @@ const SET = '(set)'
 
 export function withoutSecrets(value: unknown, name = ''): unknown {
   const isSecret = SECRET.test(name) && !NAMED.test(name)
-  if (typeof value === 'string') return isSecret ? SET : shown(value)
+  if (typeof value === 'string') return isSecret ? SET : show(value)
   if (Array.isArray(value)) return value.map(each => withoutSecrets(each, name))
   if (value === null || typeof value !== 'object') return value
   return Object.fromEntries(
@@ -18,7 +18,7 @@ export function withoutSecrets(value: unknown, name = ''): unknown {
 }
 
 /** Only the origin of an address: webhook paths, users and parameters may be secrets. */
-function shown(text: string): string {
+function show(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text.includes('@') ? SET : text
   try {
     const { protocol, host, username, password } = new URL(text)

@@ -88,7 +88,7 @@ export class UsageExport {
     return this.#lostRecords
   }
 
-  /** Never throws: what the disk refuses waits in memory, up to a limit. */
+  /** Never throws: records that the disk refuses wait in memory, up to a limit. */
   add(records: readonly UsageRecord[]): void {
     const [first] = records
     if (first === undefined) return

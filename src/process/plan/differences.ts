@@ -87,11 +87,11 @@ function repricings(
   return after.flatMap(({ provider, pricing }) => {
     const was = before.find(each => each.provider === provider)?.pricing
     if (was === undefined || JSON.stringify(was) === JSON.stringify(pricing)) return []
-    return [{ model, provider, from: shown(was), to: shown(pricing) }]
+    return [{ model, provider, from: show(was), to: show(pricing) }]
   })
 }
 
-function shown({ prompt, completion, isUnknown }: Pricing): Readonly<Record<string, string | null>> {
+function show({ prompt, completion, isUnknown }: Pricing): Readonly<Record<string, string | null>> {
   if (isUnknown === true) return { prompt: null, completion: null }
   return { prompt: formatUsd(prompt), completion: formatUsd(completion) }
 }

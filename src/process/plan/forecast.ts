@@ -206,9 +206,9 @@ export class Forecast {
     if (!isMoved && this.#isSamePrice(pricing, was)) return record.cost
     if (pricing.isUnknown === true) return null
     // Discounts of batches, images and searches are in the old cost, and stay in proportion.
-    const oldPrice = was === undefined || was.isUnknown === true ? 0 : priced(record, was)
+    const oldPrice = was === undefined || was.isUnknown === true ? 0 : priceOf(record, was)
     const factor = oldPrice === 0 ? 1 : record.cost / oldPrice
-    return Math.round(priced(record, pricing) * factor)
+    return Math.round(priceOf(record, pricing) * factor)
   }
 }
 

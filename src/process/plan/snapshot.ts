@@ -21,7 +21,7 @@ export interface Snapshot {
   readonly routes: readonly Route[]
 }
 
-/** Compared in parts of their own; and what the environment alone sets, which a command does not share with the gateway. */
+/** Compared separately, or set only by the environment, which a command does not share with the gateway. */
 const APART: ReadonlySet<string> = new Set([
   'models',
   'routes',

@@ -38,18 +38,18 @@ export function shareInterval(errors: number, requests: number, alpha: number): 
     times(errors, Math.log(share)) + times(others, Math.log1p(-share)) > mixed
   const observed = errors / requests
   return {
-    low: errors === 0 ? 0 : bisected(0, observed, isPossible),
-    high: others === 0 ? 1 : bisected(1, observed, isPossible),
+    low: errors === 0 ? 0 : bisect(0, observed, isPossible),
+    high: others === 0 ? 1 : bisect(1, observed, isPossible),
   }
 }
 
-/** 0 × -∞ is 0 here: what did not happen says nothing. */
+/** 0 × -∞ is 0 here: an outcome that did not occur adds nothing. */
 function times(count: number, logarithm: number): number {
   return count === 0 ? 0 : count * logarithm
 }
 
 /** The border between `outside`, which is not possible, and `inside`, which is. */
-function bisected(outside: number, inside: number, isPossible: (share: number) => boolean): number {
+function bisect(outside: number, inside: number, isPossible: (share: number) => boolean): number {
   let [out, within] = [outside, inside]
   for (let step = 0; step < BISECTIONS; step++) {
     const middle = (out + within) / 2

@@ -28,14 +28,14 @@ export function addRecord(sums: ArmSums, record: Figures, failed: boolean): ArmS
   return {
     requests,
     errors: sums.errors,
-    firstTokenMs: added(sums.firstTokenMs, generationMs === null ? 0 : latencyMs - generationMs),
-    tokensPerSecond: added(sums.tokensPerSecond, isTimed ? (1_000 * outputTokens) / generationMs : 0),
-    cost: added(sums.cost, toUsd(cost)),
+    firstTokenMs: add(sums.firstTokenMs, generationMs === null ? 0 : latencyMs - generationMs),
+    tokensPerSecond: add(sums.tokensPerSecond, isTimed ? (1_000 * outputTokens) / generationMs : 0),
+    cost: add(sums.cost, toUsd(cost)),
   }
 }
 
 /** A figure that is not above 0 is unknown. */
-function added(sums: LogSums, value: number): LogSums {
+function add(sums: LogSums, value: number): LogSums {
   if (!(value > 0)) return sums
   const logarithm = Math.log(value)
   return {

@@ -259,7 +259,7 @@ export class CatalogueKeeper {
     this.#ask = this.#deps.clock.after(delayMs, () => void this.#askAll())
   }
 
-  /** Logs what the configuration names and nothing serves, once the providers have listed their models. */
+  /** Logs configured models that no provider serves, once the providers have listed their models. */
   #tellUnserved(): void {
     if (this.#closing.signal.aborted) return
     const { log } = this.#deps

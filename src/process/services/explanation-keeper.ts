@@ -51,7 +51,7 @@ export class ExplanationKeeper {
     this.#schedule(WRITE_MS)
   }
 
-  /** Writes what is there. Call it after all threads have ended. */
+  /** Writes the remaining explanations. Call it after all threads have ended. */
   async close(): Promise<void> {
     this.#closed = true
     this.#timer?.cancel()

@@ -79,7 +79,7 @@ export class RolloutKeeper {
     }
   }
 
-  /** Stores what has been seen, and moves what has to move. Never rejects: what fails is tried again. */
+  /** Stores the new sums, and changes the shares that are due. Never rejects: failed writes are repeated. */
   check(): Promise<void> {
     this.#running = this.#running
       .then(() => this.#check())
@@ -161,7 +161,7 @@ export class RolloutKeeper {
     } catch (error) {
       for (const [place, { sums, ...rest }] of waiting) {
         const since = this.#waiting.get(place)
-        this.#waiting.set(place, { ...rest, sums: since === undefined ? sums : joined(sums, since.sums) })
+        this.#waiting.set(place, { ...rest, sums: since === undefined ? sums : join(sums, since.sums) })
       }
       throw error
     }
@@ -226,7 +226,7 @@ function rolloutsOf(routes: RolloutKeeperDeps['routes']): ReadonlyMap<string, Ro
   return new Map(routes.flatMap(({ name, rollout }) => (rollout === null ? [] : [[name, rollout]])))
 }
 
-function joined(one: ArmSums, other: ArmSums): ArmSums {
+function join(one: ArmSums, other: ArmSums): ArmSums {
   const figure = (name: 'firstTokenMs' | 'tokensPerSecond' | 'cost') => ({
     count: one[name].count + other[name].count,
     sum: one[name].sum + other[name].sum,

@@ -5,5 +5,5 @@ import type { EarlyData } from './early-workers.ts'
 
 const { compileCache } = workerData as EarlyData
 if (compileCache !== null) enableCompileCache(compileCache)
-// Not before: the cache takes what is loaded after it.
+// Not earlier: the cache takes modules that are loaded after this call.
 await import('../threads/serve.ts')

@@ -99,7 +99,7 @@ function pause(): Promise<void> {
 }
 
 async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): Promise<number> {
-  // Nothing else of what the caller holds, which may be the settings of its thread.
+  // No other field of the caller's object, which may be the settings of its thread.
   const { config, endUserKey, vaultKeys, requestsMax = Number.POSITIVE_INFINITY } = options
   const folder = await mkdtemp(join(tmpdir(), 'sluice-warm-up-'))
   const sim = createSim({ keepRequests: 0 })

@@ -27,8 +27,8 @@ interface OfferedPages {
   readonly guide: boolean
 }
 
-export function adminIndex(offered: OfferedPages): string {
-  const pages = [...(offered.console ? [CONSOLE] : []), ...(offered.guide ? [GUIDE] : []), ...PAGES]
+export function adminIndex(offering: OfferedPages): string {
+  const pages = [...(offering.console ? [CONSOLE] : []), ...(offering.guide ? [GUIDE] : []), ...PAGES]
   const rows = pages.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`)
   return `<!doctype html>
 <html lang="en">

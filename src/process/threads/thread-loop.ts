@@ -90,7 +90,7 @@ interface ThreadWork {
 export class ThreadLoop {
   readonly settings: ThreadSettings
   readonly log: ClosableLog
-  /** Takes what the thread has to report. */
+  /** The receiver of the thread's reports. */
   readonly reports: RemoteService<MainApi['reports']>
   readonly counters: CounterClient
   readonly pins: PinClient

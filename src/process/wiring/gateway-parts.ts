@@ -140,7 +140,7 @@ export async function openBase(options: GatewayOptions): Promise<Base> {
   }
 }
 
-/** Without a main thread, only what the configuration names is imported. */
+/** Without a main thread, only the models of the configuration are imported. */
 function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
   const known = { imported: importedFile(config), discovered: new Map() }
   return { simUrl, known, created: unixSeconds(clock) }

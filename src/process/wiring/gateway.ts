@@ -50,7 +50,7 @@ import { AbandonedReplies } from '../../pipeline/turn/abandoned-replies.ts'
 import { RetryBudget } from '../../pipeline/turn/failover.ts'
 import { ProviderRequests } from '../../pipeline/turn/provider-request.ts'
 import { RefusedKeys } from '../../pipeline/turn/refused-keys.ts'
-import type { Offered } from '../../protocol/json/request-parser.ts'
+import type { Offering } from '../../protocol/json/request-parser.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { CredentialCatalog } from '../../providers/credentials/catalog.ts'
 import { OpenedKeys } from '../../providers/credentials/decrypted-keys.ts'
@@ -92,7 +92,7 @@ export interface BuiltGateway {
   readonly guard: Guard
   readonly rights: RunningRights
   readonly keyCheck: KeyCheck
-  readonly offered: Offered
+  readonly offered: Offering
   readonly config: Config
   readonly catalog: Catalog
   readonly catalogue: CatalogueHolder
@@ -425,7 +425,7 @@ function offeredBy(
   plugins: readonly AnyPlugin[],
   tools: ReadonlyMap<string, ServerTool>,
   catalog: Catalog,
-): Offered {
+): Offering {
   // No request can name a built-in rule: the schema does not know its id.
   return {
     plugins: new Set(plugins.map(({ id }) => id)),

@@ -24,7 +24,7 @@ type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
  * The optional features that this gateway supports. A request for another one is refused by name, so that nothing that
  * a client relies on is silently ignored.
  */
-export interface Offered {
+export interface Offering {
   /** Ids of plugins. */
   readonly plugins: ReadonlySet<string>
   /** Names of server tools, without their prefix. */
@@ -35,7 +35,7 @@ export interface Offered {
   readonly defaultModel?: string | null
 }
 
-type Rule = (request: ResponsesRequest, offered: Offered) => string | null
+type Rule = (request: ResponsesRequest, offered: Offering) => string | null
 
 const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, null, 'auto', 'native'])
 
@@ -76,7 +76,7 @@ const check = bodyCheck(ResponsesRequest)
  * nulls must be removed. It throws GatewayError `invalid_request` with the path of the field and the expected value,
  * and never repeats what the client sent.
  */
-export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
+export function createRequestParser(offered: Offering): (body: unknown) => ResponsesRequest {
   return body => {
     const request = check(isObject(body) ? usable(body) : body)
     if (request.model === undefined) useDefaultModel(request, offered)
@@ -109,7 +109,7 @@ function isNothing(input: unknown): boolean {
 }
 
 /** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
-export function refusal(request: ResponsesRequest, offered: Offered): string | null {
+export function refusal(request: ResponsesRequest, offered: Offering): string | null {
   // No rule concerns a plain request beyond these.
   if (isPlain(request)) return models(request, offered)
   for (const rule of RULES) {
@@ -122,7 +122,7 @@ export function refusal(request: ResponsesRequest, offered: Offered): string | n
 /** Names the default model in a request that names none. Changes the request, which is the gateway's own. */
 export function useDefaultModel(
   request: { model?: unknown; readonly models?: unknown },
-  { defaultModel }: Offered,
+  { defaultModel }: Offering,
 ): void {
   if (defaultModel == null || request.model !== undefined) return
   if (Array.isArray(request.models) && request.models.length > 0) return
@@ -134,7 +134,7 @@ function modelPresent(request: ResponsesRequest): string | null {
   return 'model: is required: name a model, or give several in models'
 }
 
-function models(request: ResponsesRequest, offered: Offered): string | null {
+function models(request: ResponsesRequest, offered: Offering): string | null {
   const { model: firstModel, models: others } = request
   const found = firstModel === undefined ? null : modelRefusal(firstModel, 'model', offered)
   if (found !== null) return found
@@ -159,7 +159,7 @@ function models(request: ResponsesRequest, offered: Offered): string | null {
 /** Routers that read `models`, or answer in a form of their own: they cannot be a fallback. */
 const ALONE: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router', 'bodybuilder'])
 
-function modelRefusal(model: string, path: string, { routers, plugins }: Offered): string | null {
+function modelRefusal(model: string, path: string, { routers, plugins }: Offering): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
   if (model.includes(':') && model.split(':').includes('online', 1) && !plugins.has('web')) {
     return `${path}: the variant :online ${NOT_OFFERED}`
@@ -196,7 +196,7 @@ function toolSteps({ max_tool_calls: steps, stop_server_tools_when: stop }: Resp
   return `max_tool_calls: must be an integer from 1 to ${TOOL_STEPS_MAX} or null, unless stop_server_tools_when is set`
 }
 
-function tools(request: ResponsesRequest, offered: Offered): string | null {
+function tools(request: ResponsesRequest, offered: Offering): string | null {
   const list = request.tools ?? []
   const refused =
     toolsRefusal(list, 'tools', offered.tools) ??
@@ -317,7 +317,7 @@ function someOf(list: readonly string[] | null | undefined): boolean {
   return list != null && list.length > 0
 }
 
-function plugins(request: ResponsesRequest, offered: Offered): string | null {
+function plugins(request: ResponsesRequest, offered: Offering): string | null {
   const list = request.plugins ?? []
   const seen = new Set<string>()
   for (const [index, plugin] of list.entries()) {
@@ -347,7 +347,7 @@ function totalLength(texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + text.length, 0)
 }
 
-function inputItems(request: ResponsesRequest, offered: Offered): string | null {
+function inputItems(request: ResponsesRequest, offered: Offering): string | null {
   if (typeof request.input === 'string') return null
   let previous: InputItem | undefined
   let servers: number | null = null

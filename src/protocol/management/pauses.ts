@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from '../json/body.ts'
 import { instant, maybe, orNoText, text } from '../json/schema.ts'
 
-/** A week: what is out of service for longer belongs into the configuration. */
+/** A week: for a longer time, change the configuration. */
 export const PAUSE_MINUTES_MAX = 7 * 24 * 60
 const REASON_MAX_CHARS = 200
 

@@ -11,9 +11,9 @@ export interface TextSeal {
   /** `owner`: texts that identify the owner, in an order that the caller chooses. */
   seal(text: string, owner: readonly string[]): string
   /** Null: it was changed, has another owner, or was sealed with unknown keys. */
-  open(sealed: string, owner: readonly string[]): string | null
+  open(ciphertext: string, owner: readonly string[]): string | null
   /** False: it was sealed with an unknown key, or was never sealed. */
-  knows(sealed: string): boolean
+  knows(ciphertext: string): boolean
 }
 
 /** In this format the tag precedes the ciphertext. */

@@ -86,16 +86,16 @@ export class EndpointBreakers {
   }
 
   /** Counts outcomes of a caller. */
-  add(nowMs: number, state: CallerState, ok: number, failed: number, limited: number): void {
+  add(nowMs: number, state: CallerState, ok: number, failures: number, limited: number): void {
     if (ok > 0 && !this.#isRowEmpty) {
       this.#row++
       this.#isRowEmpty = true
     }
-    if (failed + limited > 0) {
+    if (failures + limited > 0) {
       this.#isRowEmpty = false
       this.#failedLast = state.name
     }
-    state.add(nowMs, this.#row, ok, failed, limited)
+    state.add(nowMs, this.#row, ok, failures, limited)
   }
 
   /**

@@ -89,11 +89,11 @@ export class EndpointState {
     return total <= 0 ? 1 : window.ok / total
   }
 
-  count(nowMs: number, caller: HealthCaller | null, ok: number, failed: number, limited: number): void {
-    const state = this.breakers.callers.of(nowMs, caller, failed + limited > 0)
-    this.#add(nowMs, state, ok, failed, limited)
+  count(nowMs: number, caller: HealthCaller | null, ok: number, failures: number, limited: number): void {
+    const state = this.breakers.callers.of(nowMs, caller, failures + limited > 0)
+    this.#add(nowMs, state, ok, failures, limited)
     this.#unsent ??= new UnsentNote()
-    this.#unsent.count(state, ok, failed, limited)
+    this.#unsent.count(state, ok, failures, limited)
   }
 
   /** Records that the provider asks a caller to wait. */
@@ -200,13 +200,13 @@ export class EndpointState {
     return (unsent ?? new UnsentNote()).plain(this.key, untold)
   }
 
-  #add(nowMs: number, state: CallerState, ok: number, failed: number, limited: number): void {
-    if (ok === 0 && failed === 0 && limited === 0) return
+  #add(nowMs: number, state: CallerState, ok: number, failures: number, limited: number): void {
+    if (ok === 0 && failures === 0 && limited === 0) return
     this.window ??= new OutcomeWindow(nowMs)
-    this.window.add(nowMs, ok, failed, limited)
+    this.window.add(nowMs, ok, failures, limited)
     this.figures ??= new FigureWindows()
-    this.figures.count(nowMs, ok, failed)
-    this.breakers.add(nowMs, state, ok, failed, limited)
+    this.figures.count(nowMs, ok, failures)
+    this.breakers.add(nowMs, state, ok, failures, limited)
   }
 
   #addCalls(nowMs: number, good: number, faulty: number): void {
@@ -255,16 +255,16 @@ class UnsentNote {
     return this.#callers.length === 0 && this.#ok + this.#failed + this.#limited === 0 && this.#restMs === 0
   }
 
-  count(caller: Named, ok: number, failed: number, limited: number): void {
+  count(caller: Named, ok: number, failures: number, limited: number): void {
     if (caller.name === '') {
       this.#ok += ok
-      this.#failed += failed
+      this.#failed += failures
       this.#limited += limited
       return
     }
     const note = this.#of(caller)
     note.ok += ok
-    note.failed += failed
+    note.failed += failures
     note.limited += limited
   }
 

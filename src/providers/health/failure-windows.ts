@@ -31,16 +31,16 @@ export class OutcomeWindow {
     this.#slot = Math.floor(nowMs / SLOT_MS)
   }
 
-  add(nowMs: number, ok: number, failed: number, limited: number): void {
+  add(nowMs: number, ok: number, failures: number, limited: number): void {
     if (nowMs >= (this.#slot + 1) * SLOT_MS) this.advance(nowMs)
     this.#counts ??= new Int32Array(SLOTS * KINDS)
     const counts = this.#counts
     const at = (this.#slot % SLOTS) * KINDS
     counts[at + OK] = (counts[at + OK] ?? 0) + ok
-    counts[at + FAILED] = (counts[at + FAILED] ?? 0) + failed
+    counts[at + FAILED] = (counts[at + FAILED] ?? 0) + failures
     counts[at + LIMITED] = (counts[at + LIMITED] ?? 0) + limited
     this.ok += ok
-    this.failed += failed
+    this.failed += failures
     this.limited += limited
   }
 
@@ -141,11 +141,11 @@ class Counts {
   }
 
   /** `ok` is negative if an answer that was counted as a success breaks off. */
-  add(nowMs: number, ok: number, failed: number): void {
+  add(nowMs: number, ok: number, failures: number): void {
     if (nowMs >= (this.#slot + 1) * this.#slotMs) this.#advance(nowMs)
     const at = this.#slot % this.#ok.length
     this.#ok[at] = (this.#ok[at] ?? 0) + ok
-    this.#failed[at] = (this.#failed[at] ?? 0) + failed
+    this.#failed[at] = (this.#failed[at] ?? 0) + failures
   }
 
   /** Percentage of successful attempts in the newest slots; null if there were too few attempts. */
@@ -182,10 +182,10 @@ export class FigureWindows {
   #latency: RecentValues | null = null
   #throughput: RecentValues | null = null
 
-  count(nowMs: number, ok: number, failed: number): void {
-    if (ok === 0 && failed === 0) return
-    this.#minutes.add(nowMs, ok, failed)
-    this.#halfHours.add(nowMs, ok, failed)
+  count(nowMs: number, ok: number, failures: number): void {
+    if (ok === 0 && failures === 0) return
+    this.#minutes.add(nowMs, ok, failures)
+    this.#halfHours.add(nowMs, ok, failures)
   }
 
   latency(nowMs: number, ms: number, weight: number): void {

@@ -93,7 +93,7 @@ export class AwsEventParser {
   #lengthAt(bytes: Buffer, at: number): number | null {
     if (bytes.length - at < PRELUDE_BYTES) return null
     const length = bytes.readUInt32BE(at)
-    if (length < MESSAGE_MIN_BYTES || bytes.readUInt32BE(at + 4) > HEADERS_MAX_BYTES) throw damaged()
+    if (length < MESSAGE_MIN_BYTES || bytes.readUInt32BE(at + 4) > HEADERS_MAX_BYTES) throw damagedError()
     if (length > this.#maxBytes) {
       throw new GatewayError('reply_too_large', 'The provider sent an event that is too large')
     }
@@ -116,7 +116,7 @@ export class AwsEventParser {
     try {
       message = codec.decode(bytes)
     } catch (cause) {
-      throw damaged(cause)
+      throw damagedError(cause)
     }
     const header = (name: string): string => {
       const value = message.headers[name]?.value
@@ -142,7 +142,7 @@ export class AwsEventParser {
 
 /** The event in a chunk, in base64. Only outside of its chunk can its bounds be checked. */
 function carriedBy(chunk: Uint8Array): string {
-  if (excessOf(chunk, CHUNK_BOUNDS) !== null) throw damaged()
+  if (excessOf(chunk, CHUNK_BOUNDS) !== null) throw damagedError()
   return Buffer.from(textOrEmpty(record(parseJson(textOf(chunk)))?.['bytes']), 'base64').toString('utf8')
 }
 
@@ -150,6 +150,6 @@ function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
 }
 
-function damaged(cause?: unknown): GatewayError {
+function damagedError(cause?: unknown): GatewayError {
   return new GatewayError('provider_unavailable', 'The provider sent a damaged event', { cause })
 }

@@ -15,10 +15,10 @@ const ENDED_MAX = 200
 export class ConsoleFeed {
   isWatched = false
   readonly #clock: Clock
-  readonly #send: (ended: readonly EndedRequest[]) => void
+  readonly #send: (requests: readonly EndedRequest[]) => void
   #ended: EndedRequest[] = []
 
-  constructor(clock: Clock, send: (ended: readonly EndedRequest[]) => void) {
+  constructor(clock: Clock, send: (requests: readonly EndedRequest[]) => void) {
     this.#clock = clock
     this.#send = send
   }

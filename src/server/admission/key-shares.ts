@@ -179,7 +179,7 @@ export class KeyShares {
     )
   }
 
-  /** The mean of what each recently active key spent, in milliseconds. */
+  /** The mean use of the event loop by each recently active key, in milliseconds. */
   meanMs(nowMs: number): number {
     if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
     return this.#meanMs

@@ -31,7 +31,7 @@ export class LargeTurns {
     this.#clock = clock
   }
 
-  /** Resolves when it is the turn of another of the bodies; every turn must be ended. */
+  /** Resolves when it is the turn of one of these bodies. End every turn. */
   enter(bodies: LargeBodies): Promise<void> {
     return new Promise(resolve => {
       bodies.waiting.push(resolve)

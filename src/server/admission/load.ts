@@ -225,7 +225,7 @@ export class HeldBytes {
     this.#load = load
   }
 
-  /** Counts more bytes, or fewer. False if there is no room for what the request now holds; it should then end. */
+  /** Adds bytes (negative: releases them). False if the memory is exhausted; the request should then end. */
   count(bytes: number): boolean {
     if (this.#over) return true
     const load = this.#load

@@ -13,14 +13,14 @@ export function headOf({ method = '', url = '', rawHeaders, httpVersion }: Incom
     method,
     path: queryAt === -1 ? url : url.slice(0, queryAt),
     query: queryAt === -1 ? '' : url.slice(queryAt + 1),
-    headers: rawHeaders.map((text, index) => (index % 2 === 0 ? text.toLowerCase() : decoded(text))),
+    headers: rawHeaders.map((text, index) => (index % 2 === 0 ? text.toLowerCase() : decode(text))),
   }
   if (httpVersion === '1.1') return head
   return { ...head, fault: new GatewayError('invalid_request', 'Only HTTP/1.1 is supported') }
 }
 
 /** The parser reads each byte as a character. */
-function decoded(value: string): string {
+function decode(value: string): string {
   return HIGH.test(value) ? Buffer.from(value, 'latin1').toString() : value
 }
 

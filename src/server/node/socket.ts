@@ -17,7 +17,7 @@ const COMMENT = ':\n\n'
  * that.
  */
 const STALL_MS = 10_000
-/** Fits into any send buffer. A longer answer may not be sent at once. */
+/** Fits into any send buffer. A longer answer may need several writes. */
 const PROMPT_MAX_BYTES = 65_536
 
 /** One answer. Bytes that wait for a slow reader stay counted until they have left. */
@@ -43,7 +43,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   /** Last chunks of a complete stream that have not been created yet. */
   #more: MoreChunks | null = null
   #flowing = true
-  #progress: ((drained: boolean) => void) | null = null
+  #progress: ((isDrained: boolean) => void) | null = null
   /** True if the caller drops a reader that reads nothing. */
   #hasDeadline = false
   /** Runs after an answer whose client is still sending its body. */
@@ -160,7 +160,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#leaving(this.#response.writableLength)
   }
 
-  onProgress(callback: (drained: boolean) => void, hasDeadline = false): void {
+  onProgress(callback: (isDrained: boolean) => void, hasDeadline = false): void {
     this.#progress = callback
     this.#hasDeadline = hasDeadline
   }

@@ -71,7 +71,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   /** For slices: true if the blank line after a frame has not been sent yet. */
   #endsFrame = false
   #flowing = true
-  #progress: ((drained: boolean) => void) | null = null
+  #progress: ((isDrained: boolean) => void) | null = null
   /** True if the caller drops a reader that reads nothing, so that the library must not. */
   #hasDeadline = false
   #extending: Timer | null = null
@@ -114,7 +114,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.dead = true
     if (body.length > PROMPT_MAX_CHARS || (close && this.#request?.isSending === true)) {
       const bytes = typeof body === 'string' ? Buffer.from(body) : body
-      // Spaces after JSON have no meaning. A cut would drop what the library has only collected.
+      // Spaces after JSON have no meaning. A cut would drop bytes that the library has only collected.
       const filled = this.#isTaking ? Buffer.concat([bytes, Buffer.alloc(COLLECTED_BYTES, ' ')]) : bytes
       this.#sendLong(status, headers, filled, close)
       return
@@ -214,7 +214,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (!this.#dead) this.#host.observer.leaving()
   }
 
-  onProgress(callback: (drained: boolean) => void, hasDeadline = false): void {
+  onProgress(callback: (isDrained: boolean) => void, hasDeadline = false): void {
     this.#progress = callback
     this.#hasDeadline = hasDeadline
   }

@@ -113,7 +113,7 @@ export function lineOf(record: UsageRecord): string {
   if (record.latencyMs !== 0) line.latencyMs = record.latencyMs
   if (record.generationMs !== null) line.generationMs = record.generationMs
   const { attempts } = record
-  if (attempts.length > 1 || !isPlain(attempts[0], record)) line.attempts = attempts.map(shortened, record)
+  if (attempts.length > 1 || !isPlain(attempts[0], record)) line.attempts = attempts.map(shorten, record)
   return JSON.stringify(line)
 }
 
@@ -134,7 +134,7 @@ function isPlain(attempt: UsageAttempt | undefined, record: UsageRecord): boolea
 }
 
 /** The fields of an attempt that differ from those of its record (`this`). */
-function shortened(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttempt> {
+function shorten(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttempt> {
   const shortAttempt: Writable<Partial<UsageAttempt>> = {}
   if (attempt.provider !== this.provider) shortAttempt.provider = attempt.provider
   if (attempt.providerName !== this.providerName) shortAttempt.providerName = attempt.providerName

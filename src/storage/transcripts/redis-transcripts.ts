@@ -22,7 +22,7 @@ import {
 /** Encrypts texts for their owner; see providers/credentials/sealed-text.ts. */
 interface TranscriptSeal {
   seal(text: string, owner: readonly string[]): string
-  open(sealed: string, owner: readonly string[]): string | null
+  open(ciphertext: string, owner: readonly string[]): string | null
 }
 
 interface RedisTranscriptsOptions {
@@ -227,8 +227,8 @@ export class RedisTranscripts implements TranscriptMirror {
     return `${this.#options.prefix}transcript/${id}`
   }
 
-  #decrypt(sealed: unknown, owner: readonly string[]): Entry | null {
-    const text = typeof sealed === 'string' ? this.#options.seal.open(sealed, owner) : null
+  #decrypt(ciphertext: unknown, owner: readonly string[]): Entry | null {
+    const text = typeof ciphertext === 'string' ? this.#options.seal.open(ciphertext, owner) : null
     const [, kind, first] = /^(open|frames|end|dropped) (\d+)\n/.exec(text ?? '') ?? []
     if (text === null || kind === undefined || first === undefined) return null
     const frames = Buffer.from(text.slice(kind.length + first.length + 2))

@@ -11,7 +11,7 @@ export type TranscriptNotice =
   | 'read'
   /** The stream had no reader for a whole window: it is abandoned. */
   | 'unread'
-  /** There was no room for the stream: nothing of it is stored any more. */
+  /** The stream did not fit: it is no longer stored. */
   | 'dropped'
 
 /** A slice of the frames of a stream. */
@@ -107,7 +107,7 @@ export const READERS_MAX = 4
 /** The same for an answer under a name: clients that were impatient, and all that ask for the same. */
 export const CLAIM_READERS_MAX = 1_000
 
-/** True if somebody else was first. */
+/** True if another request was first. */
 export function isTaken(claimed: TranscriptWriter | TakenClaim): claimed is TakenClaim {
   return 'digest' in claimed
 }

@@ -106,7 +106,7 @@ function inPython({ method, path, key, json, form, isStream, answer }: ExampleRe
     lines.push(
       name === 'file' ? '    files={"file": open("notes.txt", "rb")},' : `    data={"${name}": "${value}"},`,
     )
-  if (json !== undefined) lines.push(`    json=${indented(pythonValue(json), '    ')},`)
+  if (json !== undefined) lines.push(`    json=${indent(pythonValue(json), '    ')},`)
   if (isStream) lines.push('    stream=True,')
   const call = `reply = requests.${method.toLowerCase()}(\n${lines.join('\n')}\n)`
   const imports = key === null && !path.includes('{') ? 'import requests' : 'import os, requests'
@@ -139,7 +139,7 @@ function inJavaScript({ method, path, key, json, form, isStream, answer }: Examp
   if (method !== 'GET') lines.push(`  method: '${method}',`)
   if (headers.length > 0) lines.push(`  headers: { ${headers.join(', ')} },`)
   if (form !== null) lines.push('  body: form,')
-  if (json !== undefined) lines.push(`  body: JSON.stringify(${indented(jsonText(json), '  ')}),`)
+  if (json !== undefined) lines.push(`  body: JSON.stringify(${indent(jsonText(json), '  ')}),`)
   const terms = lines.length === 0 ? '' : `, {\n${lines.join('\n')}\n}`
   const callText = isStream
     ? 'for await (const text of reply.body.pipeThrough(new TextDecoderStream())) process.stdout.write(text)'
@@ -165,6 +165,6 @@ function jsonText(value: unknown): string {
   return short.length <= ONE_LINE_CHARS ? short : JSON.stringify(value, null, 2)
 }
 
-function indented(text: string, margin: string): string {
+function indent(text: string, margin: string): string {
   return text.replaceAll('\n', `\n${margin}`)
 }

@@ -197,11 +197,11 @@ function contentOf(holder: Fields, what: string, label: string): string {
 
 function component(name: string, schema: Fields): string {
   const id = safe(name)
-  return `<details><summary>${id}</summary><div id="schema-${id}">${described(schema, 0)}</div></details>`
+  return `<details><summary>${id}</summary><div id="schema-${id}">${describe(schema, 0)}</div></details>`
 }
 
 /** The type and, for an object, its fields. */
-function described(schema: Fields, depth: number): string {
+function describe(schema: Fields, depth: number): string {
   const about = schema['description'] === undefined ? '' : ` ${safe(schema['description'])}`
   return `<span class="type">${typeOf(schema)}</span>${about}${fieldsOf(schema, depth)}`
 }
@@ -211,7 +211,7 @@ function fieldsOf(schema: Fields, depth: number): string {
   const needed = new Set(list(schema['required']))
   const rows = Object.entries(fields(schema['properties'])).map(([name, value]) => {
     const need = needed.has(name) ? ' <em>required</em>' : ''
-    return `<li><code>${safe(name)}</code>${need}: ${described(fields(value), depth + 1)}</li>`
+    return `<li><code>${safe(name)}</code>${need}: ${describe(fields(value), depth + 1)}</li>`
   })
   const own = rows.length === 0 ? '' : `<ul>${rows.join('')}</ul>`
   const items = isObject(schema['items']) ? fieldsOf(schema['items'], depth + 1) : ''

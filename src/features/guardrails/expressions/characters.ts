@@ -10,15 +10,15 @@ export const FEED: Characters = [10, 10]
 export const WORD: Characters = [48, 57, 65, 90, 95, 95, 97, 122]
 const SPACE: Characters = [9, 10, 12, 13, 32, 32]
 const DIGIT: Characters = [48, 57]
-export const NOT_FEED = negated(FEED)
-export const NOT_WORD = negated(WORD)
+export const NOT_FEED = negate(FEED)
+export const NOT_WORD = negate(WORD)
 
 /** The one-letter classes of RE2. JavaScript defines blanks differently. */
 export const CLASSES: Readonly<Record<string, Characters>> = {
   d: DIGIT,
-  D: negated(DIGIT),
+  D: negate(DIGIT),
   s: SPACE,
-  S: negated(SPACE),
+  S: negate(SPACE),
   w: WORD,
   W: NOT_WORD,
 }
@@ -43,7 +43,7 @@ export function union(...sets: readonly Characters[]): Characters {
   return out
 }
 
-export function negated(set: Characters): Characters {
+export function negate(set: Characters): Characters {
   const out: number[] = []
   let next = 0
   for (let at = 0; at < set.length; at += 2) {
@@ -56,7 +56,7 @@ export function negated(set: Characters): Characters {
 }
 
 export function intersection(one: Characters, other: Characters): Characters {
-  return negated(union(negated(one), negated(other)))
+  return negate(union(negate(one), negate(other)))
 }
 
 export function isDisjoint(one: Characters, other: Characters): boolean {
@@ -70,7 +70,7 @@ export function isDisjoint(one: Characters, other: Characters): boolean {
 }
 
 export function isWithin(one: Characters, other: Characters): boolean {
-  return isDisjoint(one, negated(other))
+  return isDisjoint(one, negate(other))
 }
 
 /** The largest number of sets that have one character in common. */
@@ -118,18 +118,18 @@ function pairs(flat: readonly number[]): Characters[] {
  */
 export function sourceOf(set: Characters, unicode: boolean): string {
   const [only = 0] = set
-  if (onlyOne(set) !== null && (unicode || only <= 0xffff)) return escaped(only, unicode)
+  if (onlyOne(set) !== null && (unicode || only <= 0xffff)) return escape(only, unicode)
   let out = ''
   for (let at = 0; at < set.length; at += 2) {
     const [first, last] = [set[at] ?? 0, set[at + 1] ?? 0]
     if (!unicode && first > 0xffff) break
-    out += escaped(first, unicode)
-    if (last > first) out += `-${escaped(unicode ? last : Math.min(last, 0xffff), unicode)}`
+    out += escape(first, unicode)
+    if (last > first) out += `-${escape(unicode ? last : Math.min(last, 0xffff), unicode)}`
   }
   return out === '' ? '[]' : `[${out}]`
 }
 
-function escaped(code: number, unicode: boolean): string {
+function escape(code: number, unicode: boolean): string {
   const isPlain = (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)
   if (isPlain) return String.fromCharCode(code)
   return unicode ? `\\u{${code.toString(16)}}` : `\\u${code.toString(16).padStart(4, '0')}`

@@ -3,7 +3,7 @@
  * Finds the same matches as RE2: test/features/guardrails/expressions compares both on random patterns. Pure.
  */
 import { onlyOne, sourceOf } from './characters.ts'
-import { leading, proveLinear } from './linear.ts'
+import { leadingPart, proveLinear } from './linear.ts'
 import { type Assertion, type Node, parsePattern } from './parse.ts'
 
 interface Match {
@@ -74,7 +74,7 @@ function searchAll(node: Node, unicode: boolean): Search {
  * start. A search that begins within a run tries its own first start, and continues after the run.
  */
 function searchByRuns(node: Node, unicode: boolean): Search {
-  const { head, first } = leading(node)
+  const { head, first } = leadingPart(node)
   const flags = unicode ? 'u' : ''
   const body = write(node, unicode)
   const asserted = write({ kind: 'sequence', nodes: head }, unicode)

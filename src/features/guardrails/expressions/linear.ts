@@ -64,7 +64,7 @@ const START: State = { tries: 1, before: [], isAtWord: false }
  */
 export function proveLinear(node: Node): Proof | null {
   if (shortest(node) === 0) return null
-  const { head, first, rest } = leading(node)
+  const { head, first, rest } = leadingPart(node)
   const walk = new Walk()
   const start = walk.sequence(head, START, false)
   if (start === null) return null
@@ -83,7 +83,7 @@ interface Leading {
   readonly rest: readonly Node[]
 }
 
-export function leading(node: Node): Leading {
+export function leadingPart(node: Node): Leading {
   const nodes = node.kind === 'sequence' ? node.nodes : [node]
   const at = nodes.findIndex(({ kind }) => kind !== 'assertion')
   const head = nodes.slice(0, at)
@@ -139,7 +139,7 @@ class Walk {
         continue
       }
       literal = []
-      // Only what can fail sends the engine back.
+      // The engine backtracks only at parts that can fail.
       state = this.#node(node, state, isEnd && !nodes.slice(at + 1).some(canFail))
       if (this.steps > STEPS_MAX) return null
     }
@@ -165,7 +165,7 @@ class Walk {
         return this.sequence(node.nodes, state, isEnd)
       case 'choice': {
         const states = node.nodes.map(each => this.#node(each, state, isEnd))
-        return states.includes(null) ? null : merged(states.filter(each => each !== null))
+        return states.includes(null) ? null : merge(states.filter(each => each !== null))
       }
       case 'repeat':
         return node.node.kind === 'set'
@@ -224,7 +224,7 @@ class Walk {
       state = next
       if (time >= least) ends.push(state)
     }
-    return merged(ends)
+    return merge(ends)
   }
 }
 
@@ -234,7 +234,7 @@ function read(set: Characters, state: State): State {
 }
 
 /** The state after several alternatives. */
-function merged(states: readonly State[]): State {
+function merge(states: readonly State[]): State {
   const length = Math.min(...states.map(({ before }) => before.length))
   return {
     tries: states.reduce((sum, { tries }) => sum + tries, 0),

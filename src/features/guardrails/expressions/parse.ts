@@ -2,7 +2,7 @@
  * Parses the part of RE2's syntax that every engine interprets in the same way once classes and flags are expanded.
  * Pure. Returns null for anything else: Unicode and POSIX classes, quoted text, letters beyond ASCII in any case.
  */
-import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_FEED, negated, union } from './characters.ts'
+import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_FEED, negate, union } from './characters.ts'
 
 /** `word` is `\b`; the others are ends of the text, or of one of its lines. */
 export type Assertion = 'word' | 'start' | 'end' | 'line-start' | 'line-end'
@@ -170,7 +170,7 @@ class Parser {
       this.#at++
       // In any case, a negated class lacks all cases of what it negates.
       const isNegated = letter < 'a'
-      return isNegated ? negated(this.#cased(negated(known))) : this.#cased(known)
+      return isNegated ? negate(this.#cased(negate(known))) : this.#cased(known)
     }
     const code = this.#escapedCode()
     return this.#cased([code, code])
@@ -205,7 +205,7 @@ class Parser {
       set = union(set, this.#range())
     }
     this.#at++
-    return isNegated ? negated(set) : set
+    return isNegated ? negate(set) : set
   }
 
   #range(): Characters {
@@ -243,7 +243,7 @@ class Parser {
     const least = sign === undefined ? Number(from) : sign === '+' ? 1 : 0
     const limit = comma === undefined ? least : to === '' ? Number.POSITIVE_INFINITY : Number(to)
     const most = sign === undefined ? limit : sign === '?' ? 1 : Number.POSITIVE_INFINITY
-    // Engines differ in what a repeat of nothing is.
+    // Engines treat the repeat of an empty expression differently.
     if (most < least || most === 0 || shortest(node) === 0) throw new Unknown()
     QUANTIFIER.lastIndex = this.#at
     if (QUANTIFIER.test(this.#text)) throw new Unknown()

@@ -76,7 +76,7 @@ export function withCrossing(
   joined: readonly JoinedText[],
   crossing: readonly (readonly Finding[])[],
 ): readonly (readonly Finding[])[] {
-  const added = new Map<number, Finding[]>()
+  const additions = new Map<number, Finding[]>()
   for (const [number, { text, stretches }] of joined.entries()) {
     let first = 0
     for (const finding of crossing[number] ?? []) {
@@ -93,15 +93,15 @@ export function withCrossing(
           replacement: place === 0 ? finding.replacement : '',
           ...(place === 0 ? { rest: text.slice(at + length, finding.end) } : undefined),
         }
-        const list = added.get(index)
-        if (list === undefined) added.set(index, [part])
+        const list = additions.get(index)
+        if (list === undefined) additions.set(index, [part])
         else list.push(part)
       }
     }
   }
-  if (added.size === 0) return findings
+  if (additions.size === 0) return findings
   const all = [...findings]
-  for (const [index, parts] of added) {
+  for (const [index, parts] of additions) {
     all[index] = [...(all[index] ?? []), ...parts].sort(
       (a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule,
     )

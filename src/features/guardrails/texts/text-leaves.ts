@@ -146,12 +146,12 @@ function decodedText(base64: string, isText: boolean): string | null {
   return isText || isUtf8(bytes) ? bytes.toString('utf8') : null
 }
 
-function readSealed(sealed: string, replace: Replace): string {
-  if (!sealed.startsWith(COMPACTION)) return LEAVES.id(sealed, replace)
-  const block = parseJson(Buffer.from(sealed.slice(COMPACTION.length), 'base64url').toString('utf8'))
-  if (!isRecord(block)) return LEAVES.id(sealed, replace)
+function readSealed(ciphertext: string, replace: Replace): string {
+  if (!ciphertext.startsWith(COMPACTION)) return LEAVES.id(ciphertext, replace)
+  const block = parseJson(Buffer.from(ciphertext.slice(COMPACTION.length), 'base64url').toString('utf8'))
+  if (!isRecord(block)) return LEAVES.id(ciphertext, replace)
   const read = mapFields(block, (value, key) => (SEALED.has(key) ? value : mapAll(value, replace)))
-  return read === block ? sealed : COMPACTION + Buffer.from(JSON.stringify(read)).toString('base64url')
+  return read === block ? ciphertext : COMPACTION + Buffer.from(JSON.stringify(read)).toString('base64url')
 }
 
 /** Some formats parse the JSON, which turns escapes into characters. */

@@ -46,11 +46,11 @@ export function readRankings(text: string): Rankings {
   const faults: string[] = []
   const file = objectAt(value, '', faults)
   for (const name of Object.keys(file)) {
-    if (!['asOf', 'about', 'tasks', 'coding'].includes(name)) faults.push(`${shown(name)}: unknown field`)
+    if (!['asOf', 'about', 'tasks', 'coding'].includes(name)) faults.push(`${show(name)}: unknown field`)
   }
   const tasks = new Map<TaskType, TaskRanking>()
   for (const [name, row] of Object.entries(objectAt(file['tasks'] ?? {}, 'tasks', faults))) {
-    const path = `tasks.${shown(name)}`
+    const path = `tasks.${show(name)}`
     if (isTaskType(name)) tasks.set(name, taskOf(objectAt(row, path, faults), path, faults))
     else faults.push(`${path}: expected one of ${TASK_TYPES.join(', ')}`)
   }
@@ -78,7 +78,7 @@ function rankingsOf(
 function taskOf(row: Readonly<Record<string, unknown>>, path: string, faults: string[]): TaskRanking {
   for (const name of Object.keys(row)) {
     if (!['inputTokens', 'outputTokens', 'level', 'models'].includes(name)) {
-      faults.push(`${path}.${shown(name)}: unknown field`)
+      faults.push(`${path}.${show(name)}: unknown field`)
     }
   }
   const level = row['level'] ?? UNRANKED.level
@@ -110,7 +110,7 @@ function sharesOf(value: unknown, path: string, faults: string[]): ReadonlyMap<s
   const shares = new Map<string, number>()
   for (const [id, share] of entries.slice(0, MODELS_MAX)) {
     if (typeof share === 'number' && share >= 0 && share <= 1) shares.set(id, share)
-    else faults.push(`${path}.${shown(id)}: expected a number from 0 to 1`)
+    else faults.push(`${path}.${show(id)}: expected a number from 0 to 1`)
   }
   return shares
 }
@@ -122,6 +122,6 @@ function objectAt(value: unknown, path: string, faults: string[]): Readonly<Reco
 }
 
 /** A name from the file, as errors show it. */
-function shown(name: string): string {
+function show(name: string): string {
   return /^[\w./:~-]{1,128}$/.test(name) ? name : '*'
 }

@@ -192,7 +192,7 @@ async function open(
     { name: 'sluice', version: '1' },
     {
       versionNegotiation: { mode: isOld ? 'legacy' : 'auto', probe: { timeoutMs: NEVER_MS } },
-      jsonSchemaValidator: { getValidator: unchecked },
+      jsonSchemaValidator: { getValidator: noCheck },
       // Nobody can answer questions of a server.
       inputRequired: { autoFulfill: false },
     },
@@ -215,7 +215,7 @@ async function open(
 }
 
 /** Schemas of servers are not compiled, because servers are untrusted. The model reads the results. */
-function unchecked<T>(): JsonSchemaValidator<T> {
+function noCheck<T>(): JsonSchemaValidator<T> {
   return input => ({ valid: true, data: input as T, errorMessage: undefined })
 }
 

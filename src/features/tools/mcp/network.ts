@@ -29,7 +29,7 @@ export function mcpFetch(fetch: Fetch, clock: Clock, mark: string): Fetch {
     running.set(id, ending)
     const signal = init.signal == null ? ending.signal : AbortSignal.any([init.signal, ending.signal])
     const send = () => fetch(to, { ...init, signal })
-    if (method === PROBE) return await probed(send, id, mark, clock, ending)
+    if (method === PROBE) return await probe(send, id, mark, clock, ending)
     const response = await send()
     return response.ok && isStream(response) ? withEnd(response, id, mark) : response
   }
@@ -52,7 +52,7 @@ function isStream({ headers }: Response): boolean {
 }
 
 /** Returns a usable answer unchanged, and otherwise one that makes the client continue with the old protocol. */
-async function probed(
+async function probe(
   send: () => Promise<Response>,
   id: unknown,
   mark: string,

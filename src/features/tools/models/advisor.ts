@@ -78,7 +78,7 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
           name,
           settings,
           terms: termsOf(inner, `${path}.parameters`),
-          memory: replayed(exchange, name),
+          memory: replayItems(exchange, name),
         }
       })
       const advisorOf = (tool: RequestedTool): Advisor => {
@@ -89,10 +89,10 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
       let consultations = 0
       return {
         declare: () => advisors.map(declaration),
-        firstForm: call => shown(call, advisorOf(call.tool), exchange),
+        firstForm: call => show(call, advisorOf(call.tool), exchange),
         async run(call, progress, signal) {
           const advisor = advisorOf(call.tool)
-          const fields = shown(call, advisor, exchange)
+          const fields = show(call, advisor, exchange)
           if (++consultations > CONSULTATIONS_MAX) {
             return failedOutcome(fields, `This request has used its ${CONSULTATIONS_MAX} consultations`)
           }
@@ -194,7 +194,7 @@ function textArgument({ arguments: callArguments }: ToolCall, name: string): str
   return typeof value === 'string' && value.trim() !== '' ? value : null
 }
 
-function shown(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<Record<string, unknown>> {
+function show(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<Record<string, unknown>> {
   const prompt = textArgument(call, 'prompt')
   return {
     ...(prompt === null ? {} : { prompt }),
@@ -208,7 +208,7 @@ function failedOutcome(fields: Readonly<Record<string, unknown>>, error: string)
 }
 
 /** Earlier advice of this advisor, from the items that the client sends back. */
-function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor['memory'] {
+function replayItems({ prompt: { input } }: Exchange, name: string | null): Advisor['memory'] {
   if (typeof input === 'string') return []
   return input.flatMap(item => {
     if (item.type !== 'gateway:advisor' && item.type !== 'openrouter:advisor') return []

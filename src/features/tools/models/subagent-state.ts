@@ -9,7 +9,7 @@ import type { Caller } from '../../../protocol/records.ts'
 /** Encrypts a text for its owner; `open` returns null if it was changed or has another owner. */
 export interface StateSeal {
   seal(text: string, owner: readonly string[]): string
-  open(sealed: string, owner: readonly string[]): string | null
+  open(ciphertext: string, owner: readonly string[]): string | null
 }
 
 /** A call of a client's function, with its id for the client and its id for the subagent. */
@@ -58,10 +58,10 @@ export function openState(seal: StateSeal, caller: Caller, items: unknown): Susp
   const item = items.find(each => (each as { type?: unknown } | null)?.type === ITEM_TYPE) as
     | { readonly encrypted_content?: unknown }
     | undefined
-  const sealed = item?.encrypted_content
+  const ciphertext = item?.encrypted_content
   // Base64 turns three bytes into four characters.
-  if (typeof sealed !== 'string' || sealed.length > STATE_MAX_BYTES * 1.5) return null
-  const text = seal.open(sealed, ownerOf(caller))
+  if (typeof ciphertext !== 'string' || ciphertext.length > STATE_MAX_BYTES * 1.5) return null
+  const text = seal.open(ciphertext, ownerOf(caller))
   // A text that can be decrypted was written by `sealState`.
   return text === null ? null : (JSON.parse(text) as SuspendedSubagent)
 }

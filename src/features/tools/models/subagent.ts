@@ -60,7 +60,7 @@ const OUTCOME_MAX_CHARS = 150_000
 const TASK_NAME_MAX_CHARS = 256
 /** Nearly every model can write this much. */
 const SMALL_CAP_TOKENS = 8_192
-/** A task that is suspended more often fails. */
+/** Number of times that a task may be suspended; then it fails. */
 const SUSPENSIONS_MAX = 30
 const RUN_MS = 300_000
 /** The call ends before the tool's time limit, so that the model learns the reason. */
@@ -101,12 +101,12 @@ function subagentOf(
       ...termsOf(inner, `${path}.parameters`),
       max_tool_calls: max_tool_calls ?? TOOL_STEPS_DEFAULT,
     },
-    functions: inherited(settings, exchange, `${path}.parameters`),
+    functions: inheritedTools(settings, exchange, `${path}.parameters`),
   }
 }
 
 /** @throws GatewayError `invalid_request` */
-function inherited(
+function inheritedTools(
   { inherit_functions: all, inherited_function_names: names }: SubagentSettings,
   { dialect, prompt }: Exchange,
   path: string,
@@ -160,11 +160,11 @@ function sessionOf(
         tool: subagent.tool,
       })),
     declare: () => subagents.map(declaration),
-    firstForm: call => shown(call, subagentOfCall(call)),
+    firstForm: call => show(call, subagentOfCall(call)),
     async run(call, _progress, signal) {
       const subagent = subagentOfCall(call)
       const { settings, terms, functions } = subagent
-      const fields = shown(call, subagent)
+      const fields = show(call, subagent)
       const task = textArgument(call, 'task_description')
       if (task === '') return failedOutcome(fields, 'task_description: is required')
       const resumption = resumptions.get(call.callId)
@@ -201,9 +201,10 @@ function sessionOf(
           calls,
           suspensions,
         )
-        const sealed = sealState(seal, exchange.caller, state)
-        if (sealed === null) return failedOutcome(fields, 'The work so far is too long to be continued later')
-        project(display, state, calls, sealed)
+        const ciphertext = sealState(seal, exchange.caller, state)
+        if (ciphertext === null)
+          return failedOutcome(fields, 'The work so far is too long to be continued later')
+        project(display, state, calls, ciphertext)
         return { item: { ...fields, status: 'in_progress' }, result: '', next: 'end-turn' }
       } catch (thrown) {
         exchange.signal.throwIfAborted()
@@ -229,7 +230,7 @@ function declaration({ tool, name, settings }: Subagent): FunctionDeclaration {
 
 type Fields = Readonly<Record<string, unknown>>
 
-function shown(call: ToolCall, { name }: Subagent): Fields {
+function show(call: ToolCall, { name }: Subagent): Fields {
   return {
     call_id: call.callId,
     task_name: textArgument(call, 'task_name').slice(0, TASK_NAME_MAX_CHARS),
@@ -302,7 +303,7 @@ function project(
   display: ToolDisplay,
   state: SuspendedSubagent,
   calls: readonly FunctionCallItem[],
-  sealed: readonly Readonly<Record<string, unknown>>[],
+  ciphertext: readonly Readonly<Record<string, unknown>>[],
 ): void {
   for (const [at, call] of calls.entries()) {
     display.item({
@@ -313,7 +314,7 @@ function project(
       name: call.name,
       arguments: call.arguments,
       subagent_id: state.id,
-      ...(at === 0 ? { subagent_items: sealed } : {}),
+      ...(at === 0 ? { subagent_items: ciphertext } : {}),
     })
   }
 }

@@ -59,7 +59,7 @@ export class WebEngines {
 
   constructor(deps: WebEnginesDeps) {
     this.#deps = deps
-    this.#engines = deps.engines.map(configured)
+    this.#engines = deps.engines.map(configure)
     this.#places = new SlotQueue({
       clock: deps.clock,
       places: PLACES,
@@ -152,7 +152,7 @@ export class WebEngines {
   }
 }
 
-function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: SearchEngineRow): WebEngine {
+function configure({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: SearchEngineRow): WebEngine {
   const base = baseUrl ?? SEARCH_ENGINES[kind].baseUrl ?? ''
   return {
     name,

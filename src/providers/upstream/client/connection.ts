@@ -201,7 +201,7 @@ export class Connection implements Reader {
     Connection.#write(this)
   }
 
-  /** Takes what the socket has put into the buffer. False: it reads on when other connections have had their turn. */
+  /** Takes the bytes in the read buffer. False: it continues to read after other connections have had their turn. */
   readonly #read = (length: number): boolean => {
     this.#again = null
     this.#readMs = this.#clock.monotonicMs()

@@ -17,7 +17,7 @@ export class JoinedPieces {
   #isOwn = false
   /** Number of waiting bytes. Written only here. */
   length = 0
-  /** Their cost, in bytes of a long read that costs as much. Written only here. */
+  /** Their cost, as the number of bytes in a long read with the same cost. Written only here. */
   costBytes = 0
 
   /**

@@ -191,7 +191,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     this.goOn()
   }
 
-  /** Passes on what was read, and reads on. Never called from inside undici. */
+  /** Passes on the bytes of the last read, and continues to read. Never called from inside undici. */
   goOn(): void {
     this.#isJoining = false
     if (this.#isHeld()) return

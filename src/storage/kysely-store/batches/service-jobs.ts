@@ -114,7 +114,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
       const { batchId } = job
       const rows =
         'numbers' in choice
-          ? await chosen(db, job, choice.numbers)
+          ? await choose(db, job, choice.numbers)
           : fitting(
               await linesOf(db, job).where('number', '>', choice.after).limit(choice.limit).execute(),
               ({ bodyBytes }) => bodyBytes,
@@ -160,7 +160,7 @@ function linesOf(db: Kysely<Tables>, job: JobKey) {
     .orderBy('number')
 }
 
-async function chosen(db: Kysely<Tables>, job: JobKey, numbers: readonly number[]) {
+async function choose(db: Kysely<Tables>, job: JobKey, numbers: readonly number[]) {
   const rows = []
   for (const part of partsOf(numbers.toSorted((one, other) => one - other)))
     rows.push(...(await linesOf(db, job).where('number', 'in', part).execute()))
