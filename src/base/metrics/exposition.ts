@@ -109,7 +109,7 @@ export function textOf(families: MetricSnapshot, form: ExpositionForm): string {
   for (const { name, help, type, values } of families) {
     // In OpenMetrics, the family of a counter lacks the suffix of its samples.
     const family = isOpen && type === 'counter' ? name.replace(/_total$/, '') : name
-    lines.push(`# HELP ${family} ${isOpen ? escape(help) : escapedHelp(help)}`)
+    lines.push(`# HELP ${family} ${isOpen ? escapeLabel(help) : escapedHelp(help)}`)
     lines.push(`# TYPE ${family} ${type}`)
     for (const sample of values) lines.push(line(name, sample, isOpen))
   }
@@ -125,13 +125,13 @@ function line(
   let names = ''
   for (const name in labels) {
     const label = labels[name] ?? ''
-    const text = typeof label === 'string' ? escape(label) : isOpen ? canonical(label) : String(label)
+    const text = typeof label === 'string' ? escapeLabel(label) : isOpen ? canonical(label) : String(label)
     names += `${names === '' ? '' : ','}${name}="${text}"`
   }
   const sample = `${metricName}${names === '' ? '' : `{${names}}`} ${numeral(value)}`
   if (!isOpen || exemplar === undefined) return sample
   const { traceId, value: exemplarValue, atMs } = exemplar
-  return `${sample} # {trace_id="${escape(traceId)}"} ${numeral(exemplarValue)} ${(atMs / 1000).toFixed(3)}`
+  return `${sample} # {trace_id="${escapeLabel(traceId)}"} ${numeral(exemplarValue)} ${(atMs / 1000).toFixed(3)}`
 }
 
 function numeral(value: number): string {
@@ -150,7 +150,7 @@ function canonical(bound: number): string {
 
 const SPECIAL = /[\\\n"]/
 
-function escape(text: string): string {
+function escapeLabel(text: string): string {
   return SPECIAL.test(text) ? escapedHelp(text).replaceAll('"', '\\"') : text
 }
 

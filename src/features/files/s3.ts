@@ -165,16 +165,16 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
 function baseOf({ bucket, prefix, endpoint, region }: S3Settings): URL {
   const folder = prefix === '' ? '' : `${prefix.split('/').map(escape).join('/')}/`
   // The bucket is in the path, because not every bucket name is a valid host name.
-  if (endpoint !== null) return new URL(`/${escape(bucket)}/${folder}`, endpoint)
+  if (endpoint !== null) return new URL(`/${percentEncode(bucket)}/${folder}`, endpoint)
   const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
   // Certificates of AWS cover only one label before their domain.
   return bucket.includes('.')
-    ? new URL(`https://${host}/${escape(bucket)}/${folder}`)
+    ? new URL(`https://${host}/${percentEncode(bucket)}/${folder}`)
     : new URL(`https://${bucket}.${host}/${folder}`)
 }
 
 /** Escapes parts of a path like AWS. */
-function escape(part: string): string {
+function percentEncode(part: string): string {
   return encodeURIComponent(part).replace(
     /[!'()*]/g,
     char => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,

@@ -33,7 +33,7 @@ export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly
   const verdict = [...inner.matchAll(VERDICT)].at(-1)
   if (verdict === undefined || verdict.index + verdict[0].length !== inner.length) return null
   const before = inner.slice(0, verdict.index).replace(OPENING_FENCE, '')
-  if (ANOTHER.test(unescape(before)) || WITHIN_SOMETHING.test(before)) return null
+  if (ANOTHER.test(decodeEscapes(before)) || WITHIN_SOMETHING.test(before)) return null
   const probabilities = numbers(verdict[1] ?? '', rules)
   if (probabilities === null) return null
   return judged.some(each => quotes(each, probabilities)) ? null : probabilities
@@ -41,7 +41,7 @@ export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly
 
 /** True if the text contains this verdict, also as JSON within JSON. */
 function quotes(text: string, probabilities: readonly number[]): boolean {
-  for (const [, list = ''] of unescape(text).matchAll(VERDICT)) {
+  for (const [, list = ''] of decodeEscapes(text).matchAll(VERDICT)) {
     const found = numbers(list, probabilities.length)
     if (found?.every((each, index) => each === probabilities[index])) return true
   }
@@ -49,7 +49,7 @@ function quotes(text: string, probabilities: readonly number[]): boolean {
 }
 
 /** The text without the backslashes of JSON, however often it was encoded. */
-function unescape(text: string): string {
+function decodeEscapes(text: string): string {
   return text.replace(/\\+(?:u([0-9a-f]{4})|[nrt])?/gi, (found, code: string | undefined) => {
     if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16))
     return found.endsWith('\\') ? '' : ' '

@@ -118,18 +118,18 @@ function pairs(flat: readonly number[]): Characters[] {
  */
 export function sourceOf(set: Characters, unicode: boolean): string {
   const [only = 0] = set
-  if (onlyOne(set) !== null && (unicode || only <= 0xffff)) return escape(only, unicode)
+  if (onlyOne(set) !== null && (unicode || only <= 0xffff)) return escapeCharacter(only, unicode)
   let out = ''
   for (let at = 0; at < set.length; at += 2) {
     const [first, last] = [set[at] ?? 0, set[at + 1] ?? 0]
     if (!unicode && first > 0xffff) break
-    out += escape(first, unicode)
-    if (last > first) out += `-${escape(unicode ? last : Math.min(last, 0xffff), unicode)}`
+    out += escapeCharacter(first, unicode)
+    if (last > first) out += `-${escapeCharacter(unicode ? last : Math.min(last, 0xffff), unicode)}`
   }
   return out === '' ? '[]' : `[${out}]`
 }
 
-function escape(code: number, unicode: boolean): string {
+function escapeCharacter(code: number, unicode: boolean): string {
   const isPlain = (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)
   if (isPlain) return String.fromCharCode(code)
   return unicode ? `\\u{${code.toString(16)}}` : `\\u${code.toString(16).padStart(4, '0')}`
