@@ -117,7 +117,7 @@ export class ExplanationWriter {
               dataRegion: exchange.dataRegion,
               candidates: exchange.candidates,
               attempts: exchange.attempts,
-              // Without the notes that pins have of the exchange.
+              // Without the pins, whose notes refer to the whole exchange.
               ranking: {
                 skipped: exchange.ranking.skipped,
                 choice: exchange.ranking.choice,

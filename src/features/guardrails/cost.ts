@@ -40,7 +40,7 @@ const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
   // All user patterns of the automaton together.
   custom: 8,
 }
-/** For a pattern in V8: with a literal that rules most texts out, without one, and each of these searched by runs. */
+/** Costs of a pattern in V8: with a literal that excludes most texts, without one, and for a search by runs. */
 const NATIVE_NANOS_PER_CHAR = { literal: 0.2, none: 0.6, runs: 5 }
 /** Longer literals and patterns may exceed the memory of the automaton, or take long. */
 const INLINE_MAX_PATTERN_CHARS = 4_000

@@ -121,7 +121,7 @@ function levelOf(score: number): Level {
   return score >= HIGH ? 'high' : score >= MEDIUM ? 'medium' : 'low'
 }
 
-/** The models of a tier, or of the nearest tier that has any: lowestPrice first, or fastest first. */
+/** The models of a tier, or of the nearest tier that has any: cheapest first, or fastest first. */
 export function byTier(
   models: readonly ScoredModel[],
   wantedTier: Level,

@@ -32,7 +32,7 @@ export class ChatDecoder implements Decoder {
 
   /** True once reasoning has arrived. */
   #thought = false
-  /** The last lists, and their weights. */
+  /** The latest lists of citations and search results, and their sizes. */
   #citations: readonly unknown[] | null = null
   #searchResults: readonly unknown[] | null = null
   #citationBytes = 0

@@ -271,7 +271,7 @@ export class Slots {
     return isLate ? { ...fields, call_id: final['call_id'] } : fields
   }
 
-  /** `forms`: those that this type of item has; parts of other forms are ignored. */
+  /** `forms`: the part forms of this item type; parts of other forms are ignored. */
   #settleParts(slot: Slot, finals: readonly Json[], forms: ReadonlySet<Form>): void {
     // Null where nothing was streamed: then there is nothing to match.
     const matched = slot.parts.length === 0 ? null : new Set<Part>()

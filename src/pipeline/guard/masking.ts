@@ -176,7 +176,7 @@ function withOwn(each: FoundText): FoundText {
 /** The name of the findings that `withOwn` adds. */
 const OWN = 'placeholder'
 
-/** The values to mask: first what looks like a placeholder, because its number is taken. */
+/** The values to mask. Texts that look like a placeholder come first, because their numbers are in use. */
 function foundIn(texts: readonly FoundText[]): readonly Found[] {
   const own: Found[] = []
   const found: Found[] = []

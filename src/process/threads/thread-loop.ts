@@ -86,7 +86,7 @@ interface ThreadWork {
   abort(): void
 }
 
-/** Threads of every kind run one. */
+/** Every thread runs one loop, whatever its kind. */
 export class ThreadLoop {
   readonly settings: ThreadSettings
   readonly log: ClosableLog

@@ -16,7 +16,7 @@ export interface SharedTranscripts {
   close(): void
 }
 
-/** The counters log the outages of Redis for all. */
+/** Logs nothing, because the counters already log outages of Redis. */
 const QUIET = { fault: () => undefined, notice: () => undefined }
 
 /**

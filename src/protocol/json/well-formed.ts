@@ -36,7 +36,7 @@ const FOREIGN: ReadonlySet<string> = new Set([
   'responseSchema',
   'schema',
 ])
-/** `text`: half characters are replaced, but in names and ids. `stored`: they and NUL are refused everywhere. */
+/** `text`: unpaired surrogates are replaced, except in names and ids. `stored`: they and NUL are refused everywhere. */
 export type TextRule = 'text' | 'stored'
 type Rule = TextRule | 'foreign'
 
