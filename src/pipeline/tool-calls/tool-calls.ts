@@ -39,7 +39,7 @@ export function placeOf(
 }
 
 /** The same for a request, whose functions may exclude tools that the provider runs. */
-export function placeFor({ tools }: ResponsesRequest, endpoint: Endpoint, format: Format): ToolPlace {
+export function placeFor({ tools }: ResponsesRequest, endpoint: Endpoint, format: Format): ToolEndpoint {
   const place = placeOf(endpoint, format)
   if (preconditionsOf(format.name, endpoint).hosted !== 'alone') return place
   const hasOthers = tools?.some(({ type }) => !place.hosts(serverToolName(type) ?? type)) === true

@@ -226,7 +226,7 @@ export const OFFERED_ROWS = {
       'float-vectors',
     ],
     modelRules: MISTRAL_MODELS,
-    // Its API reference: an assistant's last message with this field is what the answer begins with.
+    // Its API reference: the answer begins with the text of a last assistant message that has this field.
     continues: 'prefix',
     policy: KEEPS_A_MONTH,
     authors: ['mistralai', 'mistral'],
