@@ -217,7 +217,7 @@ function isServer({ provider, modelId }: Endpoint, record: UsageRecord): boolean
   return provider.slug === record.provider && modelId === record.model
 }
 
-function priced(record: UsageRecord, pricing: Pricing): PicoUsd {
+function priceOf(record: UsageRecord, pricing: Pricing): PicoUsd {
   return priceUsage(record, pricing).total
 }
 
