@@ -94,7 +94,7 @@ export function decide({ base, candidate }: StepSums, terms: DecisionTerms): Dec
   if (isTimeOver)
     return {
       does: 'hold',
-      reason: `needs ${LEAST_REQUESTS} requests in each arm, and has ${base.requests} and ${candidate.requests}`,
+      reason: `needs ${LEAST_REQUESTS} requests in each arm, and has ${base.requests} of the base and ${candidate.requests} of the candidate`,
     }
   return { does: 'hold', reason: `nothing is proven yet: ${textOf(all)}` }
 }
