@@ -59,6 +59,8 @@ export interface RequestCounter {
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
    */
   enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
+  /** Counts nothing. @throws GatewayError `rate_limit_exceeded` if this thread knows that the minute is full */
+  refuse(key: KeyRecord): void
 }
 
 export interface HttpRequestDeps extends GateRules {
@@ -142,6 +144,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   #isLookedUp = false
   /** Null before the key has been looked up, and if it was refused. */
   #found: KeyRecord | Promise<KeyRecord> | null = null
+  /** Set if a limit has just refused requests of the key: the bytes of the body count before the request has a place. */
+  #early: KeyRecord | null = null
+  #earlyBytes = 0
+  #earlyFault: GatewayError | null = null
   /** Null before the key was accepted, and if none is needed. */
   #place: KeySlot | null = null
   /** True once the handler was called, so that there has to be an answer. */
@@ -229,6 +235,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     const body = this.#body
     if (body === null) return
     if (!this.#isLookedUp && body.receivedBytes + bytes.length > UNKNOWN_BYTES) this.#knowKey(body)
+    if (this.#early !== null) this.#addEarly(this.#early, body, bytes.length)
     body.push(bytes, isLast)
     if (this.#contentLength !== null || body instanceof BodyStream) return
     try {
@@ -261,11 +268,56 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     try {
       const key = this.#findKey()
       // Its failure is the answer of the request, in a later turn.
-      if (isPending(key)) key.catch(() => undefined)
-      else this.held.belongTo(key)
+      if (isPending(key)) {
+        key.catch(() => undefined)
+        return
+      }
+      this.held.belongTo(key)
+      if (this.#isRefused(key)) {
+        this.#early = key
+        this.#refuseFull(key)
+      }
     } catch (thrown) {
       body.fail(toGatewayError(thrown))
     }
+  }
+
+  /** True if a limit has just refused requests of the key. */
+  #isRefused(key: KeyRecord): boolean {
+    const { refused } = this.#deps.admissions
+    return refused.size > 0 && this.generates && refused.has(key.hash)
+  }
+
+  /** @throws GatewayError `rate_limit_exceeded` if this thread knows that the minute is full */
+  #refuseFull(key: KeyRecord): void {
+    const { rate } = this.#deps
+    if (rate !== null && (rate.limitsAll || key.rates !== null)) rate.refuse(key)
+  }
+
+  #addEarly(key: KeyRecord, body: BodyBuffer | BodyStream, bytes: number): void {
+    const added = body.receivedBytes + bytes - this.#earlyBytes
+    try {
+      this.#deps.admissions.addEarly(key, added, this.#earlyBytes)
+      this.#earlyBytes += added
+    } catch (thrown) {
+      this.#earlyFault = toGatewayError(thrown)
+      body.fail(this.#earlyFault)
+      this.#endEarly()
+    }
+  }
+
+  /** @throws GatewayError of a limit that is known to refuse the request, or of bytes that have no room */
+  #judgeEarly(key: KeyRecord): void {
+    if (this.#isRefused(key)) this.#refuseFull(key)
+    if (this.#earlyFault !== null) throw this.#earlyFault
+    this.#endEarly()
+  }
+
+  #endEarly(): void {
+    if (this.#early !== null && this.#earlyBytes > 0)
+      this.#deps.admissions.addEarly(this.#early, -this.#earlyBytes, 0)
+    this.#early = null
+    this.#earlyBytes = 0
   }
 
   /** Looks up the key, once. @throws GatewayError `authentication` */
@@ -335,7 +387,11 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (this.#handled && !this.reply.ended && !this.#socket.dead)
       this.#fail(new Error('handler ended without an answer'))
     this.#body?.release()
+    if (this.#early !== null) this.#endEarly()
     this.#place?.leave()
+    const { key, reply } = this
+    if (key !== null && this.generates && (reply.error !== null || this.#deps.admissions.refused.size > 0))
+      if (reply.ended) this.#deps.admissions.refused.note(key.hash, reply.error)
     super.finish()
   }
 
@@ -378,6 +434,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     // Counts the length stated in the head or, if there is none, the bytes that have arrived.
     const announced = this.#contentLength ?? buffer?.receivedBytes ?? 0
     const mayWait = this.generates && buffer !== null
+    if (this.#deps.admissions.refused.size > 0) this.#judgeEarly(key)
     this.#place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
     const { rate } = this.#deps
     const isCounted = this.generates && rate !== null && (rate.limitsAll || key.rates !== null)

@@ -20,7 +20,7 @@ t.test('what is left of a limit stands on each answer, in the words of its clien
     const enter = () => (isLater ? Promise.resolve(ROOM) : ROOM)
     const front = await startFrontEnd(t, [], {
       clock: new TestClock(NOW),
-      rate: { limitsAll: true, enter },
+      rate: { limitsAll: true, enter, refuse: () => undefined },
       operations: [
         speaking('/responses', responsesDialect),
         speaking('/chat/completions', chatCompletions),

@@ -66,6 +66,15 @@ export class RequestRate {
     })
   }
 
+  /**
+   * Counts nothing.
+   * @throws GatewayError `rate_limit_exceeded` if a limit of the caller is known to be full
+   */
+  refuse(caller: Caller): void {
+    const nowMs = this.#options.clock.nowMs()
+    this.#refuseFull(rateEntries('requests', ownersOf(caller, this.#standard), 1, nowMs), nowMs)
+  }
+
   #refuseFull(limits: readonly LimitedRate[], nowMs: number): void {
     const endsMs = minuteEndMs(nowMs)
     if (endsMs !== this.#fullUntilMs) this.#full.clear()

@@ -136,7 +136,11 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     ),
     keys,
     weights,
-    rate: { limitsAll: config.quotas.requestsPerMinute !== null, enter: key => rate.enter(callerOf(key)) },
+    rate: {
+      limitsAll: config.quotas.requestsPerMinute !== null,
+      enter: key => rate.enter(callerOf(key)),
+      refuse: key => rate.refuse(callerOf(key)),
+    },
     uploadMs: config.timeouts.uploadMs,
     requestMs: config.timeouts.requestMs,
     ...limits,

@@ -7,6 +7,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { AdmissionDeps, AdmittedRequest } from './admitted-request.ts'
 import { type KeyLimits, KeyShares, type KeySlot } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
+import type { RefusedKeys } from './refused-keys.ts'
 
 /** The part of the buffer limit that unread answers may hold; each key has a share of it. */
 const UNREAD_SHARE = 0.5
@@ -33,6 +34,8 @@ export interface RunningRequest {
 export class AdmissionControl implements KeyedRequests {
   readonly deps: AdmissionDeps
   readonly load: Load
+  /** Keys that limits have just refused. */
+  readonly refused: RefusedKeys
   readonly #shares: KeyShares
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
@@ -42,6 +45,7 @@ export class AdmissionControl implements KeyedRequests {
   constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
     this.deps = deps
     this.#shares = new KeyShares(limits, deps)
+    this.refused = this.#shares.refused
     this.load = new Load(limits, deps.clock)
     this.#unread = new HeldShare({
       total: limits.maxBufferedBytes * UNREAD_SHARE,
@@ -77,6 +81,11 @@ export class AdmissionControl implements KeyedRequests {
     this.load.count(bytes)
     this.#unread.add(key, bytes)
     this.load.byKey.add(key, bytes)
+  }
+
+  /** See `KeyShares.addEarly`. */
+  addEarly(key: Holder, bytes: number, own: number): void {
+    this.#shares.addEarly(key, bytes, own)
   }
 
   /** See `KeyShares.charge`. */

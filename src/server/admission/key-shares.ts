@@ -17,6 +17,7 @@ import {
   type WaitingRequest,
 } from './key-queue.ts'
 import { type LargeBodies, LargeTurns } from './large-body-queue.ts'
+import { REFUSED_BYTES, RefusedKeys } from './refused-keys.ts'
 
 /** Limits of one key in one thread. */
 export interface KeyLimits extends QueueLimits {
@@ -64,8 +65,11 @@ interface OrganizationShare {
 
 /** The share of one key. */
 interface KeyShare extends QueuedShare {
+  readonly hash: string
   readonly organization: OrganizationShare
   bytes: number
+  /** Bytes of bodies of requests that have no place yet; counted only for keys that were just refused. */
+  earlyBytes: number
   /** Requests beyond `open` whose bodies are being read, or that wait. */
   late: number
   /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
@@ -95,6 +99,8 @@ export class KeyShares {
   readonly #shares = new Map<string, KeyShare>()
   /** The organizations of the shares, keyed by id. */
   readonly #organizations = new Map<string, OrganizationShare>()
+  /** Keys that limits have just refused: they may have few bytes in flight. */
+  readonly refused: RefusedKeys
   #entered = 0
   #meanMs = 0
   /** The largest numbers of open requests, as last counted. */
@@ -106,6 +112,7 @@ export class KeyShares {
     this.limits = limits
     this.#deps = deps
     this.#turns = new LargeTurns(deps.clock)
+    this.refused = new RefusedKeys(deps.clock)
     this.queue = new KeyQueue(limits, deps, more => this.full(more))
   }
 
@@ -134,6 +141,37 @@ export class KeyShares {
     return slot
   }
 
+  /**
+   * Counts bytes of a body of a key that was just refused, before its request has a place; a negative number frees
+   * them. `own`: bytes that were counted for the request before.
+   * @throws GatewayError `rate_limit_exceeded` if the key has no room for them
+   */
+  addEarly(key: Holder, bytes: number, own: number): void {
+    const share = this.#shares.get(key.hash) ?? this.#newShare(key)
+    if (bytes > 0 && !this.takesBytes(share, bytes, own)) throw this.tooManyBytes(share)
+    share.earlyBytes += bytes
+  }
+
+  /** True if the key may have so many bytes more in flight. `own`: those that the same request has already. */
+  takesBytes(share: KeyShare, bytes: number, own: number): boolean {
+    const all = share.bytes + share.earlyBytes
+    if (all <= own) return true
+    const limit = this.limits.bytesInFlightPerKey
+    const isRefused = this.refused.size > 0 && this.refused.has(share.hash)
+    return all + bytes <= (isRefused ? Math.min(limit, REFUSED_BYTES) : limit)
+  }
+
+  tooManyBytes({ hash }: KeyShare): GatewayError {
+    const { bytesInFlightPerKey } = this.limits
+    return this.refusal(
+      'key_bytes',
+      'bytesInFlightPerKey',
+      bytesInFlightPerKey > REFUSED_BYTES && this.refused.has(hash)
+        ? `A limit has just refused requests of this API key: until one is answered, it may have ${REFUSED_BYTES} bytes of requests in flight`
+        : `This API key has reached its limit of ${bytesInFlightPerKey} bytes of requests in flight`,
+    )
+  }
+
   /** Charges a key for time of the event loop that belongs to no request. */
   charge(key: Holder, ms: number): void {
     const share = this.#shares.get(key.hash) ?? this.#newShare(key)
@@ -142,9 +180,11 @@ export class KeyShares {
 
   #newShare({ hash, organizationId }: Holder): KeyShare {
     const share: KeyShare = {
+      hash,
       organization: this.#organizationOf(organizationId),
       open: 0,
       bytes: 0,
+      earlyBytes: 0,
       late: 0,
       queue: null,
       spentMs: 0,
@@ -242,7 +282,12 @@ export class KeyShares {
       if (spentMs >= SPENT_MIN_MS) {
         total += spentMs
         keys++
-      } else if (open === 0 && share.late === 0 && nowMs - share.spentAtMs >= AWAY_MS) {
+      } else if (
+        open === 0 &&
+        share.late === 0 &&
+        share.earlyBytes === 0 &&
+        nowMs - share.spentAtMs >= AWAY_MS
+      ) {
         this.#shares.delete(hash)
         if (--organization.keys === 0) this.#organizations.delete(organization.id)
       }
@@ -311,15 +356,8 @@ export class KeySlot implements QueueSlot {
     if (this.#left) return
     // The head of a chunked request does not state the length of the body.
     if (this.isLate && this.#bytes + bytes > WAITING_MAX_BYTES) throw this.#shares.full()
-    const { bytesInFlightPerKey } = this.#shares.limits
-    const others = this.#share.bytes - this.#bytes
-    if (others > 0 && this.#share.bytes + bytes > bytesInFlightPerKey) {
-      throw this.#shares.refusal(
-        'key_bytes',
-        'bytesInFlightPerKey',
-        `This API key has reached its limit of ${bytesInFlightPerKey} bytes of requests in flight`,
-      )
-    }
+    if (!this.#shares.takesBytes(this.#share, bytes, this.#bytes))
+      throw this.#shares.tooManyBytes(this.#share)
     this.#bytes += bytes
     this.#share.bytes += bytes
   }

@@ -84,6 +84,27 @@ t.test('a key that was refused asks no counter until the minute is over', async 
   t.equal(s.asked(), 3)
 })
 
+t.test('what is known to be full is refused without counting', async t => {
+  const clock = new TestClock(Date.parse('2026-03-11T12:00:15.500Z'))
+  let full = false
+  const counters: Counters = {
+    reserve: entries => ({
+      exceeded: full ? 0 : null,
+      rooms: entries.map(() => ({ used: 1, total: 1, ceiling: 1 })),
+    }),
+    settle: () => undefined,
+  }
+  const rate = new RequestRate({ counters, clock, requestsPerMinute: 1 })
+  rate.refuse(CALLER)
+  rate.enter(CALLER)
+  rate.refuse(CALLER)
+  full = true
+  t.throws(() => rate.enter(CALLER), { code: 'rate_limit_exceeded' })
+  t.throws(() => rate.refuse(CALLER), { code: 'rate_limit_exceeded', limit: 'requests_per_minute' })
+  clock.advance(60_000)
+  rate.refuse(CALLER)
+})
+
 t.test('without a limit nothing is counted', async t => {
   const s = await start(t, null)
   t.equal(await s.refusal(), null)

@@ -172,6 +172,7 @@ t.test('requests per minute are asked for before the body is read, and for infer
         asked.push(hash)
         if (hash === 'full') throw new GatewayError('rate_limit_exceeded', '1 requests per minute')
       },
+      refuse: () => undefined,
     },
   })
   t.equal((await front.answered(await front.open('full', '/wait', '', 9_000_000))).status, 429)
@@ -413,6 +414,113 @@ t.test(
     t.equal(enter('newer', 'many').givesWay(true), false, 'alone, its keys are compared: another has three')
   },
 )
+
+const MIB = 1024 * 1024
+const FULL = new GatewayError('rate_limit_exceeded', '1 request a minute', { limit: 'requests_per_minute' })
+
+/** A front whose limits answer when the test says so, and refuse each request of `full` until then. */
+async function startJudged(t: Test) {
+  const pending: (() => void)[] = []
+  const state: { verdict: 'refuses' | 'waits' | 'knows' } = { verdict: 'refuses' }
+  const clock = new TestClock()
+  const front = await start(t, {
+    clock,
+    rate: {
+      limitsAll: true,
+      enter() {
+        if (state.verdict === 'refuses') return Promise.reject(FULL)
+        return new Promise<undefined>(resolve => pending.push(() => resolve(undefined)))
+      },
+      refuse() {
+        if (state.verdict === 'knows') throw FULL
+      },
+    },
+  })
+  const piece = 'x'.repeat(MIB)
+  /** Sends the head and the first mebibyte of larger bodies. */
+  const flood = (key: string, count: number, bytes: number) =>
+    Promise.all(
+      Array.from({ length: count }, () =>
+        front.open(key, '/wait', bytes < 0 ? `100000\r\n${piece}\r\n` : piece, bytes),
+      ),
+    )
+  const refusedOf = (clients: readonly RawClient[]) =>
+    clients.filter(({ text }) => parseReplies(text)[0]?.status === 429)
+  return { ...front, clock, flood, pending, refusedOf, state }
+}
+
+for (const [form, bytes] of [
+  ['announced', 9 * MIB],
+  ['chunked', -1],
+] as const) {
+  t.test(
+    `after a refusal by a limit, little of ${form} bodies is in memory before the next verdict`,
+    async t => {
+      const { answered, flood, open, pending, refusedOf, running, server, state, waiting } =
+        await startJudged(t)
+      const held = () => server.load.bufferedBytes
+      t.equal((await answered(await open('a', '/wait', '{}'))).status, 429)
+      state.verdict = 'waits'
+      const peak = peakOf(server.load)
+      const clients = await flood('a', 20, bytes)
+      await until('all requests', () => refusedOf(clients).length + pending.length === 20)
+      for (const resolve of pending.splice(0)) resolve()
+      await until('refusals', () => refusedOf(clients).length >= 16)
+      // Memory grows in steps.
+      t.ok(peak() <= 4 * (MIB + 64 * 1024), `at most ${peak()} bytes were held`)
+      t.match(refusedOf(clients)[0]?.text, /A limit has just refused requests of this API key/)
+      const others = await flood('b', 8, bytes)
+      await until('the bodies of another key', () => held() >= 8 * MIB)
+      t.same(refusedOf(others), [], 'another key is not affected')
+      for (const client of [...clients, ...others]) client.destroy()
+      for (const resolve of pending.splice(0)) resolve()
+      await until('nothing', () => held() === 0 && server.openRequests === 0)
+      const alone = await open('a', '/wait', JSON.stringify('x'.repeat(5 * MIB)))
+      await until('a verdict about one alone', () => pending.length === 1)
+      for (const resolve of pending.splice(0)) resolve()
+      await running(1)
+      waiting[0]?.()
+      t.equal((await answered(alone)).status, 200, 'it may be of any size')
+      const later = await flood('a', 8, bytes)
+      await until('all of them', () => held() >= 8 * MIB)
+      t.same(refusedOf(later), [], 'an answer ends it')
+    },
+  )
+}
+
+/** The most bytes that were held since this call. */
+function peakOf(load: { bufferedBytes: number }): () => number {
+  let value = load.bufferedBytes
+  let peak = value
+  Object.defineProperty(load, 'bufferedBytes', {
+    get: () => value,
+    set(bytes: number) {
+      value = bytes
+      peak = Math.max(peak, bytes)
+    },
+  })
+  return () => peak
+}
+
+t.test('a minute that the thread knows to be full refuses a body at its first bytes', async t => {
+  const { answered, flood, open, refusedOf, server, state } = await startJudged(t)
+  t.equal((await answered(await open('a', '/wait', '{}'))).status, 429)
+  state.verdict = 'knows'
+  const clients = await flood('a', 20, -1)
+  await until('refusals', () => refusedOf(clients).length === 20)
+  t.equal(server.load.bufferedBytes, 0)
+  t.match(refusedOf(clients)[0]?.text, '1 request a minute', 'with the words of the limit')
+})
+
+t.test('a refusal is forgotten', async t => {
+  const { answered, clock, flood, open, refusedOf, server, state } = await startJudged(t)
+  t.equal((await answered(await open('a', '/wait', '{}'))).status, 429)
+  state.verdict = 'waits'
+  clock.advance(90_000)
+  const clients = await flood('a', 8, -1)
+  await until('all of them', () => server.load.bufferedBytes >= 8 * MIB)
+  t.same(refusedOf(clients), [])
+})
 
 t.test('a body that is handed over as it arrives announces nothing', async t => {
   const begun: number[] = []
