@@ -377,6 +377,29 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Shadows of rollouts',
+        description:
+          'Requests that were also sent to a candidate, and judgements of their answers, by outcome.',
+        unit: 'ops',
+        queries: [
+          {
+            expr: `sum by (outcome) (rate(${of('gateway_shadows_total')}[$__rate_interval]))`,
+            legend: '{{outcome}}',
+          },
+        ],
+      },
+      {
+        title: 'Budget of shadows',
+        description: "Share of the budget of a rollout's shadows that is spent or reserved.",
+        unit: 'percentunit',
+        queries: [
+          {
+            expr: `max by (route) (${of('gateway_rollout_shadow_budget_used_ratio')})`,
+            legend: '{{route}}',
+          },
+        ],
+      },
+      {
         title: 'Paused providers',
         description: '1 while an operator has taken the provider out of service; empty otherwise.',
         unit: 'short',

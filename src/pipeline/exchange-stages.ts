@@ -7,7 +7,7 @@ import type { Clock } from '../base/clock.ts'
 import type { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { Stage } from '../base/metrics/stages.ts'
-import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
+import { type ClientRequest, type EndedExchange, Exchange, type Turn } from '../exchange/exchange.ts'
 import type { Observation } from '../exchange/observer.ts'
 import { type RankingNotes, UNRANKED } from '../exchange/reasons.ts'
 import type { Transport } from '../providers/upstream/transport.ts'
@@ -47,6 +47,11 @@ export class RoutedExchange extends Exchange {
 
 /** Writes the failure of an exchange that still runs as the end of its stream. */
 export type LostRightTeller = (exchange: RunningExchange, reason: GatewayError) => void
+
+/** Sends a request that is over to the candidate of its rollout as well. */
+export interface ShadowSender {
+  after(end: EndedExchange<RunningExchange>): void
+}
 
 /** An exchange of text. */
 export class RunningExchange extends RoutedExchange {

@@ -3,7 +3,7 @@
  * that names the exchange. `Ask` is for the gateway's own calls, such as those to an evaluator: no plugins, shared
  * keys, no limits. Of the caller's guardrails, only those that restrict where data may go apply, because the request
  * quotes the caller; the usage record belongs to the service. `AskAs` is for calls on behalf of the caller, such as
- * those of a tool that asks models.
+ * those of a tool that asks models. `AskApart` is for calls after the exchange, which may not reach or cost its caller.
  */
 import type { Clock } from '../base/clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
@@ -14,13 +14,20 @@ import { abortSignalOf, type RequestSignal } from '../base/signal.ts'
 import type { TraceParent } from '../base/telemetry/request-trace.ts'
 import { FREE, type Quota } from '../callers/limits/quota.ts'
 import type { InnerUse } from '../exchange/bill.ts'
-import type { Ask, AskAs, Exchange, Held, RequestContext } from '../exchange/exchange.ts'
+import {
+  type Ask,
+  type AskAs,
+  type Exchange,
+  type Held,
+  type RequestContext,
+  UNCOUNTED,
+} from '../exchange/exchange.ts'
 import { noteInnerCall } from '../exchange/reasons.ts'
 import type { Caller } from '../protocol/records.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../protocol/response.ts'
 import { NO_CREDENTIALS } from '../providers/credentials/catalog.ts'
-import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
+import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../storage/usage.ts'
 import { FinalSink, type Outcome } from './answer/sink.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
 import { NO_PLUGINS } from './plugin-chain.ts'
@@ -48,25 +55,29 @@ interface AskDeps extends SharedDeps {
   readonly guard: Pick<Guard, 'restrictions'>
 }
 
+/** A gateway for calls at the service's own expense. Null: data may go anywhere. */
+function serviceGateway(deps: SharedDeps, restrictions: Restrictions | null, quota: Quota): Gateway {
+  return createGateway({
+    ...deps,
+    plugins: NO_PLUGINS,
+    tools: NO_TOOLS,
+    toolPermissions: NONE_DISABLED,
+    guard: restrictions === null ? NO_GUARD : dataGuard(restrictions),
+    quota,
+    credentials: { of: () => NO_CREDENTIALS },
+  })
+}
+
 export function createAsk(deps: AskDeps): Ask {
-  const gatewayWith = (guard: Guard) =>
-    createGateway({
-      ...deps,
-      plugins: NO_PLUGINS,
-      tools: NO_TOOLS,
-      toolPermissions: NONE_DISABLED,
-      guard,
-      quota: UNLIMITED,
-      credentials: { of: () => NO_CREDENTIALS },
-    })
-  const unguarded = gatewayWith(NO_GUARD)
+  const gatewayWith = (restrictions: Restrictions | null) => serviceGateway(deps, restrictions, UNLIMITED)
+  const unguarded = gatewayWith(null)
   const { clock } = deps
   return (request, { parent, deadlineMs }) => {
     const trace = parent.spans?.inner(undefined) ?? null
     return withDeadline(clock, [parent.signal], deadlineMs, async signal => {
       const sink = new FinalSink()
       const restrictions = await deps.guard.restrictions(parent.caller)
-      const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
+      const gateway = restrictions === null ? unguarded : gatewayWith(forHelpers(restrictions))
       const outcome = await gateway.respond(
         {
           context: contextOf(clock, parent.held, signal, trace),
@@ -118,6 +129,68 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
       noteInnerCall(exchange, { id: context.id, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
       return responseOf(outcome, sink.response, signal)
     })
+  }
+}
+
+interface AskApartTerms {
+  /** The exchange for which the call is made; it may be over. */
+  readonly parent: Pick<Exchange, 'id' | 'dataRegion'>
+  /** The dialect of the request. */
+  readonly dialect: DialectName
+  /** Pays for the call. */
+  readonly quota: Quota
+  /** Null: data may go anywhere. */
+  readonly restrictions: Restrictions | null
+  readonly signal: AbortSignal
+  /** Milliseconds from now until the call is given up. */
+  readonly deadlineMs: number
+}
+
+/** The end of a call apart. */
+interface AskedApart {
+  /** Not in the ledger yet; null: no endpoint had its turn. */
+  readonly record: UsageRecord | null
+  /** Null: there is no whole answer. */
+  readonly response: ResponseResource | null
+}
+
+/**
+ * Calls a model of the catalogue after the exchange, as `Ask` does, but the caller of this function pays, decides where
+ * data may go, and writes the usage record. Rejects only if the call cannot be made.
+ */
+export type AskApart = (request: ResponsesRequest, terms: AskApartTerms) => Promise<AskedApart>
+
+export function createAskApart(deps: SharedDeps): AskApart {
+  const { clock } = deps
+  return async (request, { parent, dialect, quota, restrictions, signal, deadlineMs }) => {
+    const records: UsageRecord[] = []
+    const exchanges: Exchange[] = []
+    const ledger = {
+      ...deps.ledger,
+      append: (record: UsageRecord) => records.push(record),
+      written: () => null,
+    }
+    const gateway = serviceGateway({ ...deps, ledger }, restrictions, quota)
+    const sink = new FinalSink(request.stream === true ? { listener: () => undefined } : {})
+    await withDeadline(clock, [signal], deadlineMs, ending =>
+      gateway.respond(
+        {
+          context: contextOf(clock, UNCOUNTED, ending, null),
+          parent: parent.id,
+          witness: { saw: each => exchanges.push(each) },
+          caller: SERVICE,
+          dialect,
+          request,
+          withMetadata: false,
+          dataRegion: parent.dataRegion,
+        },
+        sink,
+      ),
+    )
+    const [record = null] = records
+    const [exchange] = exchanges
+    const isRouted = exchange !== undefined && exchange.attempts.length + exchange.passedOver.length > 0
+    return { record: isRouted ? record : null, response: sink.response }
   }
 }
 
@@ -190,9 +263,13 @@ function responseOf(
   return response
 }
 
+/** The restrictions for a model that the caller did not choose. */
+export function forHelpers(all: Restrictions): Restrictions {
+  return { ...all, excludedBy: all.helperExcludedBy }
+}
+
 /** Restricts the request to places where the caller's own requests may go. */
-function dataGuard(all: Restrictions): Guard {
-  const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
+function dataGuard(restrictions: Restrictions): Guard {
   const guarding = { revision: '', restrictions, input: null, reply: null }
   return { request: () => guarding, storedReply: () => guarding, restrictions: () => restrictions }
 }

@@ -31,6 +31,7 @@ import {
   type LostRightTeller,
   RunningExchange,
   runStages,
+  type ShadowSender,
   SKIPPED,
 } from './exchange-stages.ts'
 import type { Guard } from './guard/guard.ts'
@@ -95,6 +96,8 @@ export interface GatewayDeps
   readonly plans?: Pick<Plans, 'of'>
   /** Absent: nothing is captured. */
   readonly captures?: Observer
+  /** Absent: no request is sent to a candidate as well. */
+  readonly shadows?: ShadowSender
 }
 
 export function createGateway(deps: GatewayDeps): Gateway {
@@ -199,6 +202,7 @@ function conclude(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclu
     exchange.cache?.end(end, unixSeconds(deps.clock))
   }
   if (error === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
+  if (exchange.rollout?.shadow != null) deps.shadows?.after(end)
   return { ...outcome, summary: summarize(deps, end, outcome) }
 }
 

@@ -1,4 +1,5 @@
 /** Rollouts: a route's candidate gets a growing share of its requests. Types and tables. Pure. */
+import type { PicoUsd } from '../base/money.ts'
 
 /** How much worse than the base the candidate may be. A figure without a guard is not compared. */
 export interface RolloutGuard {
@@ -10,25 +11,78 @@ export interface RolloutGuard {
   readonly tokensPerSecond?: number
   /** Relative, by request. */
   readonly cost?: number
+  /** Points of the share of answers that a judge does not accept. */
+  readonly judged?: number
+}
+
+/** Requests of the base that are also sent to the candidate, once they are over. Nobody sees the answers. */
+export interface ShadowTerms {
+  /** Per cent of the route's requests. */
+  readonly share: number
+  /** The most that shadows and their judge may cost together, over the whole rollout. */
+  readonly budget: PicoUsd
 }
 
 /** `running`: moves by itself. `holding`: an operator holds it at its share; it may still be rolled back. */
 export const ROLLOUT_STATES = ['running', 'holding', 'promoted', 'rolled_back'] as const
 export type RolloutState = (typeof ROLLOUT_STATES)[number]
 
-/** One arm of a rollout at one step: the part that a request takes in it. */
-export interface RolloutPart {
+/**
+ * The arms of a rollout: the requests of callers that went to the base and to the candidate, and the requests of the base
+ * that were shadowed, with their shadows.
+ */
+export const ROLLOUT_ARMS = ['base', 'candidate', 'shadowed', 'shadow'] as const
+export type RolloutArm = (typeof ROLLOUT_ARMS)[number]
+
+/** A step of a rollout. */
+interface RolloutStep {
   readonly candidate: string
   /** From 0. */
   readonly step: number
+}
+
+/** The part that a request takes in a rollout. */
+export interface RolloutPart extends RolloutStep {
   readonly arm: 'base' | 'candidate'
+  /** The request is also sent to the candidate when it is over, for its figures or also for its answer; null: it is not. */
+  readonly shadow: 'figures' | 'answers' | null
 }
 
 /** The part in a rollout of a request that is over. */
-export interface EndedPart extends RolloutPart {
+interface EndedPart extends RolloutStep {
+  readonly arm: 'base' | 'candidate'
   /** True if the model of this arm did not answer, even if a fallback did. */
   readonly failed: boolean
 }
+
+/** The figures of a request that count in a rollout. */
+export interface RolloutFigures {
+  readonly latencyMs: number
+  readonly generationMs: number | null
+  readonly outputTokens: number
+  readonly cost: PicoUsd
+}
+
+/** The part of a shadow that is over, with the figures of the request that it repeats. */
+interface EndedShadow extends RolloutStep {
+  readonly arm: 'shadow'
+  readonly failed: boolean
+  readonly shadowed: RolloutFigures & { readonly failed: boolean }
+}
+
+/** What a judge said of both answers to a shadowed request. */
+interface JudgedShadow extends RolloutStep {
+  readonly arm: 'judged'
+  readonly accepted: ShadowVerdict
+}
+
+/** For each answer: true if it is acceptable. */
+export interface ShadowVerdict {
+  readonly shadowed: boolean
+  readonly shadow: boolean
+}
+
+export type EndedRollout = EndedPart | EndedShadow | JudgedShadow
 
 export interface RolloutProgress {
   readonly route: string
@@ -41,6 +95,12 @@ export interface RolloutProgress {
   readonly share: number
   /** In words: why it is where it is. */
   readonly reason: string
+  /** Shadows that were sent. */
+  readonly shadows: number
+  /** Their cost and that of their judge so far, with what those under way may still cost. */
+  readonly shadowSpent: PicoUsd
+  /** The budget that was too small for another shadow; 0: there was always enough. */
+  readonly shadowRefused: PicoUsd
 }
 
 /** The whole of a route. */
@@ -54,6 +114,17 @@ export function isFinished({ state }: Pick<RolloutProgress, 'state'>): boolean {
   return state === 'promoted' || state === 'rolled_back'
 }
 
+/** The shadows of a rollout that begins. */
+export const NO_SHADOWS = { shadows: 0, shadowSpent: 0, shadowRefused: 0 } as const
+
+/** True if the budget of its shadows is spent, so that no more are sent. */
+export function isShadowSpent(
+  { shadowRefused }: Pick<RolloutProgress, 'shadowRefused'>,
+  { budget }: ShadowTerms,
+): boolean {
+  return shadowRefused >= budget
+}
+
 type Position = Pick<RolloutProgress, 'state' | 'step' | 'share'>
 
 /** The position after the next step with a greater share; at 100 % the candidate is promoted. */
@@ -63,6 +134,11 @@ export function nextStep(steps: readonly number[], { share }: Pick<RolloutProgre
   return next >= ALL_PERCENT
     ? { state: 'promoted', step: steps.length - 1, share: ALL_PERCENT }
     : { state: 'running', step, share: next }
+}
+
+/** The place at which a rollout begins. Its first step may have the share 0, for shadows alone. */
+export function firstStep(steps: readonly number[]): Position {
+  return nextStep(steps, { share: -1 })
 }
 
 export const ROLLED_BACK = { state: 'rolled_back', share: 0 } as const

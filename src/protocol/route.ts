@@ -1,6 +1,6 @@
 /** Routes: public names that lead to several models, with weights, conditions and fallbacks. Types and tables. Pure. */
 import type { ProviderPreferences } from './request.ts'
-import type { RolloutGuard } from './rollout.ts'
+import type { RolloutGuard, ShadowTerms } from './rollout.ts'
 
 /** The fields that a condition may compare, and the kind of their values. `tag:NAME` is the metadata of this name. */
 export const CONDITION_FIELDS = {
@@ -47,6 +47,8 @@ export interface RouteRollout {
   readonly steps: readonly number[]
   readonly holdMs: number
   readonly guard: RolloutGuard
+  /** Null: no request is sent twice. */
+  readonly shadow: ShadowTerms | null
 }
 
 export interface Route {

@@ -1,9 +1,10 @@
 /** Reads `routes` of the configuration, and the models that stand for routes in the catalogue. Pure. */
 import { didYouMean } from '../base/did-you-mean.ts'
+import { UNITS_PER_USD } from '../base/money.ts'
 import type { Faults } from '../base/settings/check.ts'
 import type { Model } from '../protocol/provider.ts'
 import type { ProviderPreferences } from '../protocol/request.ts'
-import { ALL_PERCENT, DEFAULT_GUARD_ERRORS, DEFAULT_STEPS } from '../protocol/rollout.ts'
+import { ALL_PERCENT, DEFAULT_GUARD_ERRORS, DEFAULT_STEPS, type ShadowTerms } from '../protocol/rollout.ts'
 import {
   CONDITION_FIELDS,
   type Condition,
@@ -62,8 +63,6 @@ export function checkedRoutes(
 }
 
 const MINUTE_MS = 60_000
-/** Fields of a later version, and the features that they need. */
-const MISSING = 'is not there yet; leave it out'
 
 /** Rollouts by their route. */
 function checkedRollouts(
@@ -75,17 +74,22 @@ function checkedRollouts(
   for (const [at, row] of rows.entries()) {
     const path = `rollouts[${at}]`
     const { route, candidate, steps = DEFAULT_STEPS, holdMinutes, guard = {} } = row
+    const { errors = DEFAULT_GUARD_ERRORS, ...others } = guard
     if (tried.has(route)) faults.add(`${path}.route`, `the route ${quote(route)} has a rollout already`)
     else if (!routes.some(({ name }) => name === route)) {
       const names = routes.map(({ name }) => name)
       faults.add(`${path}.route`, `there is no such route${didYouMean(route, names)}`)
     }
-    if (steps.at(-1) !== ALL_PERCENT || steps.some((step, of) => step <= (steps[of - 1] ?? 0)))
+    if (steps.at(-1) !== ALL_PERCENT || steps.some((step, of) => step <= (steps[of - 1] ?? -1)))
       faults.add(`${path}.steps`, `must ascend and end with ${ALL_PERCENT}`)
-    for (const name of ['shadow', 'shadowBudgetUsd'] as const)
-      if (row[name] !== undefined) faults.add(`${path}.${name}`, MISSING)
-    const { errors = DEFAULT_GUARD_ERRORS, judged, ...others } = guard
-    if (judged !== undefined) faults.add(`${path}.guard.judged`, MISSING)
+    const shadow = checkedShadow(row, path, faults)
+    if (steps[0] === 0 && shadow === null)
+      faults.add(
+        `${path}.steps`,
+        'a step of 0 compares nothing without shadows: set shadow, or leave the 0 out',
+      )
+    if (others.judged !== undefined && shadow === null)
+      faults.add(`${path}.guard.judged`, 'only the answers of shadows are judged: set shadow')
     tried.set(route, {
       candidate: {
         model: candidate,
@@ -97,9 +101,24 @@ function checkedRollouts(
       steps,
       holdMs: holdMinutes * MINUTE_MS,
       guard: { errors, ...others },
+      shadow,
     })
   }
   return tried
+}
+
+function checkedShadow(
+  { shadow = 0, shadowBudgetUsd }: RolloutRow,
+  path: string,
+  faults: Faults,
+): ShadowTerms | null {
+  if (shadow === 0) return null
+  if (shadowBudgetUsd === undefined)
+    faults.add(
+      `${path}.shadowBudgetUsd`,
+      'shadows cost money that no caller pays: say how much they may cost',
+    )
+  return { share: shadow, budget: Math.round((shadowBudgetUsd ?? 0) * UNITS_PER_USD) }
 }
 
 function checkCondition({ field, op, value }: ConditionRow, path: string, faults: Faults): void {

@@ -370,9 +370,6 @@ export const RouteSchema = Type.Object(
   closed,
 )
 
-/** Something that this version does not have: the reader of the row says so. */
-const Missing = Type.Unknown({ expected: 'nothing' })
-
 export const GuardSchema = Type.Object(
   {
     errors: field(
@@ -391,26 +388,38 @@ export const GuardSchema = Type.Object(
       Type.Number({ exclusiveMinimum: 0, maximum: 1_000 }),
       'share by which a request may cost more; default: not compared',
     ),
-    judged: field(Missing, 'not supported yet; any value is refused'),
+    judged: field(
+      Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
+      'how much larger the share of answers may be that a judge does not accept: 0.05 is five percentage points. Needs `shadow` and `alignment.evaluator`; default: not compared',
+    ),
   },
   closed,
 )
+
+/** Up to here an amount is exact to the smallest unit of money. */
+const SHADOW_BUDGET_MAX_USD = 9_000
 
 export const RolloutSchema = Type.Object(
   {
     route: required(Alias, 'the name of a route; it has one rollout'),
     candidate: required(Alias, 'the model that is tried, by its id or another name'),
     steps: field(
-      Type.Array(Type.Number({ exclusiveMinimum: 0, maximum: ALL_PERCENT }), { minItems: 1, maxItems: 20 }),
-      `per cent of the route's requests, ascending, the last one ${ALL_PERCENT}; default ${DEFAULT_STEPS.join(', ')}`,
+      Type.Array(Type.Number({ minimum: 0, maximum: ALL_PERCENT }), { minItems: 1, maxItems: 20 }),
+      `per cent of the route's requests, ascending, the last one ${ALL_PERCENT}; the first one may be 0 with \`shadow\`; default ${DEFAULT_STEPS.join(', ')}`,
     ),
     holdMinutes: required(
       Type.Number({ exclusiveMinimum: 0, maximum: 525_600 }),
       'time after which a step is over, if nothing is proven before',
     ),
     guard: field(GuardSchema, 'how much worse the candidate may be'),
-    shadow: field(Missing, 'not supported yet; any value is refused'),
-    shadowBudgetUsd: field(Missing, 'not supported yet; any value is refused'),
+    shadow: field(
+      Type.Number({ minimum: 0, maximum: ALL_PERCENT }),
+      "per cent of the route's requests that are also sent to the candidate after their answer; nobody sees or pays for these shadows. Needs `shadowBudgetUsd`; default 0: none",
+    ),
+    shadowBudgetUsd: field(
+      Type.Number({ exclusiveMinimum: 0, maximum: SHADOW_BUDGET_MAX_USD }),
+      'the most that shadows and their judge may cost in USD, over the whole rollout',
+    ),
   },
   closed,
 )

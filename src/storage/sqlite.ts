@@ -33,7 +33,7 @@ const OPEN_BUSY_TIMEOUT_MS = 5000
  * The newest migration and the number of migrations, with which a start recognizes that there is nothing to migrate. A
  * test compares both with the table.
  */
-export const NEWEST_MIGRATION = { name: '0007-response-cache', number: 7 } as const
+export const NEWEST_MIGRATION = { name: '0008-shadows', number: 8 } as const
 /**
  * Maximum of cached statements, more than the code has queries. Generated parameter lists may exceed it, which costs
  * time.

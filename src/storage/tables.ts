@@ -8,6 +8,7 @@ import type { KEY } from '../protocol/management/keys.ts'
 import type { END_USER, WORKSPACE } from '../protocol/management/management.ts'
 import type { BigInteger, RowOf } from '../protocol/management/record.ts'
 import type { Accounting } from '../protocol/records.ts'
+import type { RolloutArm } from '../protocol/rollout.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
 import type { FileText } from './files.ts'
@@ -326,16 +327,20 @@ interface PausesTable extends Omit<PauseRecord, 'sinceMs' | 'untilMs'> {
   untilMs: BigInteger
 }
 
-export interface RolloutsTable extends Omit<RolloutRecord, 'sinceMs'> {
+export interface RolloutsTable
+  extends Omit<RolloutRecord, 'sinceMs' | 'shadows' | 'shadowSpent' | 'shadowRefused'> {
   sinceMs: BigInteger
+  shadows: BigInteger
+  shadowSpent: BigInteger
+  shadowRefused: BigInteger
 }
 
-/** Sums of logarithms, except `requests` and `errors`. */
+/** Sums of logarithms; `requests`, `errors`, `judged` and `unaccepted` are counts. */
 export interface RolloutSumsTable {
   route: string
   candidate: string
   step: number
-  arm: 'base' | 'candidate'
+  arm: RolloutArm
   requests: BigInteger
   errors: BigInteger
   firstTokenCount: BigInteger
@@ -347,6 +352,8 @@ export interface RolloutSumsTable {
   costCount: BigInteger
   costSum: number
   costSquares: number
+  judged: BigInteger
+  unaccepted: BigInteger
 }
 
 /** 1: nothing was unusual. */

@@ -1,7 +1,7 @@
 /** Types of usage records. A record has the usage and cost of one admitted request, however that request ended. */
 import type { PicoUsd } from '../base/money.ts'
 import type { Accounting, CacheMiss } from '../protocol/records.ts'
-import type { EndedPart } from '../protocol/rollout.ts'
+import type { EndedRollout } from '../protocol/rollout.ts'
 
 /** The end of an exchange for its caller. `incomplete`: cut by a limit or a filter; `aborted`: the caller left. */
 export type UsageOutcome = 'completed' | 'incomplete' | 'failed' | 'aborted'
@@ -71,8 +71,11 @@ export interface UsageRecord {
    * request named the model that answered.
    */
   readonly requestedModel?: string
-  /** Its part in the rollout of its route; absent: it had none, or nothing can be learned from it. */
-  readonly rollout?: EndedPart
+  /**
+   * Its part in the rollout of its route, or what it says of one as a shadow or a judge; absent: it had none, or nothing
+   * can be learned from it.
+   */
+  readonly rollout?: EndedRollout
   /** Catalogue id of the last called model, whether it answered or failed; null if routing failed. */
   readonly model: string | null
   /** Slug of that model's provider. */

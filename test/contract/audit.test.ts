@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
+import { NO_SHADOWS } from '../../src/protocol/rollout.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { caller } from '../support/management.ts'
 import { allOperations } from '../support/operations.ts'
@@ -129,7 +130,17 @@ t.test('every management change leaves one record, in the order of the changes',
   const store = await openStore(gateway.storageUrl)
   const [route, candidate] = ['prod/chat', 'acme/new']
   await store.rollouts.begin(
-    { route, candidate, state: 'running', step: 0, share: 1, reason: '', revision: 1, sinceMs: 0 },
+    {
+      route,
+      candidate,
+      state: 'running',
+      step: 0,
+      share: 1,
+      reason: '',
+      revision: 1,
+      sinceMs: 0,
+      ...NO_SHADOWS,
+    },
     null,
   )
   await store.close()

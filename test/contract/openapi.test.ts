@@ -3,6 +3,7 @@
  * media type and form, and no field that the document does not name.
  */
 import t from 'tap'
+import { NO_SHADOWS } from '../../src/protocol/rollout.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { endBatch } from '../support/batch-calls.ts'
 import {
@@ -417,7 +418,8 @@ t.test('rollouts', async t => {
   t.teardown(() => store.close())
   const [route, candidate] = ['prod/chat', 'acme/new']
   await ask('getRollout', { params: { route }, status: 404 })
-  const begun = { route, candidate, state: 'running', step: 0, share: 1, reason: 'has begun' } as const
+  const place = { route, candidate, state: 'running', step: 0, share: 1 } as const
+  const begun = { ...place, reason: 'has begun', ...NO_SHADOWS }
   t.ok(await store.rollouts.begin({ ...begun, revision: 1, sinceMs: clock.nowMs() }, null))
   await ask('listRollouts')
   await ask('getRollout', { params: { route } })

@@ -184,30 +184,22 @@ t.test(
     await ask(bad)
     t.equal(provider.requests.filter(({ model }) => model === 'acme/bad').length, failed, 'it is left alone')
 
-    // Metrics and logs follow at the next look, which each instance takes once a second.
-    for (const gateway of gateways)
-      for (const [name, ratio] of [
-        [route, 1],
-        [bad, 0],
-      ] as const) {
-        const isTold = async () =>
-          (await gateway.metric('gateway_rollout_share_ratio', { route: name })) === ratio
-        t.ok(await eventually(isTold, PATIENCE_MS), `the share of ${name}`)
-      }
+    t.equal(linesOf(gateways, 'a rollout has begun', route).length, 1)
+    t.equal(linesOf(gateways, 'a rollout has begun', bad).length, 1)
     const { rows } = await schema.client.query('select route, revision from rollouts order by route')
-    t.match(
-      rows,
-      [
-        { route: bad, revision: 2 },
-        { route, revision: 3 },
-      ],
-      'each move was made once',
-    )
-    for (const name of [route, bad])
-      t.equal(linesOf(gateways, 'a rollout has begun', name).length, 1, 'one instance began it')
+    t.match(rows, [
+      { route: bad, revision: 2 },
+      { route, revision: 3 },
+    ])
     for (const gateway of gateways) {
       t.match(linesOf([gateway], 'a rollout has moved', route).at(-1), { state: 'promoted', share: 100 })
       t.match(linesOf([gateway], 'a rollout has moved', bad), [{ state: 'rolled_back', share: 0 }])
     }
+    for (const gateway of gateways)
+      for (const [name, ratio] of [
+        [route, 1],
+        [bad, 0],
+      ] as const)
+        t.equal(await gateway.metric('gateway_rollout_share_ratio', { route: name }), ratio)
   },
 )

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import t from 'tap'
 import { runCommand } from '../support/command-line.ts'
-import { startGatewayProcess } from '../support/gateway-process.ts'
+import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { caller } from '../support/management.ts'
 import { Provider } from '../support/provider.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -35,6 +35,7 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
 
   let isBack = false
   let fellBack = ''
+  let namesFailed = false
   const models = new Set<unknown>()
   for (let n = 0; n < 2_000 && !isBack; n++) {
     const reply = await ask('POST', '/responses', {
@@ -47,6 +48,10 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
     if (reply.document['model'] === 'acme/spare') fellBack ||= String(reply.document['id'])
     const usage = reply.document['usage'] as { readonly cost: number }
     if (usage.cost !== 0.001) t.fail(`a request cost ${usage.cost}`)
+    // Of the log, only the latest lines are kept.
+    namesFailed ||= /"model":"acme\/spare".*"failedAttempts":\[\{"provider":"acme","model":"acme\/new"/.test(
+      gateway.stdout(),
+    )
     if (n % 50 === 49) isBack = (await state())['state'] === 'rolled_back'
   }
   t.ok(await eventually(async () => (await state())['state'] === 'rolled_back', LIMIT_MS))
@@ -58,11 +63,7 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
       LIMIT_MS,
     ),
   )
-  t.match(
-    gateway.stdout(),
-    /"model":"acme\/spare".*"failedAttempts":\[\{"provider":"acme","model":"acme\/new"/,
-    'the log names the model that failed',
-  )
+  t.ok(namesFailed, 'the log names the model that failed')
   const explained = async () => (await manage('GET', `/generation?id=${fellBack}`)).data['explanation']
   t.ok(await eventually(async () => Object(await explained()).source === 'whole', LIMIT_MS))
   t.match(await explained(), {
@@ -113,3 +114,56 @@ t.test('a candidate that fails is taken back by itself; callers get the fallback
     'the keys of the commands are gone',
   )
 })
+
+t.test(
+  'shadows that fail take a candidate back that no caller ever got, and do not hold up a stop',
+  async t => {
+    let hangs = false
+    const provider = new Provider(({ model: asked }) => {
+      if (asked !== 'acme/new') return { text: 'Fine.' }
+      return hangs ? { hangs: true } : { status: 500 }
+    })
+    await provider.listen(t)
+    const rollout = {
+      route: 'prod/chat',
+      steps: [0, 100],
+      holdMinutes: 60,
+      shadow: 100,
+      shadowBudgetUsd: 100,
+    }
+    const settings = {
+      providers: [{ slug: 'acme', format: 'openai-chat', baseUrl: provider.url, apiKey: 'shared' }],
+      models: ['acme/old', 'acme/new', 'acme/newer'].map(model),
+      routes: [{ name: 'prod/chat', targets: [{ model: 'acme/old' }] }],
+      routing: { breakerFailures: null },
+      limits: NO_SHEDDING,
+      rollouts: [{ ...rollout, candidate: 'acme/new' }],
+    }
+    const gateway = await startGatewayProcess(t, settings, { GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY })
+    const manage = caller(`${gateway.url}/v1`, MANAGEMENT_KEY)
+    const ask = caller(`${gateway.url}/v1`, gateway.apiKey)
+    const state = async () => (await manage('GET', ROUTE)).data
+    t.ok(await eventually(async () => (await state())['state'] === 'running', LIMIT_MS))
+    t.match(await state(), { step: 0, share: 0, shadow: { share: 100, requests: 0, is_spent: false } })
+
+    hangs = true
+    t.match(await ask('POST', '/responses', { model: 'prod/chat', input: 'Hello' }), { status: 200 })
+    await provider.until(({ requests }) => requests.some(request => request.model === 'acme/new'))
+    hangs = false
+    let isBack = false
+    for (let n = 0; n < 2_000 && !isBack; n++) {
+      const reply = await ask('POST', '/responses', { model: 'prod/chat', input: 'Hello' })
+      if (reply.status !== 200 || reply.document['model'] !== 'acme/old') t.fail(reply.text)
+      if (n % 20 === 19) isBack = (await state())['state'] === 'rolled_back'
+    }
+    t.ok(await eventually(async () => (await state())['state'] === 'rolled_back', LIMIT_MS))
+    t.match(await state(), {
+      share: 0,
+      reason: /^proven worse: shadows: errors 100\.00 % of .* against 0\.00 %/,
+    })
+    t.ok((await gateway.metric('gateway_shadows_total', { outcome: 'failed' })) > 0)
+    const used = () => gateway.metric('gateway_rollout_shadow_budget_used_ratio', { route: 'prod/chat' })
+    t.ok(await eventually(async () => (await used()) === 0.00001, LIMIT_MS), 'what hangs stays reserved')
+    t.equal(await gateway.stop(), 0, 'although a shadow is under way')
+  },
+)

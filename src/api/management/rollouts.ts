@@ -1,12 +1,15 @@
 /** GET /rollouts, GET /rollouts/{route} and POST /rollouts/{route}/advance, hold and rollback. */
 import { GatewayError } from '../../base/errors.ts'
+import { toUsd } from '../../base/money.ts'
 import type { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import {
   isFinished,
+  isShadowSpent,
   nextStep,
   ROLLED_BACK,
   type RolloutProgress,
   type RolloutState,
+  type ShadowTerms,
 } from '../../protocol/rollout.ts'
 import type { RouteRollout } from '../../protocol/route.ts'
 import type { ArmSums, RolloutRecord } from '../../storage/rollouts.ts'
@@ -20,19 +23,19 @@ type Parts = Pick<ManagementParts, 'store' | 'rollouts'>
 export function listRollouts({ store, rollouts }: Parts): Handler {
   return async (_, reply) => {
     const records = await store.rollouts.list()
-    const current = [...rollouts()].flatMap(
-      ([route, { candidate }]) =>
-        records.find(each => each.route === route && each.candidate === candidate.model) ?? [],
-    )
-    const data = await Promise.all(current.map(record => documentOf(store, record)))
+    const documents = [...rollouts()].flatMap(([route, { candidate, shadow }]) => {
+      const record = records.find(each => each.route === route && each.candidate === candidate.model)
+      return record === undefined ? [] : [documentOf(store, record, shadow)]
+    })
+    const data = await Promise.all(documents)
     reply.json(200, { data, total_count: data.length })
   }
 }
 
 export function findRollout(parts: Parts): Handler {
   return async ({ params }, reply) => {
-    const { record } = await found(parts, params.get('route') ?? '')
-    reply.json(200, { data: await documentOf(parts.store, record) })
+    const { record, rollout } = await found(parts, params.get('route') ?? '')
+    reply.json(200, { data: await documentOf(parts.store, record, rollout.shadow) })
   }
 }
 
@@ -75,7 +78,7 @@ export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler 
         'The rollout has just changed by itself: read GET /v1/rollouts/{route}, and try again',
       )
     changes.publish({ kind: 'rollouts' })
-    reply.json(200, { data: await documentOf(parts.store, { ...record, ...moved }) })
+    reply.json(200, { data: await documentOf(parts.store, { ...record, ...moved }, rollout.shadow) })
   }
 }
 
@@ -97,11 +100,24 @@ function finished({ state }: RolloutProgress): GatewayError {
 async function documentOf(
   { rollouts }: Pick<Store, 'rollouts'>,
   record: RolloutRecord,
+  terms: ShadowTerms | null,
 ): Promise<RolloutAnswer> {
   const { route, candidate, state, step, share, reason } = record
-  const { base, candidate: tried } = await rollouts.sums(record)
-  const arms = { base: toArm(base), candidate: toArm(tried) }
-  return { route, candidate, state, step, share, reason, arms }
+  const sums = await rollouts.sums(record)
+  const arms = { base: toArm(sums.base), candidate: toArm(sums.candidate) }
+  const about = { route, candidate, state, step, share, reason }
+  if (terms === null) return { ...about, arms, shadow: null }
+  return {
+    ...about,
+    arms: { ...arms, shadowed: toArm(sums.shadowed), shadow: toArm(sums.shadow) },
+    shadow: {
+      share: terms.share,
+      requests: record.shadows,
+      spent_usd: toUsd(record.shadowSpent),
+      budget_usd: toUsd(terms.budget),
+      is_spent: isShadowSpent(record, terms),
+    },
+  }
 }
 
 function toArm({
@@ -110,6 +126,8 @@ function toArm({
   firstTokenMs,
   tokensPerSecond,
   cost,
+  judged,
+  unaccepted,
 }: ArmSums): RolloutAnswer['arms']['base'] {
   return {
     requests,
@@ -117,6 +135,8 @@ function toArm({
     first_token_ms: meanOf(firstTokenMs),
     tokens_per_second: meanOf(tokensPerSecond),
     cost: meanOf(cost),
+    judged,
+    unaccepted,
   }
 }
 

@@ -241,9 +241,26 @@ const ROLLOUT_EXAMPLE = {
   share: 10,
   reason: 'nothing is proven yet: errors 0.90 % of 1204 against 1.10 % of 10880',
   arms: {
-    base: { requests: 10_880, errors: 120, first_token_ms: 440, tokens_per_second: 85, cost: 0.0006 },
-    candidate: { requests: 1204, errors: 11, first_token_ms: 431, tokens_per_second: 92, cost: 0.0004 },
+    base: {
+      requests: 10_880,
+      errors: 120,
+      first_token_ms: 440,
+      tokens_per_second: 85,
+      cost: 0.0006,
+      judged: 0,
+      unaccepted: 0,
+    },
+    candidate: {
+      requests: 1204,
+      errors: 11,
+      first_token_ms: 431,
+      tokens_per_second: 92,
+      cost: 0.0004,
+      judged: 0,
+      unaccepted: 0,
+    },
   },
+  shadow: null,
 }
 const oneRollout = (text: string, fields: object = {}) =>
   oneRecord(RolloutAnswer, text, { ...ROLLOUT_EXAMPLE, ...fields })

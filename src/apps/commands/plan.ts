@@ -151,10 +151,7 @@ function shown(made: Plan, hours: number): readonly string[] {
       ({ model, provider, from, to }) =>
         `  price of ${model} at ${provider}: ${prices(from)} -> ${prices(to)}`,
     ),
-    ...routes.map(({ route, change, from, to }) => {
-      const [was, is] = [ways(from), ways(to)]
-      return `  route ${route}: ${change}${change === 'changed' && was !== is ? `: ${was} -> ${is}` : ''}`
-    }),
+    ...routes.map(({ route, change }) => `  route ${route}: ${change}`),
   ]
   return [
     changes.length === 0 ? 'The configuration changes nothing.' : 'The configuration changes:',
@@ -182,15 +179,6 @@ function forecastLines({ requests, moved, refused, unpriced, cost, changes }: Fo
     `Cost: ${shortUsd(cost.from)} -> ${shortUsd(cost.to)}${unpriced === 0 ? '' : `, without ${counted(unpriced, 'request')} whose new price is not known`}`,
     ...(rows.length === 0 ? [] : ['', 'Largest changes:', ...table([head, ...rows], new Set([3, 4]))]),
   ]
-}
-
-/** Targets with their weights, then fallbacks: `a/b 90, c/d 10, e/f if; then g/h`. */
-function ways(of: Plan['routes'][number]['from']): string {
-  if (of === null) return ''
-  const targets = of.targets.map(
-    ({ model, weight, is_conditional: isConditional }) => `${model} ${weight}${isConditional ? ' if' : ''}`,
-  )
-  return `${targets.join(', ')}${of.fallback.length === 0 ? '' : `; then ${of.fallback.join(', ')}`}`
 }
 
 function prices({ prompt, completion }: Readonly<Record<string, string | null>>): string {

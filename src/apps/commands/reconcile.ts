@@ -95,9 +95,7 @@ function daysOf({ day, days = '1' }: OptionValues, clock: Clock): readonly strin
   const lastMs = /^\d{4}-\d{2}-\d{2}$/.test(last) ? Date.parse(last) : Number.NaN
   if (Number.isNaN(lastMs)) throw new UsageError('--day: expects a date such as 2026-11-28')
   if (last > yesterday)
-    throw new UsageError(
-      '--day: this day is not over yet (UTC), so its report is incomplete; name an earlier day',
-    )
+    throw new UsageError('--day: this day is not over yet (UTC); its report is incomplete')
   return Array.from({ length: number }, (_, at) =>
     isoInstant(lastMs - (number - 1 - at) * DAY_MS).slice(0, 10),
   )

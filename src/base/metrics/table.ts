@@ -56,6 +56,18 @@ export const ENDPOINT_CHOICES = [
 ] as const
 export type EndpointChoice = (typeof ENDPOINT_CHOICES)[number]
 
+/** Outcomes of shadows, and `judged` or `unjudged` for their answers. */
+const SHADOW_OUTCOMES = [
+  'answered',
+  'failed',
+  'unfit',
+  'dropped',
+  'over_budget',
+  'judged',
+  'unjudged',
+] as const
+export type ShadowOutcome = (typeof SHADOW_OUTCOMES)[number]
+
 const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
 const SHED_REASONS = [
@@ -346,6 +358,13 @@ export const METRICS = {
     name: 'gateway_usage_implausible_total',
     help: 'Replies with implausible usage, which were charged with corrected figures',
     labels: ['provider'],
+  },
+  shadows: {
+    kind: 'counter',
+    name: 'gateway_shadows_total',
+    help: 'Requests that were also sent to the candidate of a route, or were to be, and judgements of their answers, by outcome',
+    labels: ['outcome'],
+    fromZero: { outcome: SHADOW_OUTCOMES },
   },
   explanations: {
     kind: 'counter',

@@ -7,6 +7,7 @@ import type { LimitName } from '../../base/errors.ts'
 import type { Stage } from '../../base/metrics/stages.ts'
 import type { EndpointChoice } from '../../base/metrics/table.ts'
 import type { ReportedChange } from '../../exchange/changes.ts'
+import type { EndedRollout } from '../../protocol/rollout.ts'
 
 /** One route to a model. */
 export interface ExplainedWay {
@@ -126,8 +127,8 @@ export interface Explanation {
   /** The router that it named. */
   readonly router: string | null
   readonly strategy: string | null
-  /** The arm of the route's rollout; null or absent: it has none. */
-  readonly rollout?: 'base' | 'candidate' | null
+  /** The arm of the route's rollout, or that it is a shadow or judged one; null or absent: there is none. */
+  readonly rollout?: EndedRollout['arm'] | null
   readonly data_region: string | null
   readonly duration_ms: number
   readonly first_token_ms: number | null

@@ -104,7 +104,8 @@ const UNCALLED: Readonly<Partial<Record<EndpointChoice, string>>> = {
   price: 'it was picked at random, weighted by price (routing.loadBalancing)',
 }
 
-const ARMS: Readonly<Record<'base' | 'candidate', string>> = {
+/** What the gateway sends for a rollout itself names no route. */
+const ARMS: Readonly<Partial<Record<NonNullable<Explanation['rollout']>, string>>> = {
   base: ', and not to the candidate of its rollout',
   candidate: ', the candidate of its rollout',
 }
@@ -120,7 +121,7 @@ function choices(explanation: Explanation): string[] {
   const isCalled = attempts.some(each => isSame(each, first))
   const why = (isCalled ? undefined : UNCALLED[choice]) ?? CHOICES[choice]
   const { strategy, requested_model: requested, rollout } = explanation
-  const arm = rollout == null ? '' : ARMS[rollout]
+  const arm = rollout == null ? '' : (ARMS[rollout] ?? '')
   const route = strategy === 'route' ? `The route ${requested} led to ${first.model}${arm}. ` : ''
   const without =
     rather === null || isSame(rather, first)

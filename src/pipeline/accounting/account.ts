@@ -281,7 +281,8 @@ function noteRollout(record: Writable<UsageRecord>, exchange: Exchange): void {
   if (rollout === null || record.cancelled || batch !== undefined) return
   if (attempts.length + passedOver.length === 0) return
   const hasFailed = record.outcome === 'failed' || record.model !== candidates[0]?.endpoint.modelId
-  record.rollout = { ...rollout, failed: hasFailed }
+  const { candidate, step, arm } = rollout
+  record.rollout = { candidate, step, arm, failed: hasFailed }
 }
 
 /**

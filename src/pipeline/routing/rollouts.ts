@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
-import { ALL_PERCENT, type RolloutPart } from '../../protocol/rollout.ts'
-import type { Route, RouteTarget } from '../../protocol/route.ts'
+import { ALL_PERCENT, isShadowSpent, type RolloutPart } from '../../protocol/rollout.ts'
+import type { Route, RouteRollout, RouteTarget } from '../../protocol/route.ts'
 import { StoreList } from '../../storage/invalidation/store-list.ts'
 import type { RolloutRecord, RolloutStore } from '../../storage/rollouts.ts'
 import { type RoutedRequest, rolloutPlace } from './route-targets.ts'
@@ -16,21 +16,25 @@ interface RolloutsDeps {
   readonly log: Pick<Log, 'fault'>
 }
 
-/** A rollout that gives its candidate a share. */
+/** A rollout that gives its candidate a share, or shadows. */
 class Trial {
   readonly candidate: RouteTarget
   readonly #route: Route
   readonly #record: RolloutRecord
-  readonly #parts: Readonly<Record<RolloutPart['arm'], RolloutPart>>
+  readonly #parts: Readonly<Record<'base' | 'candidate' | 'shadowed', RolloutPart>>
+  /** The place from which requests of the base are shadowed, so that a growing share reaches them last. */
+  readonly #shadowedFrom: number
 
-  constructor(route: Route, candidate: RouteTarget, record: RolloutRecord) {
-    const { step } = record
+  constructor(route: Route, { candidate, guard, shadow }: RouteRollout, record: RolloutRecord) {
+    const of = { candidate: record.candidate, step: record.step }
     this.candidate = candidate
     this.#route = route
     this.#record = record
+    this.#shadowedFrom = ALL_PERCENT - (shadow === null || isShadowSpent(record, shadow) ? 0 : shadow.share)
     this.#parts = {
-      base: { candidate: record.candidate, step, arm: 'base' },
-      candidate: { candidate: record.candidate, step, arm: 'candidate' },
+      base: { ...of, arm: 'base', shadow: null },
+      candidate: { ...of, arm: 'candidate', shadow: null },
+      shadowed: { ...of, arm: 'base', shadow: guard.judged === undefined ? 'figures' : 'answers' },
     }
   }
 
@@ -41,8 +45,9 @@ class Trial {
 
   part(routed: RoutedRequest): RolloutPart {
     const { candidate, share } = this.#record
-    const isTried = rolloutPlace(this.#route, candidate, routed) * ALL_PERCENT < share
-    return this.#parts[isTried ? 'candidate' : 'base']
+    const place = rolloutPlace(this.#route, candidate, routed) * ALL_PERCENT
+    if (place < share) return this.#parts.candidate
+    return place < this.#shadowedFrom ? this.#parts.base : this.#parts.shadowed
   }
 }
 
@@ -64,16 +69,16 @@ export class Rollouts {
     })
   }
 
-  /** Null if no request of the route goes to a candidate. A candidate that the Store does not know yet has no share. */
+  /** Null if no request of the route concerns a candidate. A candidate that the Store does not know yet has no share. */
   of(route: Route): Trial | null {
     const { name, rollout } = route
     if (rollout === null) return null
     const record = this.#records.get(name)
-    if (record === undefined || record.candidate !== rollout.candidate.model || record.share === 0)
-      return null
+    if (record === undefined || record.candidate !== rollout.candidate.model) return null
+    if (record.state === 'rolled_back') return null
     const known = this.#trials.get(name)
     if (known?.isOf(route, record) === true) return known
-    const trial = new Trial(route, rollout.candidate, record)
+    const trial = new Trial(route, rollout, record)
     this.#trials.set(name, trial)
     return trial
   }

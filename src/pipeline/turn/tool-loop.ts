@@ -33,6 +33,7 @@ export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<vo
   // A single question belongs to no conversation: it has no name, and nothing came before it.
   if (session_id !== undefined || prompt_cache_key != null || (typeof input !== 'string' && input.length > 1))
     exchange.prefix = deps.prefixes?.of(exchange) ?? null
+  if (exchange.rollout?.shadow === 'answers') exchange.answer.isRead = true
   if (exchange.masks !== null) exchange.answer.sink.unmask?.(exchange.masks)
   if (exchange.tools !== null || exchange.plugins !== null) return runAll(deps, exchange)
   // For one turn, a callback: it needs less memory than an async function that waits as long as the stream is open.

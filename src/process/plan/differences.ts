@@ -22,19 +22,6 @@ export interface Repricing {
 export interface RouteChange {
   readonly route: string
   readonly change: 'added' | 'removed' | 'changed'
-  /** Targets with their weights, and fallbacks. Null: there is no such route. */
-  readonly from: RouteWays | null
-  readonly to: RouteWays | null
-}
-
-/** Where a route leads. */
-interface RouteWays {
-  readonly targets: readonly {
-    readonly model: string
-    readonly weight: number
-    readonly is_conditional: boolean
-  }[]
-  readonly fallback: readonly string[]
 }
 
 export interface Differences {
@@ -67,20 +54,11 @@ function isGroup(value: unknown): value is Group {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The fields that name a row, in lists of providers, engines, rollouts, and reports to reconcile. */
-const NAMES = ['slug', 'name', 'route', 'provider'] as const
-
 /** Rows with a name are compared by it, so that a row in another place is no change. */
 function groupOf(value: unknown): Group | null {
   if (!Array.isArray(value) || value.length === 0) return null
-  const rows = value.map((row): readonly [unknown, unknown] => [
-    isGroup(row) ? NAMES.map(name => row[name]).find(value => value !== undefined) : undefined,
-    row,
-  ])
-  const names = new Set(rows.map(([name]) => name))
-  return names.size === rows.length && rows.every(([name]) => typeof name === 'string')
-    ? Object.fromEntries(rows)
-    : null
+  const rows = value.map((row): readonly [unknown, unknown] => [isGroup(row) ? row['slug'] : undefined, row])
+  return rows.every(([name]) => typeof name === 'string') ? Object.fromEntries(rows) : null
 }
 
 function changesOf(from: unknown, to: unknown, path: string): readonly SettingChange[] {
@@ -119,20 +97,13 @@ function show({ prompt, completion, isUnknown }: Pricing): Readonly<Record<strin
 }
 
 function routeChanges(before: readonly Route[], after: readonly Route[]): readonly RouteChange[] {
-  const names = new Set([...before, ...after].map(({ name }) => name))
+  const [was, is] = [before, after].map(
+    routes => new Map(routes.map(route => [route.name, JSON.stringify(route)])),
+  )
+  const names = new Set([...(was?.keys() ?? []), ...(is?.keys() ?? [])])
   return [...names].flatMap((route): readonly RouteChange[] => {
-    const [from, to] = [before, after].map(routes => routes.find(({ name }) => name === route))
-    if (JSON.stringify(from) === JSON.stringify(to)) return []
-    const change = from === undefined ? 'added' : to === undefined ? 'removed' : 'changed'
-    return [{ route, change, from: waysOf(from), to: waysOf(to) }]
+    const [from, to] = [was?.get(route), is?.get(route)]
+    if (from === to) return []
+    return [{ route, change: from === undefined ? 'added' : to === undefined ? 'removed' : 'changed' }]
   })
-}
-
-function waysOf(route: Route | undefined): RouteWays | null {
-  if (route === undefined) return null
-  const { targets, fallback } = route
-  return {
-    targets: targets.map(({ model, weight, when }) => ({ model, weight, is_conditional: when.length > 0 })),
-    fallback,
-  }
 }

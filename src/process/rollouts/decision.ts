@@ -1,9 +1,13 @@
 /**
  * What a rollout does next: back, on, or hold. Pure.
  *
+ * Requests of callers are compared with each other, and shadows with the requests that they repeat, never one with the
+ * other: only plain requests are shadowed, so that the two are of different kinds.
+ *
  * back: a figure of the candidate is proven worse, and is measured worse by at least half of its guard.
- * on: every guarded figure is proven to be worse by less than its guard; or the time of the step is over, each arm has
- * LEAST_REQUESTS, and nothing is proven or measured against the candidate.
+ * on: every guarded figure is proven to be worse by less than its guard in one of the comparisons, and nothing is against
+ * the candidate in the other; or the time of the step is over, the arms of one comparison have LEAST_REQUESTS each, and
+ * nothing is proven or measured against the candidate.
  * hold: everything else.
  */
 import type { RolloutGuard } from '../../protocol/rollout.ts'
@@ -23,9 +27,18 @@ export interface Decision {
 
 export interface DecisionTerms {
   readonly guard: RolloutGuard
+  /** True if requests are shadowed. */
+  readonly isShadowed: boolean
   /** The number of steps that compare both arms: all except the step of 100 %. */
   readonly comparedSteps: number
   readonly isTimeOver: boolean
+}
+
+/** Two arms that are compared. */
+interface Pair {
+  readonly base: ArmSums
+  readonly candidate: ArmSums
+  readonly isOfShadows: boolean
 }
 
 /** One figure of both arms. */
@@ -37,7 +50,8 @@ interface Compared {
   readonly text: string
 }
 
-type Figure = Exclude<keyof RolloutGuard, 'errors'>
+type Share = 'errors' | 'judged'
+type Figure = Exclude<keyof RolloutGuard, Share>
 
 /** How the logarithms of a figure become its guard's unit. */
 const FIGURES: Readonly<
@@ -73,48 +87,98 @@ const FIGURES: Readonly<
   },
 }
 
-export function decide({ base, candidate }: StepSums, terms: DecisionTerms): Decision {
-  const { guard, comparedSteps, isTimeOver } = terms
+export function decide(
+  sums: StepSums,
+  { guard, isShadowed, comparedSteps, isTimeOver }: DecisionTerms,
+): Decision {
+  const { base, candidate, shadowed, shadow } = sums
+  const callers: Pair = { base, candidate, isOfShadows: false }
+  const shadows: Pair = { base: shadowed, candidate: shadow, isOfShadows: true }
+  const pairs = isShadowed ? [callers, shadows] : [callers]
   const guarded = Object.entries(guard) as [keyof RolloutGuard, number][]
-  const alpha = FALSE_ALARMS / (guarded.length * Math.max(1, comparedSteps))
-  const all = guarded.map(([figure, limit]) =>
-    figure === 'errors'
-      ? comparedErrors(base, candidate, limit, alpha)
-      : comparedMeans(figure, base[figure], candidate[figure], limit, alpha),
+  const tests = guarded.flatMap(([figure, limit]) =>
+    pairs.filter(pair => figure !== 'judged' || pair.isOfShadows).map(pair => ({ figure, limit, pair })),
   )
+  const alpha = FALSE_ALARMS / (tests.length * Math.max(1, comparedSteps))
+  const all = tests.map(({ figure, limit, pair }) => ({
+    ...compared(figure, limit, pair, alpha),
+    figure,
+    isOfShadows: pair.isOfShadows,
+    isKnown: pair.candidate.requests > 0,
+  }))
   const worse = all.filter(each => each.isProvenWorse && each.isMeasuredWorse)
   if (worse.length > 0) return { does: 'back', reason: `proven worse: ${textOf(worse)}` }
-  if (all.every(each => each.isProvenFine))
-    return { does: 'on', reason: `proven within the guard: ${textOf(all)}` }
-  const isEnough = Math.min(base.requests, candidate.requests) >= LEAST_REQUESTS
+  const known = all.some(each => each.isKnown) ? all.filter(each => each.isKnown) : all
   const against = all.filter(each => each.isProvenWorse || each.isMeasuredWorse)
-  if (isTimeOver && isEnough && against.length === 0)
-    return { does: 'on', reason: `the time is over, and nothing is against it: ${textOf(all)}` }
+  const isFine = (figure: keyof RolloutGuard) => all.some(each => each.figure === figure && each.isProvenFine)
+  if (
+    guarded.every(([figure]) => isFine(figure)) &&
+    all.every(each => each.isProvenFine || !against.includes(each))
+  )
+    return { does: 'on', reason: `proven within the guard: ${textOf(known)}` }
+  const lacking = lackOf(pairs, guard)
+  if (isTimeOver && lacking === null && against.length === 0)
+    return { does: 'on', reason: `the time is over, and nothing is against it: ${textOf(known)}` }
   if (against.length > 0) return { does: 'hold', reason: `worse, but not proven: ${textOf(against)}` }
-  if (isTimeOver)
-    return {
-      does: 'hold',
-      reason: `needs ${LEAST_REQUESTS} requests in each arm, and has ${base.requests} of the base and ${candidate.requests} of the candidate`,
-    }
-  return { does: 'hold', reason: `nothing is proven yet: ${textOf(all)}` }
+  if (isTimeOver && lacking !== null) return { does: 'hold', reason: lacking }
+  return { does: 'hold', reason: `nothing is proven yet: ${textOf(known)}` }
 }
 
-function textOf(all: readonly Compared[]): string {
-  return all.map(({ text }) => text).join(', ')
+/** What is missing for a step that time alone takes; null: nothing. */
+function lackOf(pairs: readonly Pair[], { judged }: RolloutGuard): string | null {
+  const [callers, shadows] = pairs
+  if (!pairs.some(({ base, candidate }) => Math.min(base.requests, candidate.requests) >= LEAST_REQUESTS)) {
+    const has = `needs ${LEAST_REQUESTS} requests in each arm, and has ${callers?.base.requests} and ${callers?.candidate.requests}`
+    return shadows === undefined ? has : `${has}; or as many shadows, and has ${shadows.candidate.requests}`
+  }
+  const answers = shadows?.candidate.judged ?? 0
+  return judged === undefined || answers >= LEAST_REQUESTS
+    ? null
+    : `needs ${LEAST_REQUESTS} judged answers, and has ${answers}`
 }
 
-function comparedErrors(base: ArmSums, candidate: ArmSums, guard: number, alpha: number): Compared {
-  const ofBase = shareInterval(base.errors, base.requests, alpha / 2)
-  const ofCandidate = shareInterval(candidate.errors, candidate.requests, alpha / 2)
-  const [before, after] = [base, candidate].map(({ errors, requests }) => errors / Math.max(1, requests)) as [
-    number,
-    number,
-  ]
+function textOf(all: readonly (Compared & { readonly isOfShadows: boolean })[]): string {
+  const said = (isOfShadows: boolean) =>
+    all
+      .filter(each => each.isOfShadows === isOfShadows)
+      .map(({ text }) => text)
+      .join(', ')
+  const [callers, shadows] = [said(false), said(true)]
+  if (shadows === '') return callers
+  return `${callers === '' ? '' : `${callers}; `}shadows: ${shadows}`
+}
+
+function compared(figure: keyof RolloutGuard, limit: number, pair: Pair, alpha: number): Compared {
+  const { base, candidate } = pair
+  return figure === 'errors' || figure === 'judged'
+    ? comparedShares(SHARES[figure], base, candidate, limit, alpha)
+    : comparedMeans(figure, base[figure], candidate[figure], limit, alpha)
+}
+
+/** Shares of a number of requests. */
+const SHARES: Readonly<
+  Record<Share, { readonly name: string; readonly all: keyof Counts; readonly bad: keyof Counts }>
+> = {
+  errors: { name: 'errors', all: 'requests', bad: 'errors' },
+  judged: { name: 'not acceptable', all: 'judged', bad: 'unaccepted' },
+}
+type Counts = Pick<ArmSums, 'requests' | 'errors' | 'judged' | 'unaccepted'>
+
+function comparedShares(
+  { name, all, bad }: (typeof SHARES)[Share],
+  base: Counts,
+  candidate: Counts,
+  guard: number,
+  alpha: number,
+): Compared {
+  const ofBase = shareInterval(base[bad], base[all], alpha / 2)
+  const ofCandidate = shareInterval(candidate[bad], candidate[all], alpha / 2)
+  const [before, after] = [base, candidate].map(arm => arm[bad] / Math.max(1, arm[all])) as [number, number]
   return {
     isProvenWorse: ofCandidate.low > ofBase.high,
     isProvenFine: ofCandidate.high - ofBase.low < guard,
     isMeasuredWorse: after - before >= guard / 2,
-    text: `errors ${percent(after)} of ${candidate.requests} against ${percent(before)} of ${base.requests}`,
+    text: `${name} ${percent(after)} of ${candidate[all]} against ${percent(before)} of ${base[all]}`,
   }
 }
 

@@ -1,7 +1,7 @@
 /** Adds usage records to the sums of an arm. Pure. */
 import { toUsd } from '../../base/money.ts'
+import type { EndedRollout, RolloutArm, RolloutFigures } from '../../protocol/rollout.ts'
 import type { ArmSums } from '../../storage/rollouts.ts'
-import type { UsageRecord } from '../../storage/usage.ts'
 import type { LogSums } from './statistics.ts'
 
 const NONE: LogSums = { count: 0, sum: 0, squares: 0 }
@@ -11,23 +11,49 @@ export const NO_SUMS: ArmSums = {
   firstTokenMs: NONE,
   tokensPerSecond: NONE,
   cost: NONE,
+  judged: 0,
+  unaccepted: 0,
 }
 
 /** Shorter answers say nothing about the speed. */
 const SPEED_LEAST = { tokens: 16, ms: 1 } as const
 
-type Figures = Pick<UsageRecord, 'latencyMs' | 'generationMs' | 'outputTokens' | 'cost'>
+/** What a usage record adds to arms: `add` makes new sums of those before. */
+interface Addition {
+  readonly arm: RolloutArm
+  readonly add: (sums: ArmSums) => ArmSums
+}
+
+/** A shadow adds to two arms, and so does its judge: each request stands beside its own repetition. */
+export function additionsOf(record: RolloutFigures, rollout: EndedRollout): readonly Addition[] {
+  if (rollout.arm === 'judged') {
+    const { shadowed, shadow } = rollout.accepted
+    return [
+      { arm: 'shadowed', add: sums => addJudged(sums, shadowed) },
+      { arm: 'shadow', add: sums => addJudged(sums, shadow) },
+    ]
+  }
+  const { arm, failed } = rollout
+  const own: Addition = { arm, add: sums => addRecord(sums, record, failed) }
+  if (arm !== 'shadow') return [own]
+  const { shadowed } = rollout
+  return [own, { arm: 'shadowed', add: sums => addRecord(sums, shadowed, shadowed.failed) }]
+}
+
+function addJudged(sums: ArmSums, isAccepted: boolean): ArmSums {
+  return { ...sums, judged: sums.judged + 1, unaccepted: sums.unaccepted + (isAccepted ? 0 : 1) }
+}
 
 /** If another model answered, the figures of the request do not count for this arm. */
-export function addRecord(sums: ArmSums, record: Figures, failed: boolean): ArmSums {
+export function addRecord(sums: ArmSums, record: RolloutFigures, failed: boolean): ArmSums {
   const requests = sums.requests + 1
   if (failed) return { ...sums, requests, errors: sums.errors + 1 }
   const { latencyMs, generationMs, outputTokens, cost } = record
   const isTimed =
     generationMs !== null && generationMs >= SPEED_LEAST.ms && outputTokens >= SPEED_LEAST.tokens
   return {
+    ...sums,
     requests,
-    errors: sums.errors,
     firstTokenMs: add(sums.firstTokenMs, generationMs === null ? 0 : latencyMs - generationMs),
     tokensPerSecond: add(sums.tokensPerSecond, isTimed ? (1_000 * outputTokens) / generationMs : 0),
     cost: add(sums.cost, toUsd(cost)),

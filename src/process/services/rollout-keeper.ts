@@ -4,9 +4,13 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
+import { toUsd } from '../../base/money.ts'
 import {
   ALL_PERCENT,
+  firstStep,
   isFinished,
+  isShadowSpent,
+  NO_SHADOWS,
   nextStep,
   ROLLED_BACK,
   type RolloutProgress,
@@ -17,7 +21,7 @@ import type { Store } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { AlertEvent } from '../alerts/alert-body.ts'
 import { decide } from '../rollouts/decision.ts'
-import { addRecord, NO_SUMS } from '../rollouts/sums.ts'
+import { additionsOf, NO_SUMS } from '../rollouts/sums.ts'
 
 interface RolloutKeeperDeps {
   readonly store: Pick<Store, 'rollouts'>
@@ -28,6 +32,12 @@ interface RolloutKeeperDeps {
   readonly onMove: () => void
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
+}
+
+const SPENT = 'the budget of its shadows is spent'
+/** A rollout with the part of the budget of its shadows that is spent; null: it has none. */
+export interface ShownRollout extends RolloutProgress {
+  readonly shadowUsed: number | null
 }
 
 /** Interval at which sums are stored and rollouts are checked. */
@@ -42,6 +52,8 @@ export class RolloutKeeper {
   #known: readonly RolloutRecord[] = []
   #timer: Timer | null = null
   #running: Promise<void> = Promise.resolve()
+  /** Spent budgets that the log has. */
+  readonly #toldSpent = new Set<string>()
   #isFailing = false
   #closed = false
 
@@ -57,8 +69,16 @@ export class RolloutKeeper {
   }
 
   /** The rollouts of the configuration, as last read from the Store. */
-  get progress(): readonly RolloutProgress[] {
+  get progress(): readonly RolloutRecord[] {
     return this.#known.filter(record => this.#isConfigured(record))
+  }
+
+  /** The rollouts of the configuration, as metrics show them. */
+  get shown(): readonly ShownRollout[] {
+    return this.progress.map(record => {
+      const { shadow = null } = this.#rollouts.get(record.route) ?? {}
+      return { ...record, shadowUsed: shadow === null ? null : record.shadowSpent / shadow.budget }
+    })
   }
 
   /** Takes the routes of another configuration. */
@@ -72,10 +92,12 @@ export class RolloutKeeper {
     for (const record of records) {
       const { rollout, requestedModel: route } = record
       if (rollout === undefined || route === undefined || !this.#rollouts.has(route)) continue
-      const { candidate, step, arm } = rollout
-      const key = JSON.stringify([route, candidate, step, arm])
-      const sums = addRecord(this.#waiting.get(key)?.sums ?? NO_SUMS, record, rollout.failed)
-      this.#waiting.set(key, { route, candidate, step, arm, sums })
+      const { candidate, step } = rollout
+      for (const { arm, add } of additionsOf(record, rollout)) {
+        const key = JSON.stringify([route, candidate, step, arm])
+        const sums = add(this.#waiting.get(key)?.sums ?? NO_SUMS)
+        this.#waiting.set(key, { route, candidate, step, arm, sums })
+      }
     }
   }
 
@@ -115,7 +137,7 @@ export class RolloutKeeper {
     await this.#learn()
     await this.#begin()
     await this.#flush()
-    for (const record of this.progress) if (!isFinished(record)) await this.#judge(record as RolloutRecord)
+    for (const record of this.progress) if (!isFinished(record)) await this.#judge(record)
   }
 
   #isConfigured({ route, candidate }: RolloutProgress): boolean {
@@ -128,12 +150,13 @@ export class RolloutKeeper {
     for (const [route, { candidate, steps }] of this.#rollouts) {
       const before = this.#known.find(record => record.route === route) ?? null
       if (before?.candidate === candidate.model) continue
-      const first = nextStep(steps, { share: 0 })
+      const first = firstStep(steps)
       const record: RolloutRecord = {
         route,
         candidate: candidate.model,
         ...first,
         reason: 'has begun',
+        ...NO_SHADOWS,
         revision: (before?.revision ?? 0) + 1,
         sinceMs: clock.nowMs(),
       }
@@ -171,13 +194,15 @@ export class RolloutKeeper {
     const { store, clock } = this.#deps
     const rollout = this.#rollouts.get(record.route)
     if (rollout === undefined) return
-    const { guard, holdMs, steps } = rollout
+    const { guard, holdMs, shadow, steps } = rollout
     const decision = decide(await store.rollouts.sums(record), {
       guard,
+      isShadowed: shadow !== null,
       comparedSteps: steps.filter(step => step < ALL_PERCENT).length,
       isTimeOver: clock.nowMs() >= record.sinceMs + holdMs,
     })
-    const { reason } = decision
+    const isSpent = shadow !== null && isShadowSpent(record, shadow)
+    const reason = isSpent ? `${decision.reason}; ${SPENT}` : decision.reason
     if (decision.does === 'back') await this.#move(record, { step: record.step, ...ROLLED_BACK }, reason)
     else if (decision.does === 'on' && record.state === 'running')
       await this.#move(record, nextStep(steps, record), reason)
@@ -199,6 +224,16 @@ export class RolloutKeeper {
     await this.#learn()
   }
 
+  /** Threads begin no shadows that nothing is left for, and begin them again after the budget was raised. */
+  #tellBudget(record: RolloutRecord): void {
+    this.#deps.onMove()
+    const { route, candidate, shadowSpent, shadowRefused } = record
+    const told = JSON.stringify([route, candidate, shadowRefused])
+    if (shadowRefused === 0 || this.#toldSpent.has(told)) return
+    this.#toldSpent.add(told)
+    this.#deps.log.notice('rollouts', SPENT, { route, candidate, spentUsd: toUsd(shadowSpent) })
+  }
+
   /**
    * Reads the rollouts, logs the moves since, and raises the alerts of those that have ended. Every instance does, also
    * for the moves of operators and of others: an alert with the same id is sent once.
@@ -206,9 +241,12 @@ export class RolloutKeeper {
   async #learn(): Promise<void> {
     const before = this.#known
     this.#known = await this.#deps.store.rollouts.list()
-    for (const { route, candidate, state, share, reason, revision } of this.#known) {
-      const last = before.find(record => record.route === route && record.candidate === candidate)
-      if (last === undefined || last.revision === revision) continue
+    for (const record of this.#known) {
+      const { route, candidate, state, share, reason, revision } = record
+      const last = before.find(each => each.route === route && each.candidate === candidate)
+      if (last === undefined) continue
+      if (last.shadowRefused !== record.shadowRefused) this.#tellBudget(record)
+      if (last.revision === revision) continue
       this.#deps.log.notice('rollouts', 'a rollout has moved', { route, candidate, state, share, reason })
       if (last.state === state) continue
       if (state !== 'promoted' && state !== 'rolled_back') continue
@@ -238,5 +276,7 @@ function join(one: ArmSums, other: ArmSums): ArmSums {
     firstTokenMs: figure('firstTokenMs'),
     tokensPerSecond: figure('tokensPerSecond'),
     cost: figure('cost'),
+    judged: one.judged + other.judged,
+    unaccepted: one.unaccepted + other.unaccepted,
   }
 }

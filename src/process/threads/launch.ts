@@ -124,7 +124,7 @@ export async function launch(
         const { store } = services
         void alertOfLoop({ store, raise: event => alerts?.raise(event), clock: systemClock }, note)
       },
-      rollouts: () => started.rollouts?.progress ?? [],
+      rollouts: () => started.rollouts?.shown ?? [],
       paused: () => services.pauses.paused,
       owners,
       configReload,

@@ -127,6 +127,12 @@ export function createProcessMetrics(
     labelNames: ['route', 'state'] as const,
     registers: registersFor('rollouts'),
   })
+  const shadowBudget = new Gauge({
+    name: 'gateway_rollout_shadow_budget_used_ratio',
+    help: "Share of the budget of a rollout's shadows that is spent or reserved; absent without shadows",
+    labelNames: ['route'] as const,
+    registers: registersFor('rollouts'),
+  })
   const paused = new Gauge({
     name: 'gateway_provider_paused',
     help: '1 while an operator has taken the provider out of service; absent otherwise',
@@ -248,6 +254,7 @@ export function createProcessMetrics(
     reconcileDrift,
     rolloutShare,
     rolloutState,
+    shadowBudget,
     paused,
     degraded,
     spoolBytes,

@@ -77,6 +77,7 @@ loop.follow({
   },
   drain(graceMs) {
     stopping.abort()
+    serving.stopShadows()
     return server.drain(graceMs)
   },
   async close() {

@@ -184,8 +184,12 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
       }
     }
     for (const [of, id] of fallback.entries()) checkTarget(`routes[${at}].fallback[${of}]`, id)
-    for (const [of, { route, candidate }] of config.rollouts.entries())
-      if (route === name) checkTarget(`rollouts[${of}].candidate`, candidate)
+    for (const [of, { route, candidate, guard }] of config.rollouts.entries()) {
+      if (route !== name) continue
+      checkTarget(`rollouts[${of}].candidate`, candidate)
+      if (guard?.judged !== undefined && config.alignment.evaluator === null)
+        faults.add(`rollouts[${of}].guard.judged`, 'needs a model that judges: set alignment.evaluator.model')
+    }
   }
   for (const [at, { slug, apiKey, apiKeyFile }] of config.providers.entries()) {
     const provider = (apiKey ?? apiKeyFile) === undefined ? undefined : catalog.provider(slug)

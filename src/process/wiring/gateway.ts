@@ -32,7 +32,7 @@ import { VisibleStreams } from '../../pipeline/accounting/visible-streams.ts'
 import type { ResponseCacheParts } from '../../pipeline/cached-request.ts'
 import { createGuard, type Guard } from '../../pipeline/guard/guard.ts'
 import type { MaskingDeps } from '../../pipeline/guard/masking.ts'
-import { createAskAs, type SharedDeps } from '../../pipeline/inner-call.ts'
+import { createAskApart, createAskAs, type SharedDeps } from '../../pipeline/inner-call.ts'
 import { KeyCheck } from '../../pipeline/key-check.ts'
 import { Plans } from '../../pipeline/plans.ts'
 import { createPluginChains } from '../../pipeline/plugin-chain.ts'
@@ -43,6 +43,7 @@ import { Prefixes } from '../../pipeline/routing/prompt-cache-prefix.ts'
 import { Routing } from '../../pipeline/routing/rank-input.ts'
 import { Rollouts } from '../../pipeline/routing/rollouts.ts'
 import { Stickiness } from '../../pipeline/routing/sticky.ts'
+import { Shadows } from '../../pipeline/shadows/shadows.ts'
 import type { ReadStoredFile } from '../../pipeline/stored-files.ts'
 import type { Summaries } from '../../pipeline/summaries.ts'
 import { CallSeals } from '../../pipeline/tool-calls/call-seals.ts'
@@ -119,6 +120,7 @@ export interface BuiltGateway {
   readonly frameSeal: TextSeal
   /** Null if captures are off. */
   readonly captures: RunningCaptures | null
+  readonly shadows: Shadows
   /** Drops cached copies of a changed record. */
   invalidate(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -192,9 +194,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   })
   const { running } = captures
   const loops = { counters: counting.counters, clock: base.clock, metrics, onLoop: options.onLoop }
+  const shadows = shadowsOf(base, shared)
   const gateway = createGateway({
     ...parts,
     plans,
+    shadows,
     loops,
     ...(options.transcripts === undefined
       ? {}
@@ -229,6 +233,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     summaries,
     frameSeal: createTextSeal(options.vaultKeys, 'frames'),
     captures: running,
+    shadows,
     invalidate(change) {
       invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)
       captures.changed(change)
@@ -236,6 +241,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       if ((change.kind === 'rollouts' || change.kind === 'all') && hasRollouts(base)) void rollouts.refresh()
     },
     async close() {
+      await shadows.close()
       rollouts.close()
       pauses.close()
       abandoned.endAll()
@@ -441,6 +447,26 @@ function offeredBy(
       return catalog.defaultModel
     },
   }
+}
+
+/** Shadows have retries of their own, which take none from callers. */
+function shadowsOf(
+  { options, config, catalog, clock, log, metrics, store }: Base,
+  shared: SharedDeps,
+): Shadows {
+  const { evaluator, timeoutMs, hipaaWorkspaces } = config.alignment
+  return new Shadows({
+    ask: createAskApart({ ...shared, retries: new RetryBudget() }),
+    store,
+    ledger: shared.ledger,
+    catalog,
+    metrics,
+    clock,
+    log,
+    requestMs: config.timeouts.requestMs,
+    judge: evaluator === null ? null : { model: evaluator.model, timeoutMs, notFor: hipaaWorkspaces },
+    draw: options.draw ?? Math.random,
+  })
 }
 
 /** Fetches pages for models. */

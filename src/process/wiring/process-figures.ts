@@ -77,10 +77,15 @@ function showDrifts({ reconcileDrift }: ProcessMetrics, { drifts }: SupervisorOp
   for (const [provider, drift] of drifts?.() ?? []) reconcileDrift.set({ provider }, drift)
 }
 
-function showRollouts({ rolloutShare, rolloutState }: ProcessMetrics, { rollouts }: SupervisorOptions): void {
+function showRollouts(
+  { rolloutShare, rolloutState, shadowBudget }: ProcessMetrics,
+  { rollouts }: SupervisorOptions,
+): void {
   rolloutShare.reset()
   rolloutState.reset()
-  for (const { route, share, state } of rollouts?.() ?? []) {
+  shadowBudget.reset()
+  for (const { route, share, shadowUsed, state } of rollouts?.() ?? []) {
+    if (shadowUsed !== null) shadowBudget.set({ route }, shadowUsed)
     rolloutShare.set({ route }, share / ALL_PERCENT)
     rolloutState.set({ route, state }, 1)
   }

@@ -54,6 +54,8 @@ export interface Serving {
   catalogue(packed: PackedCatalogue): void
   /** The interface description as JSON; generated once. */
   document(): string
+  /** No request is sent to a candidate as well any more: the server drains. */
+  stopShadows(): void
   /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
 }
@@ -69,6 +71,7 @@ export async function buildServing(serveOptions: ServeOptions): Promise<Serving>
   return {
     ...built,
     metrics: gateway.metrics,
+    stopShadows: () => gateway.shadows.stop(),
     catalogue: packed => gateway.catalogue.receive(packed),
     close: () => {
       built.lostRights.stop()
@@ -157,6 +160,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
     ...(options.explanations === undefined ? {} : { explanations: options.explanations }),
   })
+  built.shadows.isBusy = () => server.load.isBusy
   const lostRights = new LostRights({ keys, rights: built.rights, clock, open: server.keyed })
   return {
     server,

@@ -55,6 +55,8 @@ const SUSTAINED_MS = 10_000
 /** A signal above its limit counts as overload until it is below this share of the limit, so that it does not flap. */
 const LAG_RELEASE = 0.5
 const BUFFER_RELEASE = 0.8
+/** Above this part of the limit, the loop has no time for work that nobody waits for. */
+const SPARE_LAG = 0.25
 
 /** A limit with hysteresis: once exceeded, it stays exceeded until the value is well below the limit. Pure. */
 export class Threshold {
@@ -135,6 +137,11 @@ export class Load {
   /** Delay of the event loop in milliseconds, smoothed. */
   get lagMs(): number {
     return this.#meter.lagMs
+  }
+
+  /** True if there is no room for work that nobody waits for. */
+  get isBusy(): boolean {
+    return this.overload !== null || this.lagMs > this.#limits.maxLagMs * SPARE_LAG
   }
 
   /**

@@ -1,7 +1,8 @@
 /** Rollouts of routes in the database. */
 import type { Kysely } from 'kysely'
+import { ROLLOUT_ARMS, type RolloutArm } from '../../protocol/rollout.ts'
 import type { Engine } from '../engine.ts'
-import type { ArmSums, RolloutRecord, RolloutStore } from '../rollouts.ts'
+import type { ArmSums, RolloutRecord, RolloutStore, StepSums } from '../rollouts.ts'
 import type { RolloutSumsTable, RolloutsTable, Tables } from '../tables.ts'
 import { firstOf, inTransaction } from './rows.ts'
 
@@ -14,7 +15,10 @@ const FIGURES = {
   cost: ['costCount', 'costSum', 'costSquares'],
 } as const
 
-const SUMS: readonly SumColumn[] = ['requests', 'errors', ...Object.values(FIGURES).flat()]
+const COUNTS = ['requests', 'errors', 'judged', 'unaccepted'] as const
+/** A single call that may cost more than this part of a budget does not end it for smaller ones. */
+const RARE_SHARE = 0.25
+const SUMS: readonly SumColumn[] = [...COUNTS, ...Object.values(FIGURES).flat()]
 
 export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutStore {
   return {
@@ -77,18 +81,51 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
         .selectAll()
         .where(where => where.and({ route, candidate, step }))
         .execute()
-      const of = (arm: 'base' | 'candidate') => sumsOf(rows.find(row => row.arm === arm))
-      return { base: of('base'), candidate: of('candidate') }
+      const of = (arm: RolloutArm) => [arm, sumsOf(rows.find(row => row.arm === arm))] as const
+      return Object.fromEntries(ROLLOUT_ARMS.map(of)) as StepSums
+    },
+    async reserveShadow({ route, candidate }, amount, budget, isLast) {
+      const update = () => db.updateTable('rollouts').where(where => where.and({ route, candidate }))
+      const { numUpdatedRows } = await update()
+        .set(({ eb }) => ({ shadowSpent: eb('shadowSpent', '+', amount) }))
+        .where('shadowSpent', '<=', budget - amount)
+        .executeTakeFirst()
+      if (numUpdatedRows > 0n || !isLast) return numUpdatedRows > 0n
+      await update()
+        .set({ shadowRefused: budget })
+        .where('shadowSpent', '>', Math.floor(budget - Math.min(amount, budget * RARE_SHARE)))
+        .execute()
+      return false
+    },
+    async settleShadow({ route, candidate }, reserved, cost, shadows) {
+      await db
+        .updateTable('rollouts')
+        .set(({ eb }) => ({
+          shadows: eb('shadows', '+', shadows),
+          shadowSpent: eb('shadowSpent', '+', cost - reserved),
+          shadowRefused: 0,
+        }))
+        .where(where => where.and({ route, candidate }))
+        // What an earlier rollout of the same candidate reserved is not in this one.
+        .where('shadowSpent', '>=', reserved)
+        .execute()
     },
   }
 }
 
-function recordOf({ sinceMs, ...row }: RolloutsTable): RolloutRecord {
-  return { ...row, sinceMs: Number(sinceMs) }
+function recordOf({ sinceMs, shadows, shadowSpent, shadowRefused, ...row }: RolloutsTable): RolloutRecord {
+  return {
+    ...row,
+    sinceMs: Number(sinceMs),
+    shadows: Number(shadows),
+    shadowSpent: Number(shadowSpent),
+    shadowRefused: Number(shadowRefused),
+  }
 }
 
 function columnsOf(sums: ArmSums): Record<SumColumn, number> {
-  const columns: Partial<Record<SumColumn, number>> = { requests: sums.requests, errors: sums.errors }
+  const columns: Partial<Record<SumColumn, number>> = {}
+  for (const count of COUNTS) columns[count] = sums[count]
   for (const [figure, [count, sum, squares]] of Object.entries(FIGURES)) {
     const of = sums[figure as keyof typeof FIGURES]
     columns[count] = of.count
@@ -108,6 +145,8 @@ function sumsOf(row: RolloutSumsTable | undefined): ArmSums {
   return {
     requests: of('requests'),
     errors: of('errors'),
+    judged: of('judged'),
+    unaccepted: of('unaccepted'),
     firstTokenMs: figure(FIGURES.firstTokenMs),
     tokensPerSecond: figure(FIGURES.tokensPerSecond),
     cost: figure(FIGURES.cost),

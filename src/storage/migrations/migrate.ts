@@ -15,6 +15,7 @@ import { configurations } from './0004-configurations.ts'
 import { rollouts } from './0005-rollouts.ts'
 import { pauses } from './0006-pauses.ts'
 import { responseCache } from './0007-response-cache.ts'
+import { shadows } from './0008-shadows.ts'
 import { upgradeUnreleased } from './before-first-release.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -26,6 +27,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0005-rollouts': rollouts,
   '0006-pauses': pauses,
   '0007-response-cache': responseCache,
+  '0008-shadows': shadows,
 }
 
 /**

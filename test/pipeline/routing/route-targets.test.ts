@@ -3,6 +3,7 @@ import t from 'tap'
 import { Rollouts } from '../../../src/pipeline/routing/rollouts.ts'
 import { drawnTargets, type RoutedRequest } from '../../../src/pipeline/routing/route-targets.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
+import { NO_SHADOWS } from '../../../src/protocol/rollout.ts'
 import type { Condition, Route, RouteTarget } from '../../../src/protocol/route.ts'
 import type { RolloutRecord } from '../../../src/storage/rollouts.ts'
 
@@ -64,22 +65,33 @@ t.test('sessions stay, and a changed weight moves only those that the target win
   t.end()
 })
 
-t.test('a rollout: 100,000 requests follow each step, and no session moves inside one, or back', async t => {
-  const steps = [1, 10, 50, 100]
-  const rollout = { candidate: target('new/n'), steps, holdMs: 1, guard: { errors: 0.02 } }
-  const of = route([target('a/a', 3), target('b/b')], { rollout })
-  const record = { route: of.name, candidate: 'new/n', state: 'running', reason: '', sinceMs: 0 } as const
-  let now: RolloutRecord = { ...record, step: 0, share: 0, revision: 0 }
-  const rollouts = new Rollouts({
-    store: { rollouts: { list: async () => [now] } },
+const RECORD = {
+  route: 'prod/chat',
+  candidate: 'new/n',
+  state: 'running',
+  reason: '',
+  sinceMs: 0,
+  ...NO_SHADOWS,
+} as const
+
+const rolloutsOf = (now: () => RolloutRecord) =>
+  new Rollouts({
+    store: { rollouts: { list: async () => [now()] } },
     clock: { after: () => ({ cancel: () => undefined }) },
     log: { fault: () => undefined },
   })
+
+t.test('a rollout: 100,000 requests follow each step, and no session moves inside one, or back', async t => {
+  const steps = [1, 10, 50, 100]
+  const rollout = { candidate: target('new/n'), steps, holdMs: 1, guard: { errors: 0.02 }, shadow: null }
+  const of = route([target('a/a', 3), target('b/b')], { rollout })
+  let now: RolloutRecord = { ...RECORD, step: 0, share: 0, revision: 0 }
+  const rollouts = rolloutsOf(() => now)
   t.equal(rollouts.of(of), null, 'the Store was not read yet')
   const isTried = (subject: RoutedRequest) => rollouts.of(of)?.part(subject).arm === 'candidate'
   const tried = new Set<number>()
   for (const [step, share] of steps.entries()) {
-    now = { ...record, step, share, revision: step }
+    now = { ...RECORD, step, share, revision: step }
     await rollouts.refresh()
     let count = 0
     let moved = 0
@@ -94,13 +106,52 @@ t.test('a rollout: 100,000 requests follow each step, and no session moves insid
     t.ok(Math.abs(count / REQUESTS - share / 100) <= TOLERANCE, `step ${share}: ${count}`)
     t.equal(moved, 0, 'sessions that moved inside the step, or back')
   }
-  now = { ...record, step: 0, share: 0, revision: 9 }
+  now = { ...RECORD, state: 'rolled_back', step: 0, share: 0, revision: 9 }
   await rollouts.refresh()
   t.equal(rollouts.of(of), null, 'taken back')
-  now = { ...record, candidate: 'older/o', step: 2, share: 50, revision: 10 }
+  now = { ...RECORD, candidate: 'older/o', step: 2, share: 50, revision: 10 }
   await rollouts.refresh()
   t.equal(rollouts.of(of), null, 'another candidate of an earlier file')
   t.equal(rollouts.of(route(of.targets)), null)
+})
+
+t.test('shadows follow their share too, beside the step, and stop when their budget is spent', async t => {
+  const shadow = { share: 20, budget: 1_000 }
+  const rollout = {
+    candidate: target('new/n'),
+    steps: [0, 50, 100],
+    holdMs: 1,
+    guard: { errors: 0.02 },
+    shadow,
+  }
+  const of = route([target('a/a')], { rollout })
+  let now: RolloutRecord = { ...RECORD, step: 0, share: 0, revision: 1 }
+  const rollouts = rolloutsOf(() => now)
+  const counted = async (record: RolloutRecord) => {
+    now = record
+    await rollouts.refresh()
+    const parts = Array.from({ length: REQUESTS }, (_, n) =>
+      rollouts.of(of)?.part(routed('first', { session_id: `s-${n}` })),
+    )
+    const again = rollouts.of(of)?.part(routed('second', { session_id: 's-7' }))
+    t.same(again, parts[7], 'a session is shadowed as a whole, so that it warms the same caches')
+    return {
+      tried: parts.filter(part => part?.arm === 'candidate').length / REQUESTS,
+      shadowed: parts.filter(part => part?.arm === 'base' && part.shadow === 'figures').length / REQUESTS,
+    }
+  }
+  const isAbout = (found: number, share: number) => t.ok(Math.abs(found - share) <= TOLERANCE, `${found}`)
+  const atNone = await counted(now)
+  t.equal(atNone.tried, 0)
+  isAbout(atNone.shadowed, 0.2)
+  const atHalf = await counted({ ...now, step: 1, share: 50, revision: 2 })
+  isAbout(atHalf.tried, 0.5)
+  isAbout(atHalf.shadowed, 0.2)
+  const atMost = await counted({ ...now, step: 1, share: 90, revision: 3 })
+  isAbout(atMost.tried, 0.9)
+  isAbout(atMost.shadowed, 0.1)
+  t.equal((await counted({ ...now, shadowRefused: 1_000 })).shadowed, 0, 'spent')
+  isAbout((await counted({ ...now, shadowRefused: 999 })).shadowed, 0.1)
 })
 
 t.test('organizations, users and unnamed conversations', t => {

@@ -2,8 +2,15 @@
 import t from 'tap'
 import { decide, LEAST_REQUESTS } from '../../../src/process/rollouts/decision.ts'
 import { differenceInterval, MEAN_LEAST, shareInterval } from '../../../src/process/rollouts/statistics.ts'
-import { addRecord, NO_SUMS } from '../../../src/process/rollouts/sums.ts'
-import { ALL_PERCENT, DEFAULT_STEPS, nextStep, type RolloutGuard } from '../../../src/protocol/rollout.ts'
+import { additionsOf, addRecord, NO_SUMS } from '../../../src/process/rollouts/sums.ts'
+import {
+  ALL_PERCENT,
+  DEFAULT_STEPS,
+  type EndedRollout,
+  nextStep,
+  type RolloutFigures,
+  type RolloutGuard,
+} from '../../../src/protocol/rollout.ts'
 
 const RUNS = 200
 /** How often the sums are looked at. */
@@ -64,8 +71,8 @@ function runStep(
     if (requests % LOOK_EVERY > 0) continue
     const isTimeOver = requests >= heldFor
     const { does, reason } = decide(
-      { base, candidate },
-      { guard: GUARD, comparedSteps: COMPARED, isTimeOver },
+      { base, candidate, shadowed: NO_SUMS, shadow: NO_SUMS },
+      { guard: GUARD, isShadowed: false, comparedSteps: COMPARED, isTimeOver },
     )
     if (does !== 'hold') return { does, reason, requests }
   }
@@ -134,7 +141,10 @@ t.test('the rule: what time alone moves, and what it does not', t => {
   const arm = (requests: number, errors: number) => ({ ...NO_SUMS, requests, errors })
   const guard = { errors: 0.02 }
   const does = (base: [number, number], candidate: [number, number], isTimeOver: boolean) =>
-    decide({ base: arm(...base), candidate: arm(...candidate) }, { guard, comparedSteps: 3, isTimeOver })
+    decide(
+      { base: arm(...base), candidate: arm(...candidate), shadowed: NO_SUMS, shadow: NO_SUMS },
+      { guard, isShadowed: false, comparedSteps: 3, isTimeOver },
+    )
   t.match(does([0, 0], [0, 0], true), { does: 'hold', reason: /needs 200 requests/ })
   t.match(does([LEAST_REQUESTS, 2], [LEAST_REQUESTS, 2], false), {
     does: 'hold',
@@ -152,6 +162,109 @@ t.test('the rule: what time alone moves, and what it does not', t => {
     { does: 'on' },
     'worse for certain, but by much less than the guard',
   )
+  t.end()
+})
+
+interface ShadowWorld {
+  readonly guard: RolloutGuard
+  readonly errors: number
+  /** The share of the candidate's answers that the judge does not accept; that of the base is 5 %. */
+  readonly unaccepted: number
+}
+
+/** One step of shadows alone, with requests of other kinds beside them that nobody shadows. */
+function runShadows(seed: number, { guard, errors, unaccepted }: ShadowWorld, most: number) {
+  const random = randomFrom(seed)
+  let sums = { base: NO_SUMS, candidate: NO_SUMS, shadowed: NO_SUMS, shadow: NO_SUMS }
+  const figures = (times: number) => ({
+    latencyMs: 2_000 + times * 500 * Math.exp(0.5 * normal(random)),
+    generationMs: 2_000,
+    outputTokens: Math.ceil(200 * Math.exp(0.3 * normal(random))),
+    cost: Math.ceil(times * 1e9 * Math.exp(0.5 * normal(random))),
+  })
+  const add = (record: RolloutFigures, rollout: EndedRollout) => {
+    for (const { arm, add } of additionsOf(record, rollout)) sums = { ...sums, [arm]: add(sums[arm]) }
+  }
+  const of = { candidate: 'acme/new', step: 0 }
+  for (let shadows = 1; shadows <= most; shadows++) {
+    // Requests with tools cost a tenth here: compared with them, every shadow would look dear and slow.
+    for (let n = 0; n < 3; n++) add(figures(0.1), { ...of, arm: 'base', failed: false })
+    const shadowed = { ...figures(1), failed: random() < 0.02 }
+    add(shadowed, { ...of, arm: 'base', failed: shadowed.failed })
+    add(figures(1), { ...of, arm: 'shadow', failed: random() < errors, shadowed })
+    if (guard.judged !== undefined) {
+      const accepted = { shadowed: random() >= 0.05, shadow: random() >= unaccepted }
+      add(figures(1), { ...of, arm: 'judged', accepted })
+    }
+    if (shadows % LOOK_EVERY > 0) continue
+    const isTimeOver = shadows === most
+    const { does, reason } = decide(sums, {
+      guard,
+      isShadowed: true,
+      comparedSteps: COMPARED + 1,
+      isTimeOver,
+    })
+    if (does !== 'hold') return { does, reason, shadows }
+  }
+  return { does: 'hold' as const, reason: '', shadows: most }
+}
+
+t.test('shadows of a good candidate: none of 200 is taken back, though other requests are cheaper', t => {
+  const outcomes = Array.from({ length: RUNS }, (_, seed) =>
+    runShadows(seed + 1, { guard: { ...GUARD, judged: 0.1 }, errors: 0.02, unaccepted: 0.05 }, 3_000),
+  )
+  const [on, back] = ['on', 'back'].map(each => outcomes.filter(({ does }) => does === each).length)
+  t.comment(`${on} went on, ${back} were taken back`)
+  t.equal(back, 0)
+  t.ok(Number(on) >= RUNS - 4)
+  t.end()
+})
+
+t.test('shadows alone take a worse candidate back: 200 of 200', t => {
+  const worlds = [
+    { errors: 0.1, unaccepted: 0.05, says: /^proven worse: shadows: errors / },
+    { errors: 0.02, unaccepted: 0.2, says: /^proven worse: shadows: not acceptable / },
+  ]
+  for (const { errors, unaccepted, says } of worlds) {
+    const needed: number[] = []
+    for (let seed = 1; seed <= RUNS; seed++) {
+      const { does, reason, shadows } = runShadows(
+        seed,
+        { guard: { ...GUARD, judged: 0.05 }, errors, unaccepted },
+        3_000,
+      )
+      if (does === 'back') needed.push(shadows)
+      if (!says.test(reason)) t.fail(reason)
+    }
+    needed.sort((one, other) => one - other)
+    t.comment(`half of them within ${needed[needed.length >> 1]}, all within ${needed.at(-1)}`)
+    t.equal(needed.length, RUNS)
+  }
+  t.end()
+})
+
+t.test('the rule with shadows: time needs enough of them, and of judged answers', t => {
+  const arm = (requests: number, judged: number) => ({ ...NO_SUMS, requests, judged })
+  const does = (requests: number, judged: number, callers = 0) =>
+    decide(
+      {
+        base: arm(50_000, 0),
+        candidate: arm(callers, 0),
+        shadowed: arm(requests, judged),
+        shadow: arm(requests, judged),
+      },
+      { guard: { errors: 0.02, judged: 0.05 }, isShadowed: true, comparedSteps: 3, isTimeOver: true },
+    )
+  t.match(does(100, 0), {
+    does: 'hold',
+    reason: 'needs 200 requests in each arm, and has 50000 and 0; or as many shadows, and has 100',
+  })
+  t.match(does(200, 199), { does: 'hold', reason: 'needs 200 judged answers, and has 199' })
+  t.match(does(200, 200), {
+    does: 'on',
+    reason: /^the time is over, .*: shadows: errors .*, not acceptable /,
+  })
+  t.match(does(0, 0, 300), { does: 'hold', reason: 'needs 200 judged answers, and has 0' })
   t.end()
 })
 

@@ -10,12 +10,16 @@ import { TestClock } from '../../support/test-clock.ts'
 
 const HOLD_MS = 60_000
 
-function routes(candidate: string | null, steps: readonly number[] = [10, 50, 100]) {
+function routes(
+  candidate: string | null,
+  steps: readonly number[] = [10, 50, 100],
+  shadow: RouteRollout['shadow'] = null,
+) {
   const target = (model: string) => ({ model, weight: 1, preferences: null, when: [], key: model })
   const rollout: RouteRollout | null =
     candidate === null
       ? null
-      : { candidate: target(candidate), steps, holdMs: HOLD_MS, guard: { errors: 0.02 } }
+      : { candidate: target(candidate), steps, holdMs: HOLD_MS, guard: { errors: 0.02 }, shadow }
   return [{ name: 'prod/chat', rollout }]
 }
 
@@ -131,6 +135,48 @@ t.test(
     })
   },
 )
+
+t.test('shadows count beside the requests that they repeat, and a spent budget is told once', async t => {
+  const { keeper, moves, logged, store } = await world(t)
+  const shadow = { share: 50, budget: 1_000 }
+  const one = keeper(routes('acme/new', [0, 100], shadow))
+  await one.check()
+  t.match(await store.rollouts.list(), [{ state: 'running', step: 0, share: 0 }])
+  const figures = { latencyMs: 900, generationMs: 500, outputTokens: 50, cost: 1_000 }
+  const of = { candidate: 'acme/new', step: 0 }
+  const record = (rollout: UsageRecord['rollout']) =>
+    ({ ...figures, requestedModel: 'prod/chat', rollout }) as unknown as UsageRecord
+  one.receive([
+    record({ ...of, arm: 'base', failed: false }),
+    record({ ...of, arm: 'shadow', failed: true, shadowed: { ...figures, failed: false } }),
+    record({ ...of, arm: 'judged', accepted: { shadowed: true, shadow: false } }),
+  ])
+  await one.check()
+  t.match(await store.rollouts.sums({ route: 'prod/chat', ...of }), {
+    base: { requests: 1, judged: 0 },
+    candidate: { requests: 0 },
+    shadowed: { requests: 1, errors: 0, judged: 1, unaccepted: 0, firstTokenMs: { count: 1 } },
+    shadow: { requests: 1, errors: 1, judged: 1, unaccepted: 1, firstTokenMs: { count: 0 } },
+  })
+  const before = moves()
+  const place = { route: 'prod/chat', candidate: 'acme/new' }
+  t.ok(await store.rollouts.reserveShadow(place, 900, 1_000, true))
+  for (let round = 0; round < 2; round++) {
+    t.notOk(await store.rollouts.reserveShadow(place, 200, 1_000, true))
+    await one.check()
+    t.match((await store.rollouts.find('prod/chat'))?.reason, /; the budget of its shadows is spent$/)
+    t.match(one.shown, [{ route: 'prod/chat', shadowUsed: 0.9 }])
+    await store.rollouts.settleShadow(place, 0, 0, 0)
+    await one.check()
+    t.notMatch((await store.rollouts.find('prod/chat'))?.reason, /budget/)
+  }
+  t.equal(moves() - before, 4, 'threads read each change')
+  t.match(logged, [
+    { message: 'a rollout has begun' },
+    { message: 'the budget of its shadows is spent', spentUsd: 0.9e-9 },
+  ])
+  t.equal(logged.length, 2)
+})
 
 t.test('what the store did not take is added later, once', async t => {
   const { keeper, store } = await world(t)

@@ -229,12 +229,21 @@ t.test('faults of rollouts are named, with what a later version will have', asyn
       ['rollouts[0].steps: must ascend and end with 100'],
     ]),
     [
+      [row({ shadow: 5 })],
+      ['rollouts[0].shadowBudgetUsd: shadows cost money that no caller pays: say how much they may cost'],
+    ],
+    [[row({ shadow: 5, shadowBudgetUsd: 1, steps: [0, 10, 100] })], []],
+    [
+      [row({ steps: [0, 10, 100] })],
+      ['rollouts[0].steps: a step of 0 compares nothing without shadows: set shadow, or leave the 0 out'],
+    ],
+    [
+      [row({ guard: { judged: 0.05 } })],
+      ['rollouts[0].guard.judged: only the answers of shadows are judged: set shadow'],
+    ],
+    [
       [row({ shadow: 5, shadowBudgetUsd: 1, guard: { judged: 0.05 } })],
-      [
-        'rollouts[0].shadow: is not there yet; leave it out',
-        'rollouts[0].shadowBudgetUsd: is not there yet; leave it out',
-        'rollouts[0].guard.judged: is not there yet; leave it out',
-      ],
+      ['rollouts[0].guard.judged: needs a model that judges: set alignment.evaluator.model'],
     ],
   ]
   for (const [rollouts, faults] of cases) t.same(faultsOf(rollouts), faults, JSON.stringify(rollouts))

@@ -15,6 +15,7 @@ const COLUMNS = [
   { name: 'First token', number: true },
   { name: 'Tokens/s', number: true },
   { name: 'Cost', number: true },
+  { name: 'Not acceptable', number: true },
   '',
 ]
 const TONES = { running: 'plain', holding: 'warn', promoted: 'good', rolled_back: 'bad' }
@@ -65,28 +66,52 @@ function Listed({ rollouts, onMove }) {
     return html`<${Empty}>No rollouts. Add a row under "rollouts" in the configuration file to give another model a growing share of a route.<//>`
   return html`
     <${Table} label="Rollouts and their arms" columns=${COLUMNS}>
-      ${rollouts.flatMap(rollout => [
-        html`<${Arm} key=${`${rollout.route} candidate`} rollout=${rollout} name=${rollout.candidate} arm=${rollout.arms.candidate} onMove=${onMove} first />`,
-        html`<${Arm} key=${`${rollout.route} base`} rollout=${rollout} name="the route's targets" arm=${rollout.arms.base} />`,
-      ])}
+      ${rollouts.flatMap(rollout =>
+        armsOf(rollout).map(
+          (arm, at) =>
+            html`<${Arm} key=${`${rollout.route} ${arm.name}`} rollout=${rollout} ...${arm} onMove=${onMove} first=${at === 0} />`,
+        ),
+      )}
     <//>
   `
 }
 
-function Arm({ rollout: { route, state, share, reason }, name, arm, onMove, first = false }) {
+/** The arms of a rollout with their shares of the route's requests, that of the candidate first. */
+function armsOf({ arms, candidate, shadow, share }) {
+  const live = [
+    { name: candidate, arm: arms.candidate, share },
+    { name: "the route's targets", arm: arms.base, share: 100 - share },
+  ]
+  if (shadow === null) return live
+  const spent = `${usd(shadow.spent_usd)} of ${usd(shadow.budget_usd)}`
+  return [
+    ...live,
+    {
+      name: `shadows of ${candidate}`,
+      arm: arms.shadow,
+      share: shadow.share,
+      note: `${count(shadow.requests)} sent, ${spent}${shadow.is_spent ? ': the budget is spent' : ''}`,
+    },
+    { name: 'the requests that were shadowed', arm: arms.shadowed, share: shadow.share },
+  ]
+}
+
+function Arm({ rollout: { route, state, reason }, name, arm, share, note, onMove, first }) {
   return html`
     <tr>
       <th scope="row" class=${first ? '' : 'again'}>${route}</th>
       <td>${name}</td>
       <td>
-        ${first && html`<${Chip} tone=${TONES[state] ?? 'plain'}>${state.replace('_', ' ')}<//><small class="why dim">${reason}</small>`}
+        ${first && html`<${Chip} tone=${TONES[state] ?? 'plain'}>${state.replace('_', ' ')}<//>`}
+        <small class="why dim">${first ? reason : note}</small>
       </td>
-      <td class="number">${percent((first ? share : 100 - share) / 100)}</td>
+      <td class="number">${percent(share / 100)}</td>
       <td class="number">${count(arm.requests)}</td>
       <td class="number">${arm.requests === 0 ? '–' : percent(arm.errors / arm.requests)}</td>
       <td class="number">${duration(arm.first_token_ms)}</td>
       <td class="number">${arm.tokens_per_second === null ? '–' : Math.round(arm.tokens_per_second)}</td>
       <td class="number">${arm.cost === null ? '–' : usd(arm.cost)}</td>
+      <td class="number">${arm.judged === 0 ? '–' : percent(arm.unaccepted / arm.judged)}</td>
       <td class="actions">
         ${
           first &&
