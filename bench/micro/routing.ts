@@ -92,7 +92,7 @@ const model = catalog.model('m/of-200')
 for (const [at, endpoint] of (model?.endpoints ?? []).entries()) {
   if (at % 10 !== 0) continue
   const state = health.of(endpoint, null)
-  for (let failure = 0; failure < 5; failure++) health.begin(state)?.ended('failed', clock.monotonicMs())
+  for (let failure = 0; failure < 5; failure++) health.begin(state)?.countEnd('failed', clock.monotonicMs())
 }
 const broken = exchangeFor(200)
 measure('route decision, 200 endpoints, 20 breakers open', () => rank(broken))
@@ -105,6 +105,6 @@ measure('health of one attempt that is answered', () => {
   retries.enter()
   const entry = health.begin(state, caller)
   entry?.answered(clock.monotonicMs())
-  entry?.ended('ok', clock.monotonicMs())
+  entry?.countEnd('ok', clock.monotonicMs())
   retries.leave(false)
 })

@@ -93,9 +93,9 @@ function ask(tracing: Tracing | null): void {
   attempt.firstMs = nowMs
   attempt.firstTokenMs = 210.4
   void trace.response
-  spans.ended(attempt, END, 81_200_000, nowMs)
+  spans.endAttempt(attempt, END, 81_200_000, nowMs)
   spans.charged(81_200_000, 1, 'completed', null, nowMs)
-  tracing?.ended(trace, LINE, watch as TracedStopwatch, nowMs)
+  tracing?.endTrace(trace, LINE, watch as TracedStopwatch, nowMs)
 }
 
 /** Microseconds of this thread for each request: the median of the rounds, the lowest and the highest. */

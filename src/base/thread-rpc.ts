@@ -55,7 +55,7 @@ interface Waiting {
 /** One end of the link between two threads. `Theirs`: the API of the other end. */
 export class ThreadLink<Theirs extends object> {
   readonly #clock: Clock
-  readonly #post: (message: LinkMessage, moved: readonly ArrayBuffer[]) => void
+  readonly #post: (message: LinkMessage, transferList: readonly ArrayBuffer[]) => void
   readonly #waiting = new Map<number, Waiting>()
   #api: ThreadApi = {}
   #calls: QueuedCall[] = []

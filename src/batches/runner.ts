@@ -43,7 +43,7 @@ const IDLE_MS = 2_000
 const BUSY_MS = 500
 const RETRY_MS = 1_000
 /** An owner that has not reported the end of its lines after this time is dead. */
-const OTHERS_MS = LEASE_MS + BUSY_MS
+const OTHER_RUNNERS_MS = LEASE_MS + BUSY_MS
 /** How long aborted lines may take to end. */
 const LAST_WORDS_MS = 1_500
 /** How long a stop waits for jobs that are being submitted, so that they need not be searched for later. */
@@ -116,7 +116,7 @@ export class BatchRunner {
       hasBatch: () => this.#claims > 0,
       onRenewed: (lines, untilMs) => this.#scheduler.renewed(lines, untilMs),
       onLost: lines => {
-        this.#scheduler.lost(lines)
+        this.#scheduler.dropLost(lines)
         this.#services.lost(lines)
       },
     })
@@ -370,7 +370,7 @@ export class BatchRunner {
     const sinceMs = batch.endingSinceMs
     await this.#withClaim(batch, async () => {
       const { claimed } = await work.counts(batch.record.id)
-      if (claimed === 0 || clock.monotonicMs() - sinceMs >= OTHERS_MS) await this.#move(batch, to)
+      if (claimed === 0 || clock.monotonicMs() - sinceMs >= OTHER_RUNNERS_MS) await this.#move(batch, to)
     })
   }
 

@@ -116,7 +116,7 @@ export class Scheduler {
   }
 
   /** Other runners have these lines now. */
-  lost(lines: readonly HeldLine[]): void {
+  dropLost(lines: readonly HeldLine[]): void {
     for (const { batchId, number, fence } of lines) {
       const batch = this.#batches.get(batchId)
       const running = batch?.running.get(number)

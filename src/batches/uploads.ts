@@ -90,13 +90,13 @@ export class Uploads {
    * `service_unavailable` if there is none or the disk fails; or an error of `read` or `decode`
    */
   async receive({ key, announcedBytes, decode = null }: UploadOwner, read: ReadBody): Promise<Upload> {
-    let places = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
-    if (places > 0 && this.#places.reserve(key, places) !== 'taken') throw keyFull()
+    let slots = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
+    if (slots > 0 && this.#places.reserve(key, slots) !== 'taken') throw keyFull()
     const received = new ReceivedFile(this.#room, key)
     const unpacked = new ReceivedFile(this.#room, key)
     const close = async (): Promise<void> => {
-      this.#places.release(key, places)
-      places = 0
+      this.#places.release(key, slots)
+      slots = 0
       await Promise.all([received.close(), unpacked.close()])
     }
     try {

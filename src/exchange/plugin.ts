@@ -145,7 +145,7 @@ export interface ActivePlugin {
    */
   route?(exchange: Exchange): RouterChoice | Promise<RouterChoice>
   /** Called with each model that has answered. */
-  answered?(exchange: Exchange, modelId: string): void
+  noteAnswer?(exchange: Exchange, modelId: string): void
   /**
    * Before routing. Returns the rewritten prompt; undefined: unchanged. It may add to `exchange.pipeline`. A
    * GatewayError refuses the request.

@@ -39,7 +39,7 @@ const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
   'bedrock-converse': new Set(['configuration_update']),
 }
 
-export function has(format: FormatName, ability: Ability): boolean {
+export function hasAbility(format: FormatName, ability: Ability): boolean {
   return ABILITIES[format].has(ability)
 }
 
@@ -56,7 +56,7 @@ export type Special =
   | 'own_kind'
 
 /** True if a provider of the format receives the special part from a caller who uses the dialect. */
-export function says(format: FormatName, special: Special, dialect: DialectName): boolean {
+export function canExpress(format: FormatName, special: Special, dialect: DialectName): boolean {
   switch (special) {
     // No request schema declares them, so that they go to a provider of the caller's own API alone.
     case 'mcp_servers':
@@ -67,7 +67,7 @@ export function says(format: FormatName, special: Special, dialect: DialectName)
     case 'configuration_update':
       return true
     default:
-      return has(format, special)
+      return hasAbility(format, special)
   }
 }
 

@@ -6,7 +6,7 @@ import { type Json, strings } from '../base/json.ts'
 import type { FormatName } from '../protocol/provider.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Change } from './format.ts'
-import { has } from './format-abilities.ts'
+import { hasAbility } from './format-abilities.ts'
 import { fieldThatStops } from './reasoning.ts'
 
 /** Settings with one value, which only tune a reply. */
@@ -156,7 +156,7 @@ export function changedSettings(
   else if (request.reasoning?.enabled === true) note(changes, 'reasoning.enabled', null, words.effort, body)
   if (request.parallel_tool_calls === false && ALWAYS_PARALLEL.has(format) && request.tools?.length)
     changes.push({ field: 'parallel_tool_calls', action: 'dropped', reason: NO_SUCH_FIELD })
-  if (request.text?.format?.type === 'json_object' && !has(format, 'json_object'))
+  if (request.text?.format?.type === 'json_object' && !hasAbility(format, 'json_object'))
     changes.push({
       field: 'text.format',
       action: 'changed',

@@ -182,8 +182,8 @@ export class PluginChain {
   }
 
   /** Tells the plugins which model has answered. */
-  answered(exchange: Exchange, modelId: string): void {
-    for (const plugin of this.#plugins) plugin.answered?.(exchange, modelId)
+  noteAnswer(exchange: Exchange, modelId: string): void {
+    for (const plugin of this.#plugins) plugin.noteAnswer?.(exchange, modelId)
   }
 
   /** Approximate number of tokens that plugins have cut from the prompt. */

@@ -50,7 +50,7 @@ export interface Budget {
 }
 
 /** Cost and tokens of an exchange, from its usage record. */
-export interface Spent {
+export interface Spending {
   readonly cost: PicoUsd
   readonly isByok: boolean
   /**
@@ -92,9 +92,9 @@ export interface Reservation {
    * Counts the spending so far and returns the rest, while other requests of the same caller run for this one; `cover`
    * then reserves again. Absent, or without effect, if nothing can be returned. Never throws.
    */
-  release?(spent: Spent): void
+  release?(spent: Spending): void
   /** Call it when the exchange is over, however it ended. Later calls do nothing. Never throws. */
-  settle(spent: Spent): void
+  settle(spent: Spending): void
 }
 
 /**

@@ -37,7 +37,7 @@ export function composeRows(deps: ComposeDeps): Composition {
   const { rows, known } = deps
   if (known.imported.length === 0 && known.discovered.size === 0) return { rows, added: [] }
   const composer = new Composer(deps)
-  return { rows: rows.map(row => composer.filled(row)), added: composer.added() }
+  return { rows: rows.map(row => composer.filled(row)), added: composer.furtherRows() }
 }
 
 /** True for a row that stands for several models. */
@@ -130,7 +130,7 @@ class Composer {
     }
   }
 
-  added(): readonly ModelRow[] {
+  furtherRows(): readonly ModelRow[] {
     const { rows, known, authorsOf } = this.#deps
     const names = new Set(rows.flatMap(({ id, aliases = [] }) => [id, ...aliases]))
     const additions = new Map<string, ModelRow>()

@@ -173,7 +173,7 @@ export class Peer {
   }
 
   /** Called when a request is over; its connection is closed, or waits for another request. */
-  ended(closed: boolean): void {
+  countEnd(closed: boolean): void {
     this.#busy--
     if (!closed) this.#waiting.push(this.#clock.monotonicMs() + IDLE_MS)
   }

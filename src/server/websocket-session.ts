@@ -360,7 +360,7 @@ export class SocketSession implements AnsweringSocket {
     this.#isClosed = true
     this.#lifetime.cancel()
     this.#watch.cancel()
-    this.#handshake.peer?.ended(true)
+    this.#handshake.peer?.countEnd(true)
     this.#setUnsent(0)
     this.#setArriving(0)
     this.#memory.clear()

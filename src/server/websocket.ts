@@ -190,7 +190,7 @@ export class WebSockets implements KeyedRequests {
   }
 
   /** Called when a socket has opened for an accepted handshake. */
-  opened(socket: MessageSocket, handshake: Handshake): SocketSession {
+  openSession(socket: MessageSocket, handshake: Handshake): SocketSession {
     const session = new SocketSession({ ...this.#deps, memories: this.#memories }, socket, handshake)
     this.#sessions.add(session)
     this.#deps.requests.admissions.deps.metrics.openSockets.inc()

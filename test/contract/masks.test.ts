@@ -194,9 +194,9 @@ t.test('a stream that is read again has the originals, and the transcript has no
   const transcripts = new TranscriptStore({ ...limits, clock })
   const kept: Buffer[] = []
   transcripts.mirror = {
-    opened: () => undefined,
-    added: (_, __, frames) => void kept.push(Buffer.from(frames)),
-    ended: () => undefined,
+    noteOpening: () => undefined,
+    noteFrames: (_, __, frames) => void kept.push(Buffer.from(frames)),
+    noteEnd: () => undefined,
     dropped: () => undefined,
     forgotten: () => undefined,
     read: () => {

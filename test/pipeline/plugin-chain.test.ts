@@ -355,7 +355,7 @@ t.test("a router's choice takes the place of its slug, and it hears who has answ
         models: ['acme/one', 'acme/two'],
         prompt: { ...prompt, input: 'for models' },
       }),
-      answered: (_, modelId) => void told.push(modelId),
+      noteAnswer: (_, modelId) => void told.push(modelId),
     }),
     compression({
       strategy: 'fusion',
@@ -368,7 +368,7 @@ t.test("a router's choice takes the place of its slug, and it hears who has answ
   await chain.prepare(exchange)
   t.equal(exchange.strategy, 'fusion')
   t.equal(exchange.prompt.input, 'for models, fused')
-  chain.answered(exchange, 'acme/two')
+  chain.noteAnswer(exchange, 'acme/two')
   t.same(told, ['acme/two'])
 })
 

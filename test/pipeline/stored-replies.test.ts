@@ -22,7 +22,7 @@ import type { Config } from '../../src/process/config/settings.ts'
 import { buildGateway } from '../../src/process/wiring/gateway.ts'
 import { createRequestParser } from '../../src/protocol/json/request-parser.ts'
 import type { GuardrailRecord } from '../../src/protocol/management/guardrails.ts'
-import type { Caller, Spent } from '../../src/protocol/records.ts'
+import type { Caller, Spending } from '../../src/protocol/records.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { giveGuardrail } from '../support/guardrail.ts'
@@ -129,7 +129,7 @@ async function start(t: Test) {
       reply: StoredReply,
       more: Parameters<typeof run>[2] = {},
     ) {
-      const settled: Spent[] = []
+      const settled: Spending[] = []
       const terms: BatchTerms = {
         priceFactor: HALF,
         accounts: () => true,

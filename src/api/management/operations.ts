@@ -88,12 +88,12 @@ export function managementRows(deps: ManagementParts): Operation[] {
   return [...accountRows(deps), ...ruleRows(deps)].map(operation =>
     operation.key !== 'management' || ASKING_OTHERS.has(operation.id)
       ? operation
-      : { ...operation, handler: inPlace(slots, operation.handler) },
+      : { ...operation, handler: withSlot(slots, operation.handler) },
   )
 }
 
 /** Handles requests within these limits, each in a turn of the event loop of its own. */
-function inPlace(slots: SlotQueue, handler: Handler): Handler {
+function withSlot(slots: SlotQueue, handler: Handler): Handler {
   return async (request, reply) => {
     const release = await slots.enter(request.key.hash, abortSignalOf(request.context.signal))
     if (release === null) throw tooMany()

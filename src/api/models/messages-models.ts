@@ -81,8 +81,8 @@ export function messagesPage(models: readonly Model[], query: URLSearchParams): 
 
 function bounds(models: readonly Model[], query: URLSearchParams) {
   const limit = limitOf(query)
-  const after = placeOf(models, query, 'after_id')
-  const before = placeOf(models, query, 'before_id')
+  const after = findIndex(models, query, 'after_id')
+  const before = findIndex(models, query, 'before_id')
   if (after !== null && before !== null)
     throw refuseField('before_id', 'must be left out when after_id is given')
   if (before !== null) {
@@ -93,7 +93,7 @@ function bounds(models: readonly Model[], query: URLSearchParams) {
   return { from, to: from + limit, hasMore: from + limit < models.length }
 }
 
-function placeOf(models: readonly Model[], query: URLSearchParams, name: string): number | null {
+function findIndex(models: readonly Model[], query: URLSearchParams, name: string): number | null {
   const id = single(query, name)
   if (id === null || id === '') return null
   const at = models.findIndex(model => model.id === id)

@@ -121,7 +121,7 @@ export class FairQueue<Entry extends QueueEntry> {
   }
 
   /** Call it when a started entry has ended. */
-  ended(share: EndUserShare<Entry>): void {
+  countEnd(share: EndUserShare<Entry>): void {
     share.running--
     this.#running--
   }

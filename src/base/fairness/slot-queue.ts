@@ -63,7 +63,7 @@ export class SlotQueue {
     }
     const leave = (share: EndUserShare<Waiting>): void => {
       this.#free++
-      this.#queue.ended(share)
+      this.#queue.countEnd(share)
       this.#start()
     }
     signal.throwIfAborted()

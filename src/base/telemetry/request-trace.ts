@@ -225,7 +225,7 @@ export class ExchangeSpans {
   }
 
   /** Ends an attempt. `cost`: of the running turn, which its last attempt determines. */
-  ended(attempt: AttemptNotes, end: NotedEnd, cost: number, nowMs: number): void {
+  endAttempt(attempt: AttemptNotes, end: NotedEnd, cost: number, nowMs: number): void {
     const { usage } = end
     for (const other of this.notes.attempts) if (other.turn === attempt.turn) other.cost = 0
     attempt.endedMs = nowMs

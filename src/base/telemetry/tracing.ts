@@ -54,7 +54,7 @@ export class Tracing {
   }
 
   /** Decides about a finished trace. Returns true if it is kept. */
-  ended(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): boolean {
+  endTrace(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): boolean {
     if (!this.#isKept(trace, line)) return false
     if (!this.#isWaiting) {
       this.#isWaiting = true

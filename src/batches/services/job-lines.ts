@@ -9,7 +9,7 @@ import { callerOf } from '../../callers/keys.ts'
 import type { HoldingQuota } from '../../callers/limits/quota.ts'
 import type { StoredReply } from '../../exchange/exchange.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
-import type { Caller, Spent } from '../../protocol/records.ts'
+import type { Caller, Spending } from '../../protocol/records.ts'
 import type { BatchRecord, BatchWork, ClaimedLine, LineResult } from '../../storage/batches.ts'
 import { jobOwner, type ServiceJob } from '../../storage/service-jobs.ts'
 import type { CollectedLine, LineRun, RunEnd } from '../line-run.ts'
@@ -45,7 +45,7 @@ interface JobLinesTerms {
 /** Bytes of a character of a reply in memory. */
 const CHAR_BYTES = 2
 
-export const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
+export const NOTHING: Spending = { cost: 0, isByok: false, tokens: 0 }
 
 export class JobLines {
   /** True if an earlier visit may have stored usage records of lines. */
@@ -165,11 +165,11 @@ export class JobLines {
   }
 
   /** Counts by the limits of now, so that what was reserved in an earlier period is spent in this one. */
-  async #charge(caller: Caller, spent: Spent): Promise<void> {
-    if (spent.cost === 0) return
+  async #charge(caller: Caller, spending: Spending): Promise<void> {
+    if (spending.cost === 0) return
     try {
-      const reservation = await this.#deps.quota.reserveAnyway(caller, spent.cost, spent.isByok)
-      reservation.settle(spent)
+      const reservation = await this.#deps.quota.reserveAnyway(caller, spending.cost, spending.isByok)
+      reservation.settle(spending)
     } catch (error) {
       // The ledger has the cost, and the counters are compared with it later.
       this.#deps.log.fault('batches', 'cannot count the cost of a provider batch job towards limits', error)

@@ -5,7 +5,7 @@
 import { hash } from 'node:crypto'
 import type { PicoUsd } from '../../base/money.ts'
 import type { RateLimit } from '../../protocol/management/rate-limit.ts'
-import type { Budget, Caller, SpendingLimit, Spent } from '../../protocol/records.ts'
+import type { Budget, Caller, Spending, SpendingLimit } from '../../protocol/records.ts'
 import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
 import type { CounterEntry, CounterRoom, Origin } from './counters.ts'
 import type { Offer } from './demand.ts'
@@ -209,11 +209,11 @@ export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
 }
 
 /** The amount of a finished request that counts towards an entry with this limit. */
-export function usedAmount(limit: EntryLimit, spent: Spent): number {
+export function usedAmount(limit: EntryLimit, spending: Spending): number {
   if (limit.kind === 'requests') return 1
-  if (limit.kind === 'tokens') return spent.tokens
+  if (limit.kind === 'tokens') return spending.tokens
   // The place is free again.
   if (limit.kind === 'parallel') return 0
-  const { cost, isByok, fees = 0 } = spent
+  const { cost, isByok, fees = 0 } = spending
   return picoToNano((counts(limit, isByok) ? cost : 0) + fees)
 }

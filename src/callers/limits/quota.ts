@@ -307,7 +307,7 @@ class Admission {
     const entries = this.#entries(AT_FIRST).map(entry => ({ ...entry, ceiling: NO_CEILING }))
     return whenReady(this.#reserve(entries), taking => {
       const reservation = this.#reservation(entries, taking)
-      return { allowance: null, settle: spent => reservation.settle(spent) }
+      return { allowance: null, settle: spending => reservation.settle(spending) }
     })
   }
 

@@ -3,7 +3,7 @@ import { type GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
-import type { Allowance, Reservation, Spent } from '../../protocol/records.ts'
+import type { Allowance, Reservation, Spending } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
 import { reservedError, spentError } from './limit-errors.ts'
 import { counts, type EntryLimit, RATE_FIELDS, type RateRule, restOf, usedAmount } from './quota-entries.ts'
@@ -80,23 +80,23 @@ export class CounterReservation implements Reservation, Allowance {
     })
   }
 
-  settle(spent: Spent): void {
+  settle(spending: Spending): void {
     if (this.#settled) return
     this.#settled = true
-    this.#giveAll(spent)
+    this.#giveAll(spending)
   }
 
-  release(spent: Spent): void {
+  release(spending: Spending): void {
     // Rates cannot be increased later.
     if (this.#settled || this.allowance === null || this.#limits.some(isRate)) return
-    this.#giveAll(spent)
+    this.#giveAll(spending)
   }
 
-  #giveAll(spent: Spent): void {
+  #giveAll(spending: Spending): void {
     const rest = new Map(
       this.#entries.map(({ id }, at) => {
         const limit = this.#limits[at]
-        const used = limit === undefined ? 0 : usedAmount(limit, spent)
+        const used = limit === undefined ? 0 : usedAmount(limit, spending)
         const more = Math.max(0, used - (this.#used[at] ?? 0))
         this.#used[at] = (this.#used[at] ?? 0) + more
         this.#amounts[at] = 0

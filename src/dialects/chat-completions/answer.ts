@@ -70,8 +70,8 @@ export function chatAnnotation(annotation: Annotation, offset: number): ChatFiel
   const { type, ...fields } = annotation
   const placed: ChatFields = { ...fields }
   for (const name of ['start_index', 'end_index']) {
-    const place = placed[name]
-    if (typeof place === 'number') placed[name] = place + offset
+    const path = placed[name]
+    if (typeof path === 'number') placed[name] = path + offset
   }
   return { type, [type]: placed }
 }

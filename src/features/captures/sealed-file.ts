@@ -175,7 +175,7 @@ function dataKeyOf(
   if (wrapped.length !== NONCE_BYTES + KEY_BYTES + TAG_BYTES) throw new SealedFileError('damaged')
   const binding = wrapBinding({ ...part, expiresAt: header.expires_at }, master.id)
   return keyObject(
-    opened(wrappingKey(master), wrapped.subarray(0, NONCE_BYTES), wrapped.subarray(NONCE_BYTES), binding),
+    openBox(wrappingKey(master), wrapped.subarray(0, NONCE_BYTES), wrapped.subarray(NONCE_BYTES), binding),
   )
 }
 
@@ -186,11 +186,11 @@ function openChunk(
   index: number,
   isLast: boolean,
 ): Buffer {
-  return opened(key, nonceOf(index), box, chunkBinding(part, index, isLast))
+  return openBox(key, nonceOf(index), box, chunkBinding(part, index, isLast))
 }
 
 /** @throws SealedFileError */
-function opened(key: KeyObject, nonce: Buffer, box: Buffer, binding: Buffer): Buffer {
+function openBox(key: KeyObject, nonce: Buffer, box: Buffer, binding: Buffer): Buffer {
   const plain = decrypt(key, nonce, box, binding)
   if (plain === null) throw new SealedFileError('damaged')
   return plain

@@ -142,8 +142,8 @@ function gather(lane: Lane, text: string, plain: Folded | null, most: number, fo
 /** True if the last hit of the rule reaches the end of the text and its shape has a definite end. */
 function isWholeAtEnd(lane: Lane, text: string, plain: Folded | null): boolean {
   let isWhole = false
-  sweep(shapesOf(lane, text, plain), text, 0, text.length, (hit, by) => {
-    isWhole = hit.end === text.length && by.goesOn === undefined
+  sweep(shapesOf(lane, text, plain), text, 0, text.length, (hit, shape) => {
+    isWhole = hit.end === text.length && shape.goesOn === undefined
     return true
   })
   return isWhole

@@ -112,7 +112,7 @@ class ActiveAutoRouter implements ActivePlugin {
     return this.#pins ? { models: names, prompt: withoutModels(exchange.prompt) } : { models: names }
   }
 
-  answered(exchange: Exchange, modelId: string): void {
+  noteAnswer(exchange: Exchange, modelId: string): void {
     this.#deps.lastModels.keep(exchange, this.id, modelId, IDLE_MS)
   }
 

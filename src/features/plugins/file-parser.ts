@@ -249,7 +249,7 @@ class FileReader {
     try {
       this.#deps.tasks.checkRoom('pdf-text', this.#exchange.caller.keyHash)
     } catch (thrown) {
-      throw keyBusy(thrown)
+      throw keyBusyError(thrown)
     }
   }
 
@@ -290,7 +290,7 @@ class FileReader {
     } catch (thrown) {
       signal.throwIfAborted()
       if (!(thrown instanceof TaskError)) throw thrown
-      if (thrown.keyFull) throw keyBusy(thrown)
+      if (thrown.keyFull) throw keyBusyError(thrown)
       if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busy(thrown)
       if (thrown.outcome === 'timeout') throw refuseField(path, 'the document took too long to read')
       const known = thrown.failure !== null && thrown.failure.code !== 'internal'
@@ -341,7 +341,7 @@ function textContent(text: string): ReadContent[number] {
  * The error if the caller's own documents occupy the pool: other callers are served, and a document is given up after
  * some seconds.
  */
-function keyBusy(cause: unknown): GatewayError {
+function keyBusyError(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     "file-parser: too many of this API key's documents are being read; try again",

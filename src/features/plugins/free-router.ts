@@ -24,7 +24,7 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
     // Another draw could give another result.
     isRepeatable: false,
     strategy: 'free',
-    answered: (exchange, modelId) => deps.lastModels.keep(exchange, 'free', modelId, IDLE_MS),
+    noteAnswer: (exchange, modelId) => deps.lastModels.keep(exchange, 'free', modelId, IDLE_MS),
     async route(exchange: Exchange) {
       // The variant excludes endpoints of the model that are not free.
       const variants = model.split(':').includes('free') ? model : `${model}:free`

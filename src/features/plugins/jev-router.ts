@@ -127,7 +127,7 @@ class ActiveJevRouter implements ActivePlugin {
     return { models: names }
   }
 
-  answered(exchange: Exchange, modelId: string): void {
+  noteAnswer(exchange: Exchange, modelId: string): void {
     this.#deps.lastModels.keep(exchange, this.id, modelId, IDLE_MS)
   }
 

@@ -102,7 +102,7 @@ class ActiveParetoRouter implements ActivePlugin {
     return { models: names }
   }
 
-  answered(exchange: Exchange, modelId: string): void {
+  noteAnswer(exchange: Exchange, modelId: string): void {
     this.#deps.lastModels.keep(exchange, this.id, modelId, STAY_MS)
   }
 

@@ -45,7 +45,7 @@ export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): Check
   })
   try {
     const reached = reader.read()
-    return reached.before === 'end' ? ended(reached) : { outcome: 'more', progress: reached }
+    return reached.before === 'end' ? finalOutput(reached) : { outcome: 'more', progress: reached }
   } catch (thrown) {
     if (thrown instanceof BatchFault) return { outcome: 'fault', code: thrown.code, message: thrown.message }
     if (!(thrown instanceof GatewayError)) throw thrown
@@ -54,7 +54,7 @@ export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): Check
 }
 
 /** @throws BatchFault, GatewayError */
-function ended(progress: BatchProgress): CheckBatchOutput {
+function finalOutput(progress: BatchProgress): CheckBatchOutput {
   const { form, firstRequest, requests } = progress
   const fields = form === 'params' ? MESSAGES : checkBatchCreation(progress.fields)
   const fileId = fields.input_file_id ?? null

@@ -145,11 +145,11 @@ class BufferCount {
   }
 
   /**
-   * A buffer of `bytes`, of which `added` are new.
+   * A buffer of `bytes`, of which `newBytes` are new.
    * @throws RangeError as for a buffer that does not fit in memory.
    */
-  add(bytes: number, added = bytes): void {
-    if (bytes > this.#limits.countedBytes) this.#bytes += added
+  add(bytes: number, newBytes = bytes): void {
+    if (bytes > this.#limits.countedBytes) this.#bytes += newBytes
     if (bytes <= this.#limits.singleBytes && this.#bytes <= this.#limits.totalBytes) return
     this.exceeded = true
     throw new RangeError('the buffer does not fit')
@@ -187,9 +187,9 @@ async function withBoundedBuffers<Output>(
 
 function countArrays(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
   const counted: Uint8ArrayConstructor = new Proxy(usual, {
-    construct(target, made: readonly unknown[], newTarget) {
-      if (typeof made[0] === 'number') count.add(made[0])
-      return Reflect.construct(target, made, newTarget === counted ? target : newTarget) as object
+    construct(target, args: readonly unknown[], newTarget) {
+      if (typeof args[0] === 'number') count.add(args[0])
+      return Reflect.construct(target, args, newTarget === counted ? target : newTarget) as object
     },
   })
   return counted
@@ -197,8 +197,8 @@ function countArrays(usual: Uint8ArrayConstructor, count: BufferCount): Uint8Arr
 
 function countStreams(usual: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
   return new Proxy(usual, {
-    construct(target, made: ConstructorParameters<typeof DecompressionStream>) {
-      const { readable, writable } = new target(...made)
+    construct(target, args: ConstructorParameters<typeof DecompressionStream>) {
+      const { readable, writable } = new target(...args)
       let bytes = 0
       const counting = new TransformStream<Uint8Array, Uint8Array>({
         transform(chunk, controller) {

@@ -135,9 +135,12 @@ class Search {
       return failedOutcome(call, `queries: must be an array of 1 to ${QUERIES_MAX} strings`)
     try {
       const found = await this.#search(queries, signal)
-      const cited = [...new Map(found.map(({ fileId, filename }) => [fileId, filename]))].slice(0, CITED_MAX)
+      const filesById = [...new Map(found.map(({ fileId, filename }) => [fileId, filename]))].slice(
+        0,
+        CITED_MAX,
+      )
       this.#display.annotate(
-        cited.map(([file_id, filename], index) => ({ type: 'file_citation', file_id, filename, index })),
+        filesById.map(([file_id, filename], index) => ({ type: 'file_citation', file_id, filename, index })),
       )
       const results = found.map(({ fileId, filename, score, text }) => ({
         file_id: fileId,

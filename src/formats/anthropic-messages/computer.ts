@@ -170,8 +170,12 @@ export function inputOf(action: Json): Json {
       return { action: 'mouse_move', coordinate }
     case 'drag': {
       const path = listOrEmpty(rest['path']).map(recordOrEmpty)
-      const place = (point: Json | undefined): unknown[] => [point?.['x'], point?.['y']]
-      return { action: 'left_click_drag', start_coordinate: place(path[0]), coordinate: place(path.at(-1)) }
+      const coordinates = (point: Json | undefined): unknown[] => [point?.['x'], point?.['y']]
+      return {
+        action: 'left_click_drag',
+        start_coordinate: coordinates(path[0]),
+        coordinate: coordinates(path.at(-1)),
+      }
     }
     case 'type':
       return { action: 'type', text: textOrEmpty(rest['text']) }

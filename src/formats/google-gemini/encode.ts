@@ -29,10 +29,10 @@ function writeGemini({ request, stream, isOwnApi }: ModelRequest, endpoint: Endp
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
   const additions = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : []
-  const kept = keptThinking(request, model)
-  const isChanged = goesOn || leftOut.length > 0 || omissions.length > 0 || kept !== null
+  const keptThoughts = keptThinking(request, model)
+  const isChanged = goesOn || leftOut.length > 0 || omissions.length > 0 || keptThoughts !== null
   const changes = isChanged
-    ? [...additions, ...(goesOn ? WENT_ON : []), ...leftOut, ...(kept ?? []), ...omissions]
+    ? [...additions, ...(goesOn ? WENT_ON : []), ...leftOut, ...(keptThoughts ?? []), ...omissions]
     : additions
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,

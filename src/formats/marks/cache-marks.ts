@@ -55,7 +55,7 @@ export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly u
   const shortFrom = times.findIndex((time, at) => at >= surplusCount && time !== LONG)
   if (surplusCount === 0 && (shortFrom === -1 || times.lastIndexOf(LONG) < shortFrom)) return null
   const changes = new Changes(form, surplusCount, shortFrom === -1 ? times.length : shortFrom)
-  return lists.map(list => changes.of(list, DEPTH_MAX))
+  return lists.map(list => changes.markBlocks(list, DEPTH_MAX))
 }
 
 function isMark(value: unknown): boolean {
@@ -86,7 +86,7 @@ class Changes {
     this.#shortFrom = shortFrom
   }
 
-  of(value: unknown, depth: number): unknown {
+  markBlocks(value: unknown, depth: number): unknown {
     if (!Array.isArray(value) || depth === 0) return value
     return value.flatMap((block: unknown): readonly unknown[] =>
       isRecord(block) ? this.#block(block, depth) : [block],
@@ -98,7 +98,7 @@ class Changes {
     let copy = block
     for (const nested of NESTED) {
       const blocks = block[nested]
-      if (Array.isArray(blocks)) copy = { ...copy, [nested]: this.of(blocks, depth - 1) }
+      if (Array.isArray(blocks)) copy = { ...copy, [nested]: this.markBlocks(blocks, depth - 1) }
     }
     const mark = block[name]
     if (!isMark(mark)) return [copy]

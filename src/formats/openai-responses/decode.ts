@@ -150,7 +150,7 @@ export class ResponsesDecoder implements Decoder {
     const index = outputIndex(event)
     const known = this.#lookup?.at(index) ?? null
     // Some providers announce an item twice; another id under a used index is another item.
-    if (known !== null && !known.closed && isAgain(known, item)) return
+    if (known !== null && !known.closed && isSameItem(known, item)) return
     this.#open(item, index)
   }
 
@@ -160,7 +160,7 @@ export class ResponsesDecoder implements Decoder {
     const type = startType(item)
     const known = this.#lookup?.find({ output_index: event['output_index'], item_id: item['id'] }) ?? null
     const isSame = known !== null && known.type === type
-    if (isSame && known.closed && isAgain(known, item)) return
+    if (isSame && known.closed && isSameItem(known, item)) return
     const slot = isSame && !known.closed ? known : this.#open(item, outputIndex(event))
     if (slot !== null) this.#slots?.close(slot, item)
   }
@@ -406,7 +406,7 @@ function outputIndex(event: Json): number {
 }
 
 /** True if an event announces a known item again. */
-function isAgain(known: Slot, item: Json): boolean {
+function isSameItem(known: Slot, item: Json): boolean {
   return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
 }
 

@@ -157,10 +157,10 @@ export class Meter {
   /** Quarters of tokens at which `reach` has to be called next. */
   nextAt: number
 
-  constructor(allowance: Allowance, offer: Offer, spent: number, maxTokens: number, capped: boolean) {
+  constructor(allowance: Allowance, offer: Offer, spentCost: number, maxTokens: number, capped: boolean) {
     this.#allowance = allowance
     this.#offer = offer
-    this.#spent = spent
+    this.#spent = spentCost
     this.#cap = capped ? maxTokens : Number.POSITIVE_INFINITY
     this.#covered = Math.min(offer.first, maxTokens)
     this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()

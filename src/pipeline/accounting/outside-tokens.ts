@@ -7,7 +7,7 @@ import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type hostedTools, isShownTool, type Tool } from '../../protocol/tools.ts'
-import { placeOf } from '../tool-calls/tool-calls.ts'
+import { toolEndpointOf } from '../tool-calls/tool-calls.ts'
 
 /** In the row of an endpoint, it says that the model may search by itself. */
 const SEARCH_PARAMETER = 'web_search_options'
@@ -129,7 +129,7 @@ function runsThere(tool: { readonly type: string }, endpoint: FetchingEndpoint):
 }
 
 function hosts(endpoint: FetchingEndpoint, type: string): boolean {
-  return placeOf(endpoint, FORMATS[textFormat(endpoint)]).hosts(type)
+  return toolEndpointOf(endpoint, FORMATS[textFormat(endpoint)]).hosts(type)
 }
 
 /** Any other shell runs at the client. */

@@ -191,7 +191,7 @@ export class Answer {
   }
 
   /** Begins a model call. `held`: none of its events are sent before `pass`. */
-  openTurn(held: boolean): void {
+  openTurn(isHeld: boolean): void {
     // The decoder of a model call counts items from the start.
     this.#open?.clear()
     this.#turnFrom = this.output.length
@@ -199,7 +199,7 @@ export class Answer {
     this.#notedBefore = this.#noted
     this.#toldBefore = this.#toldFrom
     this.#citable?.openTurn()
-    this.#draft = held && this.live ? new Draft(this.#held) : null
+    this.#draft = isHeld && this.live ? new Draft(this.#held) : null
     this.#hadBegun = this.hasBegun
     this.#turnSeen = false
     this.#listener = null

@@ -94,10 +94,10 @@ export class PlaceholderJoiner implements AttemptTarget {
   }
 }
 
-function merge(held: TextDelta, delta: TextDelta): TextDelta {
-  const text = held.text + delta.text
+function merge(heldDelta: TextDelta, delta: TextDelta): TextDelta {
+  const text = heldDelta.text + delta.text
   if (delta.kind !== 'text') return { ...delta, text }
-  const before = held.kind === 'text' ? held.logprobs : null
+  const before = heldDelta.kind === 'text' ? heldDelta.logprobs : null
   return {
     ...delta,
     text,

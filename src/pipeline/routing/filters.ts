@@ -5,7 +5,7 @@
  */
 
 import { UNITS_PER_USD } from '../../base/money.ts'
-import { has } from '../../formats/format-abilities.ts'
+import { hasAbility } from '../../formats/format-abilities.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
 import { collectsNothing, isWithin, retainsNothing } from '../../providers/credentials/catalog.ts'
 import { honours, unsupportedParameters } from '../../providers/parameters.ts'
@@ -193,7 +193,7 @@ const PREFERRED: readonly Row[] = [
     excludedBy: 'no_json_object',
     test: ({ input: { request } }) =>
       request.text?.format?.type === 'json_object' &&
-      (({ endpoint }) => has(textFormat(endpoint), 'json_object')),
+      (({ endpoint }) => hasAbility(textFormat(endpoint), 'json_object')),
   },
   {
     excludedBy: 'probably_too_short',

@@ -5,7 +5,7 @@
  * the others if the likely length is too long.
  */
 
-import { type Special, says, specialParts } from '../../formats/format-abilities.ts'
+import { canExpress, type Special, specialParts } from '../../formats/format-abilities.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
 import { honours, usedOf } from '../../providers/parameters.ts'
@@ -191,6 +191,6 @@ function specialFilters({ dialect, request }: RankInput): readonly SpecialFilter
     admits: ({ endpoint, credential }) =>
       (special !== 'prompt' || credential !== null) &&
       (special !== 'configuration_update' || honours(endpoint, 'reasoning')) &&
-      says(textFormat(endpoint), special, dialect),
+      canExpress(textFormat(endpoint), special, dialect),
   }))
 }

@@ -122,7 +122,7 @@ export class Prefix implements PromptPrefix {
   }
 
   /** Resolves once it is known; null if it is, or if nothing at this endpoint depends on it. */
-  waiting(endpoint: Endpoint): Promise<void> | null {
+  waitFor(endpoint: Endpoint): Promise<void> | null {
     return this.#looked !== null && needsMarks(endpoint) ? this.#looked : null
   }
 

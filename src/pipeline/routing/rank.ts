@@ -164,11 +164,11 @@ function rank(
 ): Ranking | Promise<Ranking> {
   const { plugins, prompt } = exchange
   const ranked = readersOnly(rankGroups(groups, terms), prompt)
-  const ordered =
+  const orderedCandidates =
     exchange.batch === undefined
       ? deps.stickiness.order(exchange, ranked, terms.nowMs)
       : { candidates: ranked, affinity: null }
-  return whenReady(ordered, ({ candidates: stickyCandidates, affinity }) => {
+  return whenReady(orderedCandidates, ({ candidates: stickyCandidates, affinity }) => {
     const pinned = readersFirst(stickyCandidates, prompt)
     const candidates = plugins?.order(pinned, exchange) ?? pinned
     const [first] = candidates

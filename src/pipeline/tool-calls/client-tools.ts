@@ -6,7 +6,7 @@ import { GatewayError, rewritten } from '../../base/errors.ts'
 import { type ItemPrefix, itemId } from '../../base/ids.ts'
 import { isRecord, parseJson, recordOrEmpty } from '../../base/json.ts'
 import type { Change, ComputerUse, Format } from '../../formats/format.ts'
-import { type Ability, has } from '../../formats/format-abilities.ts'
+import { type Ability, hasAbility } from '../../formats/format-abilities.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { type OutwardNames, outwardNames } from '../../formats/preconditions/names.ts'
 import { hasSpecialName } from '../../formats/preconditions/prepare.ts'
@@ -161,7 +161,7 @@ function callerNames(flat: ReadonlyMap<string, CallerName>, { own }: OutwardName
 const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools', 'tool_search'])
 
 function accepts(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
-  return has(format, ability) && (takesCustom || !HOLDERS.has(ability))
+  return hasAbility(format, ability) && (takesCustom || !HOLDERS.has(ability))
 }
 
 const TOOL_PATH = /^tools\[(\d{1,6})\]/

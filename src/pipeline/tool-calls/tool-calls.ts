@@ -29,7 +29,7 @@ export interface DeclaredFunction {
 }
 
 /** The endpoint, as sessions of server tools see it. */
-export function placeOf(
+export function toolEndpointOf(
   { provider }: Pick<Endpoint, 'provider'>,
   { hosts, searchesDomains = true }: Format,
 ): ToolEndpoint {
@@ -39,11 +39,15 @@ export function placeOf(
 }
 
 /** The same for a request, whose functions may exclude tools that the provider runs. */
-export function placeFor({ tools }: ResponsesRequest, endpoint: Endpoint, format: Format): ToolEndpoint {
-  const place = placeOf(endpoint, format)
-  if (preconditionsOf(format.name, endpoint).hosted !== 'alone') return place
-  const hasOthers = tools?.some(({ type }) => !place.hosts(serverToolName(type) ?? type)) === true
-  return hasOthers ? { ...place, hosts: () => false } : place
+export function toolEndpointFor(
+  { tools }: ResponsesRequest,
+  endpoint: Endpoint,
+  format: Format,
+): ToolEndpoint {
+  const toolEndpoint = toolEndpointOf(endpoint, format)
+  if (preconditionsOf(format.name, endpoint).hosted !== 'alone') return toolEndpoint
+  const hasOthers = tools?.some(({ type }) => !toolEndpoint.hosts(serverToolName(type) ?? type)) === true
+  return hasOthers ? { ...toolEndpoint, hosts: () => false } : toolEndpoint
 }
 
 /** A call of a server tool as the model made it. */

@@ -152,7 +152,7 @@ export function noteHealth(
   record.endedMs = nowMs
   if (health === undefined) return
   if (error === null) {
-    health.ended('ok', nowMs, 0)
+    health.countEnd('ok', nowMs, 0)
     if (wasPaused) return
     const isStream = request.stream === true
     const seenTokens = outputQuarters / QUARTERS
@@ -164,8 +164,8 @@ export function noteHealth(
     return
   }
   // A request that was ended on this side, for example by a drain, says nothing about the endpoint.
-  if (signal.aborted) health.ended('none', nowMs, 0)
-  else health.ended(verdictOf(record, prompt), nowMs, askedWaitMs(record))
+  if (signal.aborted) health.countEnd('none', nowMs, 0)
+  else health.countEnd(verdictOf(record, prompt), nowMs, askedWaitMs(record))
 }
 
 /** Largest share of the running model calls that may be at a second or later attempt. */

@@ -324,7 +324,7 @@ function failedResult<Terms>(
   const { candidate, figures, record } = runningAttempt
   record.endedMs = deps.clock.monotonicMs()
   if (record.isOutrun === true) {
-    record.health?.ended('none', record.endedMs)
+    record.health?.countEnd('none', record.endedMs)
     if (record.span !== undefined) exchange.spans?.outrun(record.span, record.endedMs)
     return { candidate, error: record.error, isOutrun: true }
   }
@@ -368,7 +368,7 @@ function leave<Terms>(
   const { attempts, bill, spans } = exchange
   if (record.span !== undefined) spans?.drop(record.span)
   remove(attempts, record)
-  record.health?.ended('none', deps.clock.monotonicMs())
+  record.health?.countEnd('none', deps.clock.monotonicMs())
   return { candidate, error: null, isLast: bill.closed !== null }
 }
 
@@ -487,7 +487,7 @@ function closeSpan<Terms>(
     finish: finish?.reason ?? null,
     usage: usage ?? null,
   }
-  spans?.ended(span, end, cost, deps.clock.monotonicMs())
+  spans?.endAttempt(span, end, cost, deps.clock.monotonicMs())
 }
 
 /**

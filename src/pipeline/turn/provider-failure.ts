@@ -116,6 +116,6 @@ export function hasAnotherResource(
     .slice(from)
     .filter(each => each.endpoint === endpoint && each.credential === credential).length
   if (tryCount >= Math.min(resources.count, RESOURCES_MAX)) return false
-  health?.ended('none', nowMs)
+  health?.countEnd('none', nowMs)
   return true
 }

@@ -78,7 +78,7 @@ export class ProviderRequests {
     fitted: FittedRequest | null = null,
   ): WireRequest {
     const endpoint = attempt.providerKey === null ? attempt.endpoint : askedEndpoint(attempt)
-    const openedPrompt = typeof prompt.input === 'string' ? prompt : opened(prompt, attempt)
+    const openedPrompt = typeof prompt.input === 'string' ? prompt : openSummaries(prompt, attempt)
     const supported =
       endpoint.supportedParameters === null ? openedPrompt : fitRequest(openedPrompt, endpoint)
     const isUsualTier = endpoint.serviceTier === undefined && supported.service_tier == null
@@ -295,7 +295,7 @@ function isSealed(item: { readonly signature?: unknown; readonly encrypted_conte
 }
 
 /** The prompt as this provider may see it: without data sealed by others. */
-function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
+function openSummaries(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
   const { input } = prompt
   if (typeof input === 'string' || !holdsSealed(input)) return prompt
   return { ...prompt, input: [...openedFor(input, makerOf(attempt))] }

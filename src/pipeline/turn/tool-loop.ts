@@ -9,7 +9,7 @@ import type { RunningExchange } from '../exchange-stages.ts'
 import { type PluginChain, pluginFailure } from '../plugin-chain.ts'
 import type { Prefixes } from '../routing/prompt-cache-prefix.ts'
 import type { ServerTools } from '../tool-calls/server-tools.ts'
-import { callItem, type DeclaredFunction, placeOf } from '../tool-calls/tool-calls.ts'
+import { callItem, type DeclaredFunction, toolEndpointOf } from '../tool-calls/tool-calls.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
 export type TurnsDeps = TurnDeps & {
@@ -116,7 +116,7 @@ async function runDue(deps: TurnsDeps, exchange: RunningExchange, tools: ServerT
   if (first === undefined) return
   const items = await tools.runDue(
     exchange,
-    placeOf(first.endpoint, deps.formats[textFormat(first.endpoint)]),
+    toolEndpointOf(first.endpoint, deps.formats[textFormat(first.endpoint)]),
   )
   if (items.length > 0) exchange.prompt = extendPrompt(exchange.prompt, items)
 }

@@ -22,7 +22,7 @@ import { makerOf, type RouteCandidate } from '../routing/candidate.ts'
 import { compactsItself, type Summaries } from '../summaries.ts'
 import { type CallSeals, SIGNING } from '../tool-calls/call-seals.ts'
 import { type FittedRequest, fitTools, withClientPaths } from '../tool-calls/client-tools.ts'
-import { type DeclaredFunction, placeFor, ToolCalls } from '../tool-calls/tool-calls.ts'
+import { type DeclaredFunction, ToolCalls, toolEndpointFor } from '../tool-calls/tool-calls.ts'
 import { AnswerTarget } from './answer-target.ts'
 import { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
@@ -97,7 +97,7 @@ export function askModel<Then>(
     if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
     else if (endpoint.provider.quirks.includes('replay-reasoning'))
       deps.callSeals?.keepThoughts(exchange, answer.output, makerOf(record))
-    plugins?.answered(exchange, endpoint.modelId)
+    plugins?.noteAnswer(exchange, endpoint.modelId)
     exchange.candidate = answering
     if (call.promptBefore !== null) {
       exchange.prompt = call.promptBefore
@@ -170,7 +170,7 @@ class TurnCall implements CallSubject<TurnTerms> {
   prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
     const exchange = this.#exchange
     const deps = this.#deps
-    const prefixLookup = exchange.prefix?.waiting(candidate.endpoint) ?? null
+    const prefixLookup = exchange.prefix?.waitFor(candidate.endpoint) ?? null
     const { format, provider } = candidate.endpoint
     let withCallSeals: ResponsesRequest | Promise<ResponsesRequest> | undefined
     if (format === SIGNING) withCallSeals = deps.callSeals?.recall(exchange)
@@ -327,7 +327,7 @@ class TurnCall implements CallSubject<TurnTerms> {
     if (this.#declare === null) return this.#admit(candidate, this.#exchange.prompt, null)
     const { endpoint } = candidate
     const format = this.#deps.formats[textFormat(endpoint)]
-    const declared = await this.#declare(placeFor(this.#exchange.prompt, endpoint, format))
+    const declared = await this.#declare(toolEndpointFor(this.#exchange.prompt, endpoint, format))
     // If the provider runs all of them itself, there are no calls to take out, so the reply may be relayed.
     const { functions, prompt, takesUnknown } = declared
     // Output that plugins judge or replace is reported in the order in which it arrives.

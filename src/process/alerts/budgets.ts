@@ -131,17 +131,17 @@ export class BudgetWatch {
     if (key === null || key.limit === null || key.limit === 0) return
     const since = periodStart(key.limitReset, clock.nowMs())
     const sums = await store.ledger.usageSince({ organizationId, since, keyHash: hash })
-    const spent = limitUsageOf(key, sums, byokFeePercent)
+    const usage = limitUsageOf(key, sums, byokFeePercent)
     const limit = BigInt(key.limit) * PICOS_PER_MICRO
     for (const { share, type } of STEPS) {
-      if (spent * 100n < limit * BigInt(share)) continue
+      if (usage * 100n < limit * BigInt(share)) continue
       const event: AlertEvent = {
         type,
         object: { kind: 'key', id: hash, name: key.name, workspaceId: key.workspaceId },
         window: `${since} ${key.limit}`,
         data: {
           limit_usd: key.limit / 1e6,
-          spent_usd: Number(spent / PICOS_PER_MICRO) / 1e6,
+          spent_usd: Number(usage / PICOS_PER_MICRO) / 1e6,
           limit_reset: key.limitReset,
         },
       }

@@ -126,8 +126,8 @@ export class AlertWatches {
       // If this organization could not be read, it is checked again next time.
       this.#organizations.delete(organizationId)
       if (sums === null) continue
-      const spent = limitUsageOf({ includeByokInLimit: false }, sums, byokFeePercent)
-      const leftUsd = (total - Number(spent / PICOS_PER_MICRO)) / 1e6
+      const usage = limitUsageOf({ includeByokInLimit: false }, sums, byokFeePercent)
+      const leftUsd = (total - Number(usage / PICOS_PER_MICRO)) / 1e6
       if (leftUsd >= creditsLowUsd) continue
       raise({
         type: 'credits.low',

@@ -334,8 +334,8 @@ function sharedDeps(
     log,
     metrics,
     providerKeys: new OutgoingKeys(ownKeys, {
-      signer: (access, place) => awsSigner(clock, access, place),
-      token: (account, place) => base.tokens.token(account, place),
+      signer: (access, scope) => awsSigner(clock, access, scope),
+      token: (account, endpoint) => base.tokens.token(account, endpoint),
       failedResources: new FailedResources(clock),
     }),
     byokFeePercent: config.byok.feePercent,

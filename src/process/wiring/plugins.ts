@@ -14,7 +14,7 @@ import { estimateInput } from '../../pipeline/accounting/estimate.ts'
 import { type createGuard, createPolicyAgainst } from '../../pipeline/guard/guard.ts'
 import { createAsk, type SharedDeps } from '../../pipeline/inner-call.ts'
 import { createRoutableModels } from '../../pipeline/routing/routable.ts'
-import { placeOf } from '../../pipeline/tool-calls/tool-calls.ts'
+import { toolEndpointOf } from '../../pipeline/tool-calls/tool-calls.ts'
 import { textFormat } from '../../protocol/provider.ts'
 import type { CredentialCatalog } from '../../providers/credentials/catalog.ts'
 import { createProxyOf, proxiesOf } from '../../providers/upstream/egress.ts'
@@ -63,7 +63,7 @@ export function pluginsOf(
 export function webSearcherOf({ webEngines, log }: Base): WebSearcher {
   return {
     hosts(endpoint, limitsDomains) {
-      const endpointTerms = placeOf(endpoint, FORMATS[textFormat(endpoint)])
+      const endpointTerms = toolEndpointOf(endpoint, FORMATS[textFormat(endpoint)])
       return endpointTerms.hosts('web_search') && (!limitsDomains || endpointTerms.searchesDomains !== false)
     },
     hasEngine: webEngines.byDefault !== null,

@@ -24,12 +24,12 @@ import type { VertexKey } from './parse/vertex-key.ts'
 export interface KeySchemes {
   readonly signer: (
     access: Pick<AwsKey, 'accessKeyId' | 'secretAccessKey'>,
-    place: { readonly region: string; readonly service: string },
+    scope: { readonly region: string; readonly service: string },
   ) => NonNullable<OutgoingKey['sign']>
   /** A promise only if no cached token can be used. */
   readonly token: (
     account: Pick<VertexKey, 'clientEmail' | 'privateKey' | 'privateKeyId'>,
-    place: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
+    endpoint: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
   ) => string | Promise<string>
   /** Absent: the first resource of a key is always used. */
   readonly failedResources?: FailedResources

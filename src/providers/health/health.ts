@@ -115,7 +115,7 @@ export class HealthEntry {
    * Called when the attempt is over. `waitMs`: the time that the provider asks the gateway to wait; 0: none. Only the
    * first call counts.
    */
-  ended(verdict: EndpointVerdict, nowMs: number, waitMs = 0): void {
+  countEnd(verdict: EndpointVerdict, nowMs: number, waitMs = 0): void {
     if (this.#isOver) return
     this.#isOver = true
     const isAnswered = this.#answeredMs !== null

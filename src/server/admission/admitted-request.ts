@@ -281,7 +281,7 @@ export abstract class AdmittedRequest implements RequestContext {
     }
     if (consoleFeed?.isWatched === true) consoleFeed.add(end)
     explanations?.write(end)
-    if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
+    if (trace !== null && tracing?.endTrace(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())
     this.#control.open.remove(this)
   }

@@ -398,7 +398,7 @@ export class KeySlot implements QueueSlot {
     }
     share.open--
     share.organization.open--
-    if (this.#endUser !== null) share.queue?.ended(this.#endUser)
+    if (this.#endUser !== null) share.queue?.countEnd(this.#endUser)
     if (share.queue !== null) this.#shares.queue.startNext(share)
   }
 }

@@ -287,7 +287,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#lingering?.cancel()
     this.#more = null
     this.#countUnread(0)
-    this.#peer?.ended(closed)
+    this.#peer?.countEnd(closed)
     this.#peer = null
   }
 

@@ -119,7 +119,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
       if (session.unsentBytes > 0) sockets.guard(session, open => open.drained())
     })
     const peer = connections.begin(this.#connection)
-    const session: SocketSession = sockets.opened(messages, { path, headers, address, key, peer })
+    const session: SocketSession = sockets.openSession(messages, { path, headers, address, key, peer })
     const guard = (action: (session: SocketSession) => void): void => {
       if (messages.accepts()) sockets.guard(session, action)
     }

@@ -403,7 +403,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#dead = true
     this.dead = true
     this.#extending?.cancel()
-    this.#peer?.ended(closed)
+    this.#peer?.countEnd(closed)
     this.#peer = null
   }
 

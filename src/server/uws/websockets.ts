@@ -39,7 +39,7 @@ export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
       sockets.decide(new UwsHandshake(host, response, request, context)),
     open(socket) {
       const handshake = socket.getUserData()
-      handshake.session = sockets.opened(socket, handshake)
+      handshake.session = sockets.openSession(socket, handshake)
     },
     message: (socket, message, isBinary) => guard(socket, session => session.receive(message, isBinary)),
     ping: (socket, { byteLength }) => guard(socket, session => session.pinged(byteLength)),

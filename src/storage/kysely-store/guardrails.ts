@@ -74,7 +74,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       })
     },
     async guardrailsFor(organizationId, workspaceId, keyHash, memberId) {
-      const assigned = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
+      const guardrailsAssigned = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
         selectWithScope(db, scope)
           .where('guardrails.organizationId', '=', organizationId)
           .where('guardrails.isWorkspaceDefault', '=', 0)
@@ -91,8 +91,8 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
               .where('guardrailAssignments.organizationId', '=', organizationId)
               .where(`guardrailAssignments.${column}`, '=', assignee),
           )
-      let query = assigned('api-key', 'keyHash', keyHash)
-      if (memberId !== null) query = query.unionAll(assigned('member', 'memberId', memberId))
+      let query = guardrailsAssigned('api-key', 'keyHash', keyHash)
+      if (memberId !== null) query = query.unionAll(guardrailsAssigned('member', 'memberId', memberId))
       if (workspaceId !== null) {
         query = query.unionAll(
           selectWithScope(db, 'workspace').where(where =>

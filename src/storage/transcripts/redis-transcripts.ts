@@ -108,16 +108,16 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#redis.send(['PUBLISH', `${this.#options.prefix}transcripts`, message]).catch(() => undefined)
   }
 
-  opened(transcript: Transcript): void {
+  noteOpening(transcript: Transcript): void {
     this.#push(transcript, 'open', 0, '')
   }
 
-  added(transcript: Transcript, first: number, frames: Uint8Array): void {
+  noteFrames(transcript: Transcript, first: number, frames: Uint8Array): void {
     if (this.#broken.has(transcript)) this.#rewrite(transcript)
     else this.#push(transcript, 'frames', first, textOf(frames))
   }
 
-  ended(transcript: Transcript): void {
+  noteEnd(transcript: Transcript): void {
     if (this.#broken.has(transcript)) this.#rewrite(transcript)
     else this.#push(transcript, 'end', transcript.frames.next, '')
     this.#endClaim(transcript)

@@ -28,9 +28,9 @@ interface TranscriptLimits {
 
 /** A copy of the transcripts for other instances. */
 export interface TranscriptMirror {
-  opened(transcript: Transcript): void
-  added(transcript: Transcript, first: number, frames: Uint8Array): void
-  ended(transcript: Transcript): void
+  noteOpening(transcript: Transcript): void
+  noteFrames(transcript: Transcript, first: number, frames: Uint8Array): void
+  noteEnd(transcript: Transcript): void
   /** There was no room for the transcript. */
   dropped(transcript: Transcript): void
   /** All copies of the transcript must be deleted. */
@@ -181,7 +181,7 @@ export class TranscriptStore implements Transcripts {
     this.#byKey.set(keyHash, mine)
     mine.all.add(transcript)
     this.#count(mine, TRANSCRIPT_BYTES)
-    this.mirror?.opened(transcript)
+    this.mirror?.noteOpening(transcript)
     this.#makeRoom(transcript)
     return new StoreWriter(this, transcript)
   }
@@ -232,7 +232,7 @@ export class TranscriptStore implements Transcripts {
     const first = transcript.frames.next
     transcript.frames.add(frames, count)
     this.#count(mine, transcript.heldBytes - heldBytes)
-    this.mirror?.added(transcript, first, frames)
+    this.mirror?.noteFrames(transcript, first, frames)
     transcript.wake()
     this.#makeRoom(transcript)
   }
@@ -246,7 +246,7 @@ export class TranscriptStore implements Transcripts {
       this.#release(transcript)
       transcript.keptMs = LEAVING_MS
     }
-    this.mirror?.ended(transcript)
+    this.mirror?.noteEnd(transcript)
     transcript.wake()
     // After its end a stream gets a new window.
     transcript.timer?.cancel()

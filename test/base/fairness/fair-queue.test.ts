@@ -29,7 +29,7 @@ function queueOf(max: number, ...users: readonly (string | null)[]) {
 function served(queue: FairQueue<Asked>, count: number): readonly (string | null)[] {
   return Array.from({ length: count }, () => {
     const next = queue.next()
-    if (next !== null) queue.ended(next.share)
+    if (next !== null) queue.countEnd(next.share)
     return next === null ? 'nobody' : next.entry.endUser
   })
 }
@@ -49,7 +49,7 @@ t.test('who runs least comes first, so long requests do not add up', async t => 
   const long = queue.next()
   t.equal(long?.entry.endUser, 'long')
   t.same(served(queue, 3), ['short', 'short', 'short'], 'while the long one runs')
-  if (long !== null) queue.ended(long.share)
+  if (long !== null) queue.countEnd(long.share)
   t.same(served(queue, 2), ['long', 'short'])
 })
 
@@ -105,7 +105,7 @@ t.test('end users have shares by their weights, however much each asks', async t
       ask(name)
       running.push(next.share)
       const [oldest] = running.length < places ? [] : running.splice(0, 1)
-      if (oldest !== undefined) queue.ended(oldest)
+      if (oldest !== undefined) queue.countEnd(oldest)
     }
     for (const [name, weight] of weights) {
       const count = starts.get(name) ?? 0

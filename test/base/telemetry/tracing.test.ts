@@ -27,7 +27,7 @@ function start(terms: Partial<TracingTerms> = {}) {
     if (context !== null) trace.join(context)
     kept.length = 0
     const ended = { ...EXCHANGE_LINE, outcome: 'completed', error: null, durationMs: 1, ...line }
-    tracing.ended(trace, ended, new TracedStopwatch(0), 1)
+    tracing.endTrace(trace, ended, new TracedStopwatch(0), 1)
     tracing.flush()
     return kept.length === 1
   }
@@ -83,7 +83,7 @@ t.test('the flag of a trusted key counts where keys are trusted', t => {
 t.test('a thread keeps a bounded number for its next message, and counts the others', t => {
   const { tracing, kept, dropped } = start({ share: 1 })
   for (let at = 0; at < 1_200; at++)
-    tracing.ended(tracing.begin(), { ...EXCHANGE_LINE }, new TracedStopwatch(0), 1)
+    tracing.endTrace(tracing.begin(), { ...EXCHANGE_LINE }, new TracedStopwatch(0), 1)
   tracing.flush()
   t.equal(kept.length, 1_000)
   t.equal(dropped(), 200)
@@ -94,7 +94,7 @@ t.test('a key that fails as fast as it can leaves room for the failures of other
   const { tracing, kept, dropped } = start()
   const fail = (key?: string) => {
     const line = { ...EXCHANGE_LINE, outcome: 'refused' as const, error: null, key }
-    tracing.ended(tracing.begin(), line, new TracedStopwatch(0), 1)
+    tracing.endTrace(tracing.begin(), line, new TracedStopwatch(0), 1)
   }
   for (let request = 0; request < 2_000; request++) fail('loud')
   for (let request = 0; request < 2_000; request++) fail()
@@ -128,7 +128,12 @@ t.test('who chooses an id that is kept does not fill the collector', t => {
       const trace = tracing.begin()
       const context = callerContext(`00-${'a'.repeat(16)}${'0'.repeat(16)}-b7ad6b7169203331-01`)
       if (context !== null) trace.join(context)
-      tracing.ended(trace, { ...EXCHANGE_LINE, outcome: 'completed', error: null }, new TracedStopwatch(0), 1)
+      tracing.endTrace(
+        trace,
+        { ...EXCHANGE_LINE, outcome: 'completed', error: null },
+        new TracedStopwatch(0),
+        1,
+      )
     }
     tracing.flush()
     return kept.length
@@ -146,7 +151,7 @@ t.test('what nobody pays costs nothing anywhere, also where an attempt has a pri
   const endpoint = { provider: { slug: 'acme' }, modelId: 'm', upstreamModel: 'm' }
   const attempt = spans.attempt(endpoint, { kind: 'first', isByok: false, turn: 0 }, 0)
   const end = { status: 200, error: null, isOutrun: false, upstreamId: null, finish: 'stop', usage: null }
-  spans.ended(attempt, end, 1_000, 1)
+  spans.endAttempt(attempt, end, 1_000, 1)
   spans.charged(0, 1, 'left', null, 2)
   t.same([attempt.cost, spans.notes.cost], [0, 0])
   t.equal(spans.notes.outcome, 'left')

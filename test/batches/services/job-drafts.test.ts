@@ -5,7 +5,7 @@ import type { BatchService } from '../../../src/batches/services/service.ts'
 import { BATCH_SERVICES } from '../../../src/batches/services/table.ts'
 import type { Candidate, DeferredCall } from '../../../src/exchange/exchange.ts'
 import type { Endpoint } from '../../../src/protocol/provider.ts'
-import type { Reservation, Spent } from '../../../src/protocol/records.ts'
+import type { Reservation, Spending } from '../../../src/protocol/records.ts'
 import type { BatchRecord, ClaimedLine } from '../../../src/storage/batches.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
@@ -36,9 +36,9 @@ function line(number: number, fields: Partial<ClaimedLine> = {}): ClaimedLine {
 /** A reservation that tells what it was settled with. */
 class Reserved implements Reservation {
   readonly allowance = null
-  readonly settled: Spent[] = []
+  readonly settled: Spending[] = []
 
-  settle(spent: Spent): void {
+  settle(spent: Spending): void {
     this.settled.push(spent)
   }
 }

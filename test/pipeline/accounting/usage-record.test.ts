@@ -4,7 +4,7 @@ import { createMetrics } from '../../../src/base/metrics/metrics.ts'
 import { type AttemptRecord, type BatchTerms, Exchange, endOf } from '../../../src/exchange/exchange.ts'
 import { account, usageRecord } from '../../../src/pipeline/accounting/account.ts'
 import { chargeOf, toResponseUsage } from '../../../src/pipeline/accounting/charge.ts'
-import type { Spent } from '../../../src/protocol/records.ts'
+import type { Spending } from '../../../src/protocol/records.ts'
 import { lineOf } from '../../../src/storage/spool/usage-line.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { credentialOf } from '../../support/own-keys.ts'
@@ -141,7 +141,7 @@ t.test('a line of a batch is charged its share, and nothing where it is not to b
   const run = async (error: GatewayError | null) => {
     const exchange = answered({}, {}, batch)
     exchange.firstTokenMs = 1
-    const settled: Spent[] = []
+    const settled: Spending[] = []
     exchange.reservation = { allowance: null, settle: spent => void settled.push(spent) }
     const records: UsageRecord[] = []
     const metrics = createMetrics({ thread: 'batch-0', models: [], providers: ['acme'] })

@@ -178,7 +178,7 @@ function breakFor(health: EndpointHealth, candidate: RouteCandidate | undefined)
   for (const keyHash of ['x', 'y', 'z']) {
     const caller = { keyHash, organizationId: keyHash, workspaceId: null }
     for (let at = 0; at < 3; at++)
-      health.begin(health.of(candidate.endpoint, null), caller)?.ended('failed', 0)
+      health.begin(health.of(candidate.endpoint, null), caller)?.countEnd('failed', 0)
   }
 }
 

@@ -27,7 +27,7 @@ function setup(more: Partial<ConstructorParameters<typeof EndpointHealth>[0]> = 
   /** False: the caller may not ask. */
   const ask = (caller: HealthCaller, verdict: 'ok' | 'failed' | 'limited', waitMs = 0): boolean => {
     const entry = begin(caller)
-    entry?.ended(verdict, clock.monotonicMs(), waitMs)
+    entry?.countEnd(verdict, clock.monotonicMs(), waitMs)
     return entry !== null
   }
   const fails = (caller: HealthCaller, times: number): void => {
@@ -54,7 +54,7 @@ t.test('a key whose requests all fail does not take the endpoint from another ke
     if (quarter % 2 === 0) {
       const burst = Array.from({ length: 6 }, () => begin(ANN)).filter(entry => entry !== null)
       clock.advance(10)
-      for (const entry of burst) entry.ended('failed', clock.monotonicMs())
+      for (const entry of burst) entry.countEnd('failed', clock.monotonicMs())
       reached += burst.length
     }
     clock.advance(240)
@@ -125,7 +125,7 @@ t.test('the first request of another key is the probe at once where one key alon
   const probe = begin(BEN)
   t.ok(probe)
   t.equal(begin(CAT), null, 'one probe at a time')
-  probe?.ended('ok', clock.monotonicMs())
+  probe?.countEnd('ok', clock.monotonicMs())
   t.same([standing(ANN), standing(BEN), standing(CAT)], [STEADY, STEADY, STEADY])
   fails(ANN, 5)
   t.same([standing(ANN), standing(BEN)], [BLOCKED, STEADY], 'now it is known whose failures they are')
@@ -183,7 +183,7 @@ t.test(
           [1, 2, 3, 4].map(() => begin(caller)).filter(entry => entry !== null),
         )
         clock.advance(10)
-        for (const entry of burst) entry.ended('failed', clock.monotonicMs())
+        for (const entry of burst) entry.countEnd('failed', clock.monotonicMs())
         reached += burst.length
       }
       clock.advance(240)
@@ -284,7 +284,7 @@ t.test(
         for (const key of [1, 9]) {
           const burst = Array.from({ length: 6 }, () => begin(evil(key))).filter(entry => entry !== null)
           clock.advance(5)
-          for (const entry of burst) entry.ended('failed', clock.monotonicMs())
+          for (const entry of burst) entry.countEnd('failed', clock.monotonicMs())
         }
       }
       clock.advance(250)
@@ -343,7 +343,7 @@ t.test('threads and instances tell each other whose failures they saw', async t 
     health.apply(shared.snapshot())
     const state = health.of(endpoint, null)
     const ask = (caller: HealthCaller, verdict: 'ok' | 'failed' | 'limited', waitMs = 0): void => {
-      health.begin(state, caller)?.ended(verdict, clock.monotonicMs(), waitMs)
+      health.begin(state, caller)?.countEnd(verdict, clock.monotonicMs(), waitMs)
       health.flush()
     }
     return { health, state, ask, standing: (who: HealthCaller) => health.standing(state, who) }

@@ -61,7 +61,7 @@ t.test('attempts of this thread and of others count, with the shared key alone',
     for (let attempt = 0; attempt < 60; attempt++) {
       const entry = seenBy.begin(seenBy.of(endpoint, credential))
       if (entry != null) entry.sentMs = clock.monotonicMs()
-      entry?.ended('ok', clock.monotonicMs())
+      entry?.countEnd('ok', clock.monotonicMs())
     }
   }
   t.match(health.figures(endpoint), { uptimeLast5m: null })

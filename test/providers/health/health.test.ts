@@ -21,10 +21,10 @@ function setup(more: Partial<ConstructorParameters<typeof EndpointHealth>[0]> = 
   const state = health.of(endpoint, null)
   const attempt = () => health.begin(state)
   const fails = (count: number): void => {
-    for (let at = 0; at < count; at++) attempt()?.ended('failed', clock.monotonicMs())
+    for (let at = 0; at < count; at++) attempt()?.countEnd('failed', clock.monotonicMs())
   }
   const succeeds = (count: number): void => {
-    for (let at = 0; at < count; at++) attempt()?.ended('ok', clock.monotonicMs())
+    for (let at = 0; at < count; at++) attempt()?.countEnd('ok', clock.monotonicMs())
   }
   return { clock, health, state, attempt, fails, succeeds, standing: () => health.standing(state) }
 }
@@ -61,7 +61,7 @@ t.test(
       const probe = attempt()
       t.ok(probe)
       t.equal(attempt(), null, 'nobody beside it')
-      probe?.ended('failed', clock.monotonicMs())
+      probe?.countEnd('failed', clock.monotonicMs())
     }
     clock.advance(8_000)
     const probe = attempt()
@@ -75,7 +75,7 @@ t.test('a probe without a word leaves its place, at once or after eight seconds'
   const { clock, attempt, fails, standing } = setup()
   fails(5)
   clock.advance(1_000)
-  attempt()?.ended('none', clock.monotonicMs())
+  attempt()?.countEnd('none', clock.monotonicMs())
   t.equal(standing(), PROBE_DUE, 'its caller has left')
   const silent = attempt()
   clock.advance(7_999)
@@ -83,7 +83,7 @@ t.test('a probe without a word leaves its place, at once or after eight seconds'
   clock.advance(1)
   const second = attempt()
   t.ok(second)
-  silent?.ended('failed', clock.monotonicMs())
+  silent?.countEnd('failed', clock.monotonicMs())
   t.equal(standing(), BLOCKED)
   second?.answered(clock.monotonicMs())
   t.equal(standing(), STEADY, 'the later one knows better')
@@ -96,7 +96,7 @@ t.test('what began before the breaker changed says nothing about now', async t =
   fails(5)
   clock.advance(1_000)
   attempt()?.answered(clock.monotonicMs())
-  for (const each of early) each?.ended('failed', clock.monotonicMs())
+  for (const each of early) each?.countEnd('failed', clock.monotonicMs())
   t.equal(standing(), STEADY)
 })
 
@@ -105,9 +105,9 @@ t.test('an answer that breaks takes its success back', async t => {
   const entry = attempt()
   entry?.answered(clock.monotonicMs())
   t.same([state.window?.ok, state.window?.failed], [1, 0])
-  entry?.ended('failed', clock.monotonicMs())
+  entry?.countEnd('failed', clock.monotonicMs())
   t.same([state.window?.ok, state.window?.failed], [0, 1])
-  entry?.ended('failed', clock.monotonicMs())
+  entry?.countEnd('failed', clock.monotonicMs())
   t.same([state.window?.ok, state.window?.failed], [0, 1], 'it ends once')
 })
 
@@ -135,14 +135,14 @@ t.test('uptime counts from a hundred attempts on, over thirty seconds', async t 
 
 t.test('a wait that the provider asks for is kept, up to an hour', async t => {
   const { clock, attempt, standing, state } = setup()
-  attempt()?.ended('limited', clock.monotonicMs(), 30_000)
+  attempt()?.countEnd('limited', clock.monotonicMs(), 30_000)
   t.equal(standing(), BLOCKED)
   t.ok(state.isLimited(clock.monotonicMs()))
   clock.advance(29_999)
   t.equal(attempt(), null)
   clock.advance(1)
   t.equal(standing(), STEADY, 'without a probe')
-  attempt()?.ended('failed', clock.monotonicMs(), 1e12)
+  attempt()?.countEnd('failed', clock.monotonicMs(), 1e12)
   t.equal(state.waitMs(clock.monotonicMs()), 3_600_000)
   t.notOk(state.isLimited(clock.monotonicMs()), 'it was busy, not over a limit')
 })
@@ -155,7 +155,7 @@ t.test('latency and speed of the last five minutes', async t => {
     clock.advance(latencyMs)
     entry?.answered(clock.monotonicMs())
     clock.advance(spanMs)
-    entry?.ended('ok', clock.monotonicMs())
+    entry?.countEnd('ok', clock.monotonicMs())
     entry?.countSpeed(clock.monotonicMs(), tokens, true, metrics, endpoint)
   }
   for (let at = 0; at < 9; at++) measure(200, 100, 1_000)
@@ -219,7 +219,7 @@ t.test(
       return { own, health, state: health.of(endpoint, null) }
     }
     const [one, two, far] = [thread(here), thread(here), thread(there)]
-    for (let at = 0; at < 5; at++) one.health.begin(one.state)?.ended('failed', one.own.monotonicMs())
+    for (let at = 0; at < 5; at++) one.health.begin(one.state)?.countEnd('failed', one.own.monotonicMs())
     one.health.flush()
     for (const { health, state } of [two, far]) t.equal(health.standing(state), BLOCKED)
     t.same([here.blocked().open, there.blocked().open], [1, 1])
@@ -234,7 +234,7 @@ t.test(
     far.health.flush()
     for (const { health, state } of [one, two, late]) t.equal(health.standing(state), STEADY)
     t.same(two.state.window?.ok, 1)
-    two.health.begin(two.state)?.ended('limited', two.own.monotonicMs(), 5_000)
+    two.health.begin(two.state)?.countEnd('limited', two.own.monotonicMs(), 5_000)
     two.health.flush()
     t.equal(one.health.standing(one.state), BLOCKED)
     t.same(here.blocked(), { open: 0, limited: 0, resting: 1 })
@@ -249,7 +249,7 @@ t.test('people are told in words how an endpoint stands', async t => {
   const own = new EndpointHealth({ clock, send: notes => thread.receive(notes) })
   const thread = shared.connect(() => undefined)
   const ends = (verdict: 'ok' | 'failed' | 'limited', waitMs = 0) => {
-    own.begin(own.of(endpoint, null))?.ended(verdict, clock.monotonicMs(), waitMs)
+    own.begin(own.of(endpoint, null))?.countEnd(verdict, clock.monotonicMs(), waitMs)
     own.flush()
   }
   ends('ok')
@@ -270,7 +270,7 @@ t.test('people are told in words how an endpoint stands', async t => {
     ['c', ['failed', 'failed', 'failed', 'failed', 'failed']],
   ] as const) {
     for (const verdict of verdicts)
-      own.begin(own.of(endpoint, credential))?.ended(verdict, clock.monotonicMs(), 0)
+      own.begin(own.of(endpoint, credential))?.countEnd(verdict, clock.monotonicMs(), 0)
   }
   own.flush()
   t.same(shared.ownConditions()(endpoint), { steady: 2, blocked: 1 })
