@@ -22,7 +22,7 @@ import { type FrameSeal, SealedFrames } from './unmasked-frames.ts'
 
 const REPLAYED_HEADER = 'X-Gateway-Replayed'
 const NOTHING: Buffer = Buffer.alloc(0)
-/** A replay adds no heartbeats: those of the first run are in the answer. */
+/** A replay adds no heartbeats: the answer already contains those of the first run. */
 const NEVER_MS = 2 ** 31 - 1
 /** Time in which the answer must end once its reader has to end. */
 const LAST_WORDS_MS = 500

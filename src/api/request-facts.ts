@@ -67,7 +67,7 @@ function metadataText(body: unknown, name: string): string | undefined {
 function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | undefined {
   const referer = headers.get('http-referer') ?? headers.get('referer')
   const userAgent = headers.get('user-agent')
-  // Our header, and those of similar interfaces. The first one counts.
+  // Our header, and the headers of similar interfaces. The first one counts.
   const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
   let agent = headers.get('x-agent-id') ?? headers.get('x-claude-code-agent-id') ?? headers.get('thread-id')
   let parentAgent = headers.get('x-claude-code-parent-agent-id') ?? headers.get('x-codex-parent-thread-id')

@@ -1,5 +1,5 @@
 /**
- * The contract of observers: captures watch the requests of an operator's choice. A request without one costs a look
+ * The contract of observers: captures watch the requests of an operator's choice. A request without one costs a check
  * at `isIdle`. Types only.
  */
 import type { OutputItem } from '../protocol/items.ts'

@@ -74,7 +74,7 @@ export function canExpress(format: FormatName, special: Special, dialect: Dialec
 /** A special part of a request. */
 interface SpecialPart {
   readonly special: Special
-  /** As the request has it, e.g. `input[2]`. */
+  /** The path in the request, such as `input[2]`. */
   readonly path: string
 }
 

@@ -1,6 +1,6 @@
 /**
  * Tests a provider key with one cheap call: its list of models, if that list requires a key, otherwise the smallest
- * completion. The call is sent like those of callers: to the key's own address, through the provider's egress. It
+ * completion. The call is sent like a caller's: to the key's own address, through the provider's egress. It
  * creates no usage record, and does not affect the health of an endpoint. Serve threads.
  */
 import type { Clock } from '../base/clock.ts'

@@ -56,7 +56,7 @@ const KINDS = {
     ],
     { ...numbered, response: PublicResponse },
   ),
-  // Flat, as the public stream has it.
+  // Flat, as in the public stream.
   ...events(['error'], { ...numbered, code: orNoText, message: text, param: orNoText }),
   // Request bodies and times of attempts come first; later times come before the last event.
   ...events(['response.debug'], { ...numbered, debug: DebugFacts }),

@@ -221,7 +221,7 @@ export type TransportName = (typeof TRANSPORTS)[number]
 
 /** PEM texts for TLS with one provider. */
 export interface TlsIdentity {
-  /** Trusted instead of the system's certificates; null: those of the system. */
+  /** Trusted instead of the system's certificates; null: the system's are used. */
   readonly ca: string | null
   /** Certificate and key that the gateway shows. Both or none. */
   readonly cert: string | null

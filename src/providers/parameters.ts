@@ -1,6 +1,6 @@
 /**
  * Documented parameters: finds the parameters that a request sets, and removes those that an endpoint does not support.
- * Pure. The names are those of `supported_parameters` in model listings.
+ * Pure. The names are the same as in `supported_parameters` of model listings.
  */
 
 import type { Endpoint } from '../protocol/provider.ts'

@@ -129,7 +129,7 @@ interface RedisMasksOptions {
   readonly silenceMs?: number
 }
 
-/** The tables of all instances. While Redis is away, those of this process are used. */
+/** The tables of all instances. While Redis is away, this process's tables are used. */
 export class RedisMaskTables implements MaskTables {
   readonly #redis: Redis
   readonly #local: MaskTables

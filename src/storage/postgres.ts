@@ -31,7 +31,7 @@ const STATEMENT_MS = 10_000
 const ANSWER_MS = 11_000
 /** Ends the transaction of a process that stopped inside it, so that its locks are released. */
 const IDLE_TRANSACTION_MS = 10_000
-/** Migrations wait for those of other processes. Longer than any migration takes. */
+/** Migrations wait for migrations of other processes. Longer than any migration takes. */
 const MIGRATION_MS = 60_000
 const IDLE_MS = 30_000
 /** Time that a closing pool waits for running queries. */

@@ -80,7 +80,7 @@ export interface ExchangeLine {
   readonly client?: string | undefined
 }
 
-/** The parts of the gateway that log: the field `component` of all lines except those of requests. */
+/** The parts of the gateway that log: the field `component` of all lines except request lines. */
 type Component =
   | 'alerts'
   | 'batches'

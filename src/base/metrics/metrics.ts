@@ -35,7 +35,7 @@ export interface MetricLabels {
 
 const NO_LABELS: MetricLabels = { thread: 'main', models: [], providers: [] }
 
-/** The metrics of each thread, without those of the OpenTelemetry conventions. */
+/** The metrics of each thread, without the metrics of the OpenTelemetry conventions. */
 export const THREAD_METRICS: readonly Declaration[] = Object.values({ ...METRICS, ...SPEED_METRICS })
 
 type LabelOf<Row extends Declaration> = Row['labels'][number]

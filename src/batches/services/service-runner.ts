@@ -238,7 +238,7 @@ export class ServiceRunner {
     this.#deps.onOver()
   }
 
-  /** Claims jobs without a runner: those of dead runners, and of this one before its restart. */
+  /** Claims jobs without a runner: jobs of dead runners, and of this one before its restart. */
   #discover(): void {
     const { clock, log } = this.#deps
     const nowMs = clock.monotonicMs()

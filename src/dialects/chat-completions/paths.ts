@@ -34,7 +34,7 @@ export function withChosenNames(request: ResponsesRequest, names: ChosenNames): 
   return Object.assign(request, { [CHOSEN]: names })
 }
 
-/** The message with its path in the names of the chat body. `request`: as `parse` made it. */
+/** The message with its path in the names of the chat body. `request`: the result of `parse`. */
 export function inChatNames(message: string, request: ResponsesRequest): string {
   return renamed(message, (field, index, rest) => chatPath(request, field, index, rest))
 }

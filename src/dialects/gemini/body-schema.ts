@@ -57,7 +57,7 @@ const GeminiFunction = Type.Object({
 })
 export type GeminiFunction = Static<typeof GeminiFunction>
 
-/** Each field is a tool; those of the gateway have a type. */
+/** Each field is a tool; the gateway's own tools have a type. */
 export const GeminiTool = Type.Object({
   functionDeclarations: maybe(Type.Array(GeminiFunction)),
   googleSearch: maybe(Type.Object({ excludeDomains: maybe(Type.Array(Type.String())) })),

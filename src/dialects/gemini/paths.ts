@@ -28,7 +28,7 @@ export function originOf(request: ResponsesRequest): PartOrigin | undefined {
   return (request as { readonly [ORIGIN]?: PartOrigin })[ORIGIN]
 }
 
-/** The message with its path in the names of the body. `request`: as `parse` made it. */
+/** The message with its path in the names of the body. `request`: the result of `parse`. */
 export function inGeminiNames(message: string, request: ResponsesRequest): string {
   const origin = originOf(request)
   if (origin === undefined) return message

@@ -1,5 +1,5 @@
 /**
- * Thought signatures: wraps those of other providers so that they survive the round trip through the client. Pure.
+ * Thought signatures: wraps other providers' signatures so that they survive the round trip through the client. Pure.
  * Google signs its own thoughts, and its clients send each signature back with its part, without interpreting it. The
  * same field therefore carries encrypted data from other providers, and calls of tools that the gateway ran, for which
  * this API has no part: as items of the conversation, in our own form. It is base64, because clients in some languages

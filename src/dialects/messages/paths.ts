@@ -22,7 +22,7 @@ export function withOrigin(request: ResponsesRequest, origin: FieldOrigin): Resp
   return Object.assign(request, { [ORIGIN]: origin })
 }
 
-/** The message with its path in the names of the body. `request`: as `parse` made it. */
+/** The message with its path in the names of the body. `request`: the result of `parse`. */
 export function inMessagesNames(message: string, request: ResponsesRequest): string {
   const origin = (request as { readonly [ORIGIN]?: FieldOrigin })[ORIGIN]
   if (origin === undefined) return message

@@ -14,7 +14,7 @@ export const THOUGHT_BREAK = '\n\n'
 
 const CLAUDE = 'anthropic-claude-v1'
 /**
- * Begin what is sealed in our own form: `MARK`, then fields between dots. The last one is as the provider gave it.
+ * Begin what is sealed in our own form: `MARK`, then fields between dots. The last one is the provider's own value.
  */
 const REASONING_MARK = 'gateway-reasoning-v1.'
 const CALL_MARK = 'gateway-call-v1.'

@@ -20,7 +20,7 @@ export function capturesFolder(storageUrl: string): string {
   return join(dataFolder(storageUrl), 'captures')
 }
 
-/** The id of this data folder among those of other nodes, which is kept across restarts. Creates the folder. */
+/** Distinguishes this data folder from other nodes' folders; kept across restarts. Creates the folder. */
 export function nodeOf(folder: string): string {
   makeFolder(folder)
   const path = join(folder, 'node')

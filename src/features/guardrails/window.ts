@@ -12,7 +12,7 @@ import { CONTEXT_CHARS, type Finding } from './detector.ts'
 import type { Continuation, Progress, Scanner } from './scanner.ts'
 
 export interface WindowSize {
-  /** UTF-8 bytes: the maximum that is held back. */
+  /** UTF-8 bytes: maximum held back. */
   readonly windowBytes: number
   /** Less than `windowBytes`. */
   readonly overlapBytes: number

@@ -140,8 +140,8 @@ export function byTier(
 }
 
 /**
- * The models at or below a price: first those of the frontier, best first, then the others. A model is on the frontier
- * if no other model is at least as good and as cheap, and better in one of the two.
+ * The models at or below a price: first the models of the frontier, best first, then the others. A model is on the
+ * frontier if no other model is at least as good and as cheap, and better in one of the two.
  */
 export function underPrice(models: readonly ScoredModel[], maxPrice: number): readonly string[] {
   const affordable = models.filter(({ price }) => price <= maxPrice)

@@ -15,7 +15,7 @@ export interface ModelFacts {
   readonly hasSmallContext: (modelId: string) => boolean
   /** True if the model accepts files. */
   readonly takesFiles: (modelId: string) => boolean
-  /** True if the model accepts images, including those of a document. */
+  /** True if the model accepts images, including images of a document. */
   readonly takesImages: (modelId: string) => boolean
 }
 

@@ -46,7 +46,7 @@ const TITLE_MAX_CHARS = 500
 const META_BYTES = 4_096
 const HTML: ReadonlySet<string> = new Set(['text/html', 'application/xhtml+xml'])
 
-/** The parts of the document tree that are used here; the library's types need those of browsers. */
+/** The parts of the document tree that are used here; the library's own types need browser types. */
 interface Node extends MarkdownNode {
   readonly parentNode: Node | null
   readonly firstElementChild: Node | null

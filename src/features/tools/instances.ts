@@ -2,7 +2,7 @@
 import { GatewayError } from '../../base/errors.ts'
 import type { ToolEntry } from '../../exchange/server-tool.ts'
 
-/** Characters of a function name that every provider accepts, minus those of a suffix. */
+/** Characters of a function name that every provider accepts, minus the length of a suffix. */
 const FUNCTION_NAME_MAX = 60
 
 /**

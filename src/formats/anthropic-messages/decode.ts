@@ -170,7 +170,7 @@ export class MessageDecoder implements Decoder {
     this.#stopSequence = nameIn(fields['stop_sequence']) ?? this.#stopSequence
   }
 
-  /** `fields`: those of the message, or those of the event outside its delta. */
+  /** `fields`: of the message, or of the event outside its delta. */
   #edited(fields: Json): void {
     const edits = record(fields['context_management'])?.['applied_edits']
     if (Array.isArray(edits)) this.#edits = appliedEdits(edits)

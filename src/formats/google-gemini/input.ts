@@ -154,7 +154,7 @@ class Turns {
     return [signed, ...rest]
   }
 
-  /** Gemini needs only the signature of its thoughts, not their text, and refuses those of other providers. */
+  /** Gemini needs only the signature of its thoughts, not their text, and refuses signatures of other providers. */
   #reasoning(item: Json): void {
     const signature = filled(item['signature'])
     if (item['format'] !== 'google-gemini-v1' || signature === null) return
@@ -333,7 +333,7 @@ function encodePart(part: InputPart, path: string): Json | null {
 
 function fromUrl(url: string | null, fallbackType: string | null, path: string): Json {
   if (url !== null && /^data:/i.test(url)) return inline(url, fallbackType, path)
-  // Google's own file ids are addresses; those of others mean nothing to it.
+  // Google's own file ids are addresses; ids of other providers mean nothing to it.
   if (url === null || !/^(?:https?|gs):\/\//i.test(url)) {
     throw inexpressible(path, 'must be a data URL, or a URL with http, https or gs')
   }

@@ -66,7 +66,7 @@ function timesIn(value: unknown, form: MarkForm, depth: number, times: unknown[]
   if (!Array.isArray(value) || depth === 0) return
   for (const block of value) {
     if (!isRecord(block)) continue
-    // The mark of a block comes after those of its content.
+    // The mark of a block comes after the marks of its content.
     for (const name of NESTED) timesIn(block[name], form, depth - 1, times)
     const mark = block[form.name]
     if (isMark(mark)) times.push(isRecord(mark) ? mark['ttl'] : undefined)

@@ -312,7 +312,7 @@ export class ChatReasoning {
   }
 }
 
-/** The id of the item that begins at detail `at`: often only its last, encrypted part has it. */
+/** The id of the item that begins at detail `at`: often only its last, encrypted part has an id. */
 function idAhead(details: readonly unknown[], at: number): string | null {
   for (let next = at; next < details.length; next++) {
     const detail = record(details[next])

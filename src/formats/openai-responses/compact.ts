@@ -34,7 +34,7 @@ export function encodeWithThreshold(model: ModelRequest, endpoint: Endpoint, thr
   return { ...wire, body: { ...wire.body, context_management: management } }
 }
 
-/** Decodes a reply to `encodeCompact`. Messages that the provider returns with its summary are those of the request. */
+/** Decodes a reply to `encodeCompact`. Messages that the provider returns with its summary come from the request. */
 export class CompactDecoder implements Decoder {
   readonly #response: ResponsesDecoder
 

@@ -79,7 +79,7 @@ function ratedOf({ reservationWait }: ReserveDeps, { parent, batch, request }: E
   }
 }
 
-/** Batch lines have their own way to wait. */
+/** Batch lines wait in their own queue. */
 async function reserveLater(
   deps: ReserveDeps,
   exchange: Exchange,

@@ -12,7 +12,7 @@ import { marksAnHour } from './highest-price.ts'
 import { audioIn } from './media.ts'
 import { CONTEXT_TOKENS, mayFetch } from './outside-tokens.ts'
 
-/** Allowance for text that providers add: templates, their own instructions, and those of tools. */
+/** Allowance for text that providers add: templates, their own instructions, and tool instructions. */
 const TEMPLATE_TOKENS = 4_096
 /** Output limit if the catalogue states none: more than any current model writes. */
 const OUTPUT_TOKENS = 262_144

@@ -27,7 +27,7 @@ const TEMPLATE_TOKENS = 64
 
 /** The replies of one endpoint to requests of one effort. */
 interface Shown {
-  /** Consecutive visible replies since the last other one. */
+  /** Consecutive visible replies since the last reply with hidden output. */
   good: number
   /**
    * True after a reply with hidden output: the endpoint's row is not trusted until enough visible replies have

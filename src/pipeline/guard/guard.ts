@@ -255,8 +255,8 @@ class RequestGuard implements InputGuard {
   }
 
   /**
-   * `texts` are those of the prompt, in order; texts that need no check are empty. `isCallers`: nothing in the prompt has
-   * been masked yet.
+   * `texts`: the texts of the prompt, in order; texts that need no check are empty. `isCallers`: nothing in the prompt
+   * has been masked yet.
    */
   #checkPrompt(exchange: Exchange, texts: readonly RequestText[], isCallers: boolean): void | Promise<void> {
     return whenReady(this.#check(exchange, texts), findings => {

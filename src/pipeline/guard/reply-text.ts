@@ -106,7 +106,7 @@ export class ReplyText {
     else if (!this.#isResumed) this.#logprobs.push({ start: 0, end: from + text.length, logprobs })
   }
 
-  /** Takes the log probabilities of the text up to `end`, except those of redacted text, which they would disclose. */
+  /** Takes the log probabilities of the text up to `end`, except for redacted text, which they would disclose. */
   #takeLogprobs(end: number): readonly Logprob[] | null {
     const first = this.#logprobs.findIndex(each => each.end > end)
     const released = this.#logprobs.splice(0, first < 0 ? this.#logprobs.length : first)

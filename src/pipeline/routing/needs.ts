@@ -147,7 +147,7 @@ interface Part {
   readonly type?: string
 }
 
-/** The parts of a message, and those of a tool's output. */
+/** The parts of a message, and the parts of a tool's output. */
 function* partsOf(item: object): Generator<readonly Part[]> {
   const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
   if (Array.isArray(content)) yield content as readonly Part[]

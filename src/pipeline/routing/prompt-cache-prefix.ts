@@ -23,7 +23,7 @@ import { keyOf, pinOf, savesByCache } from './sticky.ts'
 const CACHED_MS = 300_000
 /** Longer than caches keep prompts, so that a miss after a pause can be explained. */
 const KEPT_MS = 7_200_000
-/** Prompts kept for conversations that share a name, such as those of subagents. */
+/** Prompts kept for conversations that share a name, such as subagents. */
 const PROMPTS_MAX = 3
 /** Characters of a hash: 72 bits. */
 const HASH_CHARS = 12

@@ -24,7 +24,7 @@ const CALLS: ReadonlySet<unknown> = new Set(['function_call', 'custom_tool_call'
 const KEPT_MS = 3_600_000
 /** Longer signatures are dropped: they usually have some hundred to some thousand characters. */
 const SEAL_MAX_CHARS = 8_192
-/** Maximum number of calls looked up per prompt, newest first: only those of the running turn are required. */
+/** Maximum number of calls looked up per prompt, newest first: only calls of the running turn need one. */
 const CALLS_MAX = 64
 
 type Fields = Readonly<Record<string, unknown>>

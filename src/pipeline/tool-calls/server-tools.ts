@@ -324,7 +324,7 @@ function withNumber(name: string, count: number): string {
   return `${name.slice(0, NAME_MAX_CHARS - 1 - String(count).length)}_${count}`
 }
 
-// Guardrails on tool declarations from outside, such as those of MCP servers.
+// Guardrails on tool declarations from outside, such as tools of MCP servers.
 
 type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
 

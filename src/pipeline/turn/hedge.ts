@@ -66,7 +66,7 @@ export interface HedgedCall {
     RoutedExchange,
     'attempts' | 'bill' | 'caller' | 'candidates' | 'ranking' | 'signal'
   >
-  /** The first attempt of this call among those of the exchange. */
+  /** Index of this call's first attempt among the exchange's attempts. */
   readonly from: number
   /** True if the call has a place in the retry budget. */
   isRetrying: boolean

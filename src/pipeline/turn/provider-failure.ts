@@ -100,7 +100,7 @@ const RESOURCES_MAX = 4
 /**
  * True if the key of a failed attempt has another resource that this call has not tried yet; the failure then says
  * nothing about the health of the endpoint. The failed resource is avoided for a while.
- * @param from the first attempt of this call among those of the exchange
+ * @param from index of this call's first attempt among the exchange's attempts
  */
 export function hasAnotherResource(
   { providerKey, endpoint, credential, health }: AttemptRecord,

@@ -60,7 +60,7 @@ const NO_HEADERS: FormatHeaders = {}
 /** Creates the requests to providers. One instance per thread. */
 export class ProviderRequests {
   readonly #deps: ProviderRequestDeps
-  /** Headers with the shared key, by endpoint and by those of the format. */
+  /** Headers with the shared key, by endpoint and by the format's own headers. */
   readonly #headers = new WeakMap<Endpoint, WeakMap<FormatHeaders, UpstreamRequest['headers']>>()
   /** Keyed by endpoint and path; each format has at most two paths. */
   readonly #urls = new WeakMap<Endpoint, Map<string, URL>>()

@@ -49,7 +49,7 @@ function faultOf(
   return parseJson(json) === undefined ? 'invalid_json' : null
 }
 
-/** The functions that the request declares; empty if it may have others, such as those of a namespace. */
+/** The functions that the request declares; empty if it may have others, such as functions of a namespace. */
 function namesOf({ tools, input }: ResponsesRequest): ReadonlySet<string> {
   const names = new Set<string>()
   if (typeof input !== 'string' && input.some(({ type }) => type === 'additional_tools')) return names

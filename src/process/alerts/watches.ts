@@ -13,7 +13,7 @@ import { within } from './deadline.ts'
 export interface RequestCounts {
   readonly all: number
   readonly failed: number
-  /** Requests refused because of overload, without those of keys at their own limit. */
+  /** Requests refused because of overload, not counting keys at their own limit. */
   readonly shed: number
 }
 

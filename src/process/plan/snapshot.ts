@@ -31,7 +31,7 @@ const APART: ReadonlySet<string> = new Set([
 export function snapshotOf(config: Config, catalog: Catalog): Snapshot {
   const settings = Object.fromEntries(Object.entries(config).filter(([name]) => !APART.has(name)))
   return {
-    // As JSON has it, because that is how the Store keeps it.
+    // In the form of JSON, because the Store keeps JSON.
     settings: JSON.parse(JSON.stringify(withoutSecrets(settings))) as Snapshot['settings'],
     models: Object.fromEntries(
       catalog

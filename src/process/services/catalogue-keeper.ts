@@ -129,7 +129,7 @@ export class CatalogueKeeper {
   }
 
   /**
-   * Reads the lists in the Store and requests those of providers. Waits at most 2 s, and only for providers without a
+   * Reads the lists in the Store and requests the providers' lists. Waits at most 2 s, and only for providers without a
    * stored list. Never rejects.
    */
   async start(): Promise<void> {

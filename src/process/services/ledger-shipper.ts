@@ -253,7 +253,7 @@ class SpoolShipper implements LedgerShipper {
     if (records.length > 0) for (const { see } of this.#watchers) see(records)
   }
 
-  /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of ended writers. */
+  /** Removes shipped files: all of an abandoned folder, otherwise complete files and files of ended writers. */
   async #shipFolder(folder: string, abandoned: boolean, ended: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0

@@ -170,7 +170,7 @@ export class RolloutKeeper {
     }
   }
 
-  /** Adds the sums to those of all instances; sums of an earlier candidate are forgotten. */
+  /** Adds the sums to the sums of all instances; sums of an earlier candidate are forgotten. */
   async #flush(): Promise<void> {
     const waiting = this.#waiting
     if (waiting.size === 0) return

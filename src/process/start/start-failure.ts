@@ -118,7 +118,7 @@ export function checkStart(
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))
   faults.throwIfAny()
   if (catalog === null) throw new TypeError('a catalogue without faults is there')
-  // The text of the master keys is not needed any more, and goes with the next collection.
+  // The text of the master keys is no longer needed, and is freed by the next garbage collection.
   const checked = { config: { ...config, vaultKeys: null }, catalog }
   return ring === null ? checked : { ...checked, ring }
 }

@@ -9,7 +9,7 @@ interface LoopTurnsDeps {
   /** Work that may wait; see LoopShare. */
   readonly deferred: { readonly spentMs: number }
   readonly onTurn: (cause: TurnCause, seconds: number) => void
-  /** Absent: those of this thread's event loop. `now`: monotonic milliseconds. */
+  /** Absent: the turns of this thread's event loop. `now`: monotonic milliseconds. */
   readonly loop?: Readonly<{ now(): number; nodeTiming: { readonly idleTime: number } }>
 }
 

@@ -7,7 +7,7 @@ import { createTunnels } from '../../providers/upstream/pages/checked-tunnel.ts'
 import type { LinkRules } from '../../providers/upstream/pages/fetch-page.ts'
 import type { Config } from '../config/settings.ts'
 
-/** Creates connections for sandboxes. `rules` replace those of the configuration. */
+/** Creates connections for sandboxes. `rules` replace the configured rules. */
 export function sandboxTunnels(config: Config, clock: Clock, rules: Partial<LinkRules> = {}): OpenTunnel {
   const { allowHttp, allowPrivate, timeoutMs } = config.tools.webFetch
   const proxyOf = createProxyOf(proxiesOf(config))

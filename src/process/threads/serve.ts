@@ -81,7 +81,7 @@ loop.follow({
     return server.drain(graceMs)
   },
   async close() {
-    // A thread may only end with its sockets closed, those of the warm-up too.
+    // A thread may only end with its sockets closed, including the warm-up's.
     await warming
     idleWatch.close()
     loopTurns.stop()

@@ -80,7 +80,7 @@ export function importedFile({
   }
 }
 
-/** The rankings of the routers: those of the configured file, or the shipped ones. @throws ConfigError */
+/** The rankings of the routers, from the configured file or as shipped. @throws ConfigError */
 export function rankingsOf({ routers: { rankings: path } }: Pick<Config, 'routers'>): Rankings {
   try {
     return readRankings(readFileSync(path ?? SHIPPED_RANKINGS, 'utf8'))

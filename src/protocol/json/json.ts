@@ -26,7 +26,7 @@ const decoder = new TextDecoder('utf-8', { fatal: true })
 /** Receives the expected size of a body. */
 export interface JsonWeigher {
   /**
-   * Called before the body is parsed, with the bytes that its value will need, and those of its texts alone.
+   * Called before the body is parsed, with the bytes that its value will need, and the bytes of its texts alone.
    * @throws GatewayError if there is no room for them
    */
   weigh(valueBytes: number, textBytes: number): void

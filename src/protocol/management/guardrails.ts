@@ -362,7 +362,7 @@ export const KeyAssignees = Type.Object(
   { key_hashes: Type.Array(KeyHash, { minItems: 1, maxItems: ASSIGNEES_MAX_ITEMS }) },
   { additionalProperties: false },
 )
-/** A member's id, as API keys have it in `creator_user_id`. */
+/** A member's id, as in the API keys' field `creator_user_id`. */
 const MemberId = text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })
 export const MemberAssignees = Type.Object(
   { member_user_ids: Type.Array(MemberId, { minItems: 1, maxItems: ASSIGNEES_MAX_ITEMS }) },

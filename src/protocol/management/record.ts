@@ -66,7 +66,7 @@ type ValueOf<Of extends Field> = Fixed<
 >
 type NotStored = { readonly only: 'answer' | 'body' }
 
-/** A record as the code has it. */
+/** A record in the form of the code. */
 export type RecordOf<Of extends Fields> = {
   readonly [Name in keyof Of as Of[Name] extends NotStored ? never : Name]: ValueOf<Of[Name]>
 }
@@ -79,7 +79,7 @@ type Cell<Of extends Field> = Of extends { readonly inside: string }
     ? (Form extends 'flag' ? number : Form extends 'big' ? BigInteger : string) | Extract<ValueOf<Of>, null>
     : ValueOf<Of>
 
-/** A record as its table has it. */
+/** A record in the form of its table. */
 export type RowOf<Of extends Fields> = {
   [Name in keyof Of as Of[Name] extends NotStored
     ? never

@@ -270,7 +270,7 @@ export class EndpointBreakers {
   #setAllOpen(nowMs: number, alone: string): void {
     this.#alone = alone
     this.#isProbeOfOther = false
-    // The breaker for all replaces those of single keys.
+    // The breaker for all keys replaces the breakers of single keys.
     for (const each of this.callers.named) if (each.isOpen) each.setClosed(nowMs)
   }
 

@@ -15,7 +15,7 @@ interface PieceWriter {
  */
 export class PieceQueue {
   #waiting: Buffer = NOTHING
-  /** Bytes that wait for the reader: here, and those of the piece that the library could not send. Written only here. */
+  /** Bytes that wait for the reader, including the piece that the library could not send. Written only here. */
   waitingBytes = 0
 
   /** Adds a chunk, which is copied, and passes on pieces until one is not sent. True if all have been sent. */

@@ -130,7 +130,7 @@ const COLUMN_INDEXES = {
 } as const
 
 interface Condition {
-  /** The condition as an index has it, beside the organization; null: no index. */
+  /** The condition in the form of an index, without the organization; null: no index. */
   readonly leading: Where | null
   /** The index to use; null: the primary key. */
   readonly index: string | null

@@ -105,12 +105,12 @@ function planOf(schema: TSchema, rules: FieldRules): Plan {
   return MAKERS[schema[Kind]]?.(schema, rules) ?? EVERYTHING
 }
 
-/** Applies the rule of a field to its strings: the value itself, or those of a list. */
+/** Applies the rule of a field to its strings: the value itself, or the elements of a list. */
 function applyRule(plan: Plan, rule: FieldRule | undefined): Plan {
   if (rule === undefined) return plan
   if (rule === 'nothing') return NOTHING
   if (rule === 'choices') return CHOICES
-  // `parameters` of a server tool are known settings; those of a function are a JSON schema.
+  // `parameters` of a server tool are known settings; the parameters of a function are a JSON schema.
   if (rule === 'schema') return plan.fields === null || plan.fields.size === 0 ? JSON_SCHEMA : plan
   const leaf = plan.leaf === 'text' ? rule : plan.leaf
   return { ...plan, leaf, each: plan.each === null ? null : applyRule(plan.each, rule) }

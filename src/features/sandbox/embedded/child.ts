@@ -9,7 +9,7 @@ import { filePath } from '../paths.ts'
 import { type ChildOutput, type ChildRequest, type Entry, readRequest, writeFrame } from './frames.ts'
 
 const ENVIRONMENT = { HOME: '/home/user', USER: 'user', LANG: 'C.UTF-8' }
-/** Space for files of the code itself and of Python, besides those of the container. */
+/** Space for files of the code itself and of Python, besides the container's files. */
 const OTHER_FILE_BYTES = 32 * 1024 * 1024
 /** Loops are limited by time; this is more than the longest run can do. */
 const REPETITIONS_MAX = 2_000_000

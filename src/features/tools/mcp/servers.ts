@@ -33,7 +33,7 @@ const DESCRIPTION_MAX_CHARS = 1_024
 const HEADERS_MAX = 32
 const HEADERS_MAX_CHARS = 16 * 1024
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
-/** Visible ASCII characters, blanks, and those of Latin 1. */
+/** Visible ASCII and Latin-1 characters, and blanks. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 /** Headers that the connection or the protocol sets. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([

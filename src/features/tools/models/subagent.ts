@@ -286,7 +286,7 @@ function suspendedState(
     taskDescription: textArgument(call, 'task_description'),
     instance: name,
     items,
-    // New ids, because its own may equal those of other calls in the answer.
+    // New ids, because its own may equal ids of other calls in the answer.
     calls: calls.map(
       (each): ProjectedCall => ({
         callId: `call_${randomText(24)}`,

@@ -1,6 +1,6 @@
 /**
  * The search engines: one row each, with the request, the reply and the price. A new engine is a row here, its kind in
- * engine.ts and its goldens in test/fixtures/web. Prices are those of the public price lists of 2026. Pure.
+ * engine.ts and its goldens in test/fixtures/web. Prices come from the public price lists of 2026. Pure.
  */
 import { type PicoUsd, parseUsd } from '../../../base/money.ts'
 import {

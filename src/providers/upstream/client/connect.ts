@@ -37,7 +37,7 @@ export function targetOf(url: URL): SocketTarget {
 /**
  * Begins to connect and calls `done` once: with null when the socket is ready, or with the error. Destroying the
  * returned socket cancels the attempt without a callback.
- * @param ca PEM certificates that replace those of the system
+ * @param ca PEM certificates that replace the system's certificates
  */
 export function openSocket(
   target: SocketTarget,

@@ -1,7 +1,7 @@
 /**
- * Connections to servers that a model's code names. The rules are those of links (fetch-page.ts): a name is resolved
- * once, all of its addresses must be public, and the connection goes to a checked address, even through an egress
- * proxy. Main thread.
+ * Connections to servers that a model's code names. The rules are the same as for links (fetch-page.ts): a name is
+ * resolved once, all of its addresses must be public, and the connection goes to a checked address, even through an
+ * egress proxy. Main thread.
  */
 import { connect, isIP, type Socket } from 'node:net'
 import type { Clock } from '../../../base/clock.ts'

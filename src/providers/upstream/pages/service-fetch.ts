@@ -1,6 +1,6 @@
 /**
  * A fetch function restricted to one server that a caller names. Its name is resolved once, and its addresses are
- * checked like those of links (fetch-page.ts); requests to other origins are refused. Bounded in requests, connections
+ * checked like links (fetch-page.ts); requests to other origins are refused. Bounded in requests, connections
  * and bytes. Serve threads.
  */
 import type { Dispatcher } from 'undici'

@@ -16,7 +16,7 @@ import { bodiesOf } from './batch-work.ts'
 function neverMs({ number }: Pick<ServiceJob, 'number'>): number {
   return Number.MAX_SAFE_INTEGER - number
 }
-/** Claims are numbered from 1, like those of lines. */
+/** Claims are numbered from 1, like claims of lines. */
 const FIRST_FENCE = 1
 
 type Row = Selectable<ServiceJobsTable>
