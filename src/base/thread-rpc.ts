@@ -47,7 +47,7 @@ interface QueuedCall extends Omit<Call, 'args'> {
   readonly make: () => MovedArgs<readonly unknown[]>
 }
 
-interface Waiting {
+interface PendingCall {
   readonly timer: Timer | null
   readonly resolve: (answer: unknown) => void
 }
@@ -56,7 +56,7 @@ interface Waiting {
 export class ThreadLink<Theirs extends object> {
   readonly #clock: Clock
   readonly #post: (message: LinkMessage, transferList: readonly ArrayBuffer[]) => void
-  readonly #waiting = new Map<number, Waiting>()
+  readonly #waiting = new Map<number, PendingCall>()
   #api: ThreadApi = {}
   #calls: QueuedCall[] = []
   #answers: { readonly number: number; readonly answer: unknown }[] = []

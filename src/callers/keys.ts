@@ -36,7 +36,7 @@ const DEFAULTS = {
   unknownMs: 5_000,
 } satisfies Partial<ApiKeysOptions>
 
-interface Known {
+interface CachedKey {
   readonly record: KeyRecord
   /** Wall clock; infinite when the key does not expire. */
   readonly expiresAtMs: number
@@ -53,7 +53,7 @@ export class ApiKeys {
   readonly #clock: Clock
   readonly #unknownMs: number
   /** Keyed by the hash of a secret; the hash of the first secret identifies the key. */
-  readonly #known: StoreCache<KeyRecord | null, Known | null>
+  readonly #known: StoreCache<KeyRecord | null, CachedKey | null>
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>
   /** Cached later secrets, by the hash of the key. */
@@ -135,7 +135,7 @@ export class ApiKeys {
     return whenReady(known, each => this.#admit(each, bySecret))
   }
 
-  #note(hash: string, known: Known | null): void {
+  #note(hash: string, known: CachedKey | null): void {
     if (known === null) this.#unknown.set(hash, this.#clock.monotonicMs() + this.#unknownMs)
     else {
       this.#unknown.delete(hash)
@@ -154,7 +154,7 @@ export class ApiKeys {
     for (const hash of hashes) this.#known.invalidate(hash)
   }
 
-  #admit(known: Known | null, bySecret: boolean): KeyRecord {
+  #admit(known: CachedKey | null, bySecret: boolean): KeyRecord {
     if (known === null) throw invalidKey()
     if (known.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
     const endsAtMs = bySecret ? known.endsAtMs : known.expiresAtMs
@@ -172,7 +172,7 @@ export class ApiKeys {
   }
 }
 
-function withExpiry(record: KeyRecord | null): Known | null {
+function withExpiry(record: KeyRecord | null): CachedKey | null {
   if (record === null) return null
   const expiresAtMs = untilMs(record.expiresAt)
   const secretMs = untilMs(record.secretExpiresAt)

@@ -251,9 +251,9 @@ function refuseSpelling(name: string, path: string, names: Names, others: Names 
 }
 
 /** Only letters, digits, `_` and `-` are quoted in an error. The name may have letters of other alphabets. */
-const SHOWN = /^[\p{L}\p{N}_-]{1,64}$/u
+const SHOWN_NAME = /^[\p{L}\p{N}_-]{1,64}$/u
 
 function shownPath(path: string, name: string): string {
-  if (!SHOWN.test(name)) return fieldPath(path, name)
+  if (!SHOWN_NAME.test(name)) return fieldPath(path, name)
   return path === '' ? name : `${path}.${name}`
 }

@@ -62,7 +62,7 @@ const KINDS: readonly (readonly [string, string])[] = [
   ['UklGR', 'image/webp'],
   ['R0lGOD', 'image/gif'],
 ]
-const DRAWN: ReadonlySet<string> = new Set([
+const IMAGE_ITEMS: ReadonlySet<string> = new Set([
   'image_generation_call',
   'gateway:image_generation',
   'openrouter:image_generation',
@@ -72,7 +72,7 @@ const DRAWN: ReadonlySet<string> = new Set([
 type DrawnImage = { readonly url: string } | { readonly mediaType: string; readonly base64: string }
 
 export function drawnImage(item: OutputItem): DrawnImage | null {
-  if (!DRAWN.has(item.type)) return null
+  if (!IMAGE_ITEMS.has(item.type)) return null
   const { imageUrl, imageB64, result } = item as { imageUrl?: unknown; imageB64?: unknown; result?: unknown }
   const image = [result, imageB64, imageUrl].find(each => typeof each === 'string' && each !== '')
   if (typeof image !== 'string') return null

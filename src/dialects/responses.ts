@@ -13,7 +13,7 @@ import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
 import { spellingCheck } from './field-names.ts'
 
-const DONE = 'data: [DONE]\n\n'
+const DONE_FRAME = 'data: [DONE]\n\n'
 
 const checkSpelling = spellingCheck(ResponsesRequest, { more: ['n', 'best_of', 'conversation'] })
 
@@ -115,7 +115,7 @@ class ResponsesFrames implements FrameWriter {
   }
 
   end(): string {
-    return DONE
+    return DONE_FRAME
   }
 
   failure(error: GatewayError): string {

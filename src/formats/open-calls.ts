@@ -8,18 +8,18 @@ import { callIdOf } from './replayed.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-type Missing = (item: Fields, callId: string, isAnswered: boolean) => readonly Fields[]
+type MissingOutput = (item: Fields, callId: string, isAnswered: boolean) => readonly Fields[]
 
-interface Left {
+interface OpenCallKind {
   /** Fields that hold a result. */
   readonly results: readonly string[]
   /** The items for a call without a result. */
-  readonly missing: Missing
+  readonly missing: MissingOutput
 }
 
 /** The types of these items. */
-const LEFT: ReadonlyMap<unknown, Left> = new Map(
-  ['gateway', 'openrouter'].flatMap((prefix): [string, Left][] => [
+const OPEN_CALL_KINDS: ReadonlyMap<unknown, OpenCallKind> = new Map(
+  ['gateway', 'openrouter'].flatMap((prefix): [string, OpenCallKind][] => [
     [
       `${prefix}:bash`,
       { results: ['stdout', 'stderr', 'exitCode', 'error', 'container_id'], missing: commandWithout },
@@ -41,14 +41,14 @@ export function answersOfOpen(input: readonly InputItem[]): ReadonlyMap<number, 
   for (const [at, item] of input.entries()) {
     if (!isOpen(item)) continue
     const callId = callIdOf(item as Fields, at)
-    const missingItems = LEFT.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
+    const missingItems = OPEN_CALL_KINDS.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
     if (missingItems !== undefined) answers.set(at, missingItems as readonly InputItem[])
   }
   return answers
 }
 
 function isOpen(item: InputItem): boolean {
-  const kind = LEFT.get(item.type)
+  const kind = OPEN_CALL_KINDS.get(item.type)
   return kind?.results.every(name => (item as Fields)[name] == null) === true
 }
 

@@ -16,11 +16,11 @@ const REASONING_FORMATS = [
 
 export type ReasoningFormat = (typeof REASONING_FORMATS)[number]
 
-const KNOWN: ReadonlySet<unknown> = new Set(REASONING_FORMATS)
+const KNOWN_FORMATS: ReadonlySet<unknown> = new Set(REASONING_FORMATS)
 
 /** The value if it is a known name, else null. */
 export function reasoningFormat(value: unknown): ReasoningFormat | null {
-  return KNOWN.has(value) ? (value as ReasoningFormat) : null
+  return KNOWN_FORMATS.has(value) ? (value as ReasoningFormat) : null
 }
 
 /** Providers that encrypt reasoning for themselves. Others of the Responses format send it plain or not at all. */

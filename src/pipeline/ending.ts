@@ -294,10 +294,10 @@ function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
 }
 
 /** Maximum number of attempts in a log line: enough for two turns. */
-const TOLD_ATTEMPTS_MAX = 20
+const SHOWN_ATTEMPTS_MAX = 20
 
 function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {
-  const failures = attempts.filter(attempt => attempt.error !== null).slice(0, TOLD_ATTEMPTS_MAX)
+  const failures = attempts.filter(attempt => attempt.error !== null).slice(0, SHOWN_ATTEMPTS_MAX)
   if (failures.length === 0) return undefined
   return failures.map(({ endpoint, error, status }) => ({
     provider: endpoint.provider.slug,

@@ -49,7 +49,7 @@ interface FoundLoop {
 }
 
 /** Lines, in JSON, with which Codex begins the results of its tools: they differ each time, although nothing changed. */
-const MEASURED = /(?:Chunk ID: [0-9a-f]+|Wall time: [\d.]+ seconds)\\n/g
+const MEASUREMENT_LINES = /(?:Chunk ID: [0-9a-f]+|Wall time: [\d.]+ seconds)\\n/g
 
 /** A call with its result, in a form in which equal ones are equal texts. */
 interface Step {
@@ -201,7 +201,7 @@ function stepsOf({ input }: ResponsesRequest): readonly Step[] {
 
 /** A result as text, without the measurements that its client adds. */
 function resultOf(output: unknown): string {
-  return JSON.stringify(output ?? null).replace(MEASURED, '')
+  return JSON.stringify(output ?? null).replace(MEASUREMENT_LINES, '')
 }
 
 function lastUserMessage(items: readonly CallItem[]): number {

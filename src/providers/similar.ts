@@ -5,7 +5,7 @@
 import { distance } from 'fastest-levenshtein'
 import { LRUCache } from 'lru-cache'
 
-const SHOWN = 3
+const SUGGESTIONS_MAX = 3
 /** Longer ids are not compared, because they are not typing errors. */
 const ID_MAX_CHARS = 80
 /** The maximum part of an id that may differ, with a minimum (two swapped letters) and a maximum of letters. */
@@ -33,13 +33,13 @@ export function createSimilar(ids: readonly string[]): (id: string) => readonly 
   }
 }
 
-interface Known {
+interface KnownName {
   readonly id: string
   readonly lower: string
   readonly slug: string
 }
 
-function nearest(name: string, known: readonly Known[]): readonly string[] {
+function nearest(name: string, known: readonly KnownName[]): readonly string[] {
   const hasVendor = name.includes('/')
   const limit = Math.min(
     DIFFERENT_MAX_CHARS,
@@ -55,7 +55,7 @@ function nearest(name: string, known: readonly Known[]): readonly string[] {
   }
   return found
     .sort((a, b) => a.edits - b.edits)
-    .slice(0, SHOWN)
+    .slice(0, SUGGESTIONS_MAX)
     .map(({ id }) => id)
 }
 

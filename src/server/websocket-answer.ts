@@ -16,7 +16,7 @@ const SLOW_BYTES = 64 * 1024
 export const NO_PREVIOUS = 'previous_response_not_found'
 
 /** Events after which a response may be continued. */
-const KEPT = /^\{"type":"response\.(?:completed|incomplete)"/
+const KEPT_EVENT = /^\{"type":"response\.(?:completed|incomplete)"/
 
 /** The socket through which an answer is sent. */
 export interface AnsweringSocket {
@@ -84,7 +84,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
 
   /** The last event of a response that may be continued; null if it may not. */
   get lastEvent(): string | null {
-    return KEPT.test(this.#last) ? this.#last : null
+    return KEPT_EVENT.test(this.#last) ? this.#last : null
   }
 
   get address(): string {

@@ -16,11 +16,19 @@ export class StoreError extends Error {
 /**
  * Codes of faults that stay until an operator acts: wrong login, name or permissions, a foreign schema, a damaged file.
  */
-const LASTING = new Set(['28000', '28P01', '3D000', '42501', 'schema', 'SQLITE_CORRUPT', 'SQLITE_NOTADB'])
+const PERMANENT_CODES = new Set([
+  '28000',
+  '28P01',
+  '3D000',
+  '42501',
+  'schema',
+  'SQLITE_CORRUPT',
+  'SQLITE_NOTADB',
+])
 
 /** True if the storage is unavailable now and may recover without a change of configuration. */
 export function isAway(error: unknown): error is StoreError {
-  return error instanceof StoreError && !LASTING.has(error.code ?? '')
+  return error instanceof StoreError && !PERMANENT_CODES.has(error.code ?? '')
 }
 
 /** True if the disk of an embedded database is full or fails. */

@@ -39,7 +39,7 @@ const outputPrice: Value = model => priceOf(model, 'completion')
 const context = ({ contextLength }: Model) => contextLength ?? 0
 
 /** Orders by measured values of the best endpoint. */
-const MEASURED: Readonly<Record<string, (measures: MeasuredEndpoints) => Order>> = {
+const MEASURED_ORDERS: Readonly<Record<string, (measures: MeasuredEndpoints) => Order>> = {
   'throughput-high-to-low': measures =>
     byValue(
       -1,
@@ -107,12 +107,12 @@ function best(
 export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
   const sort = single(query, 'sort')
   if (sort === null || sort === '') return null
-  const measured = Object.hasOwn(MEASURED, sort) ? MEASURED[sort] : undefined
+  const measured = Object.hasOwn(MEASURED_ORDERS, sort) ? MEASURED_ORDERS[sort] : undefined
   if (measured !== undefined) return measured(measures)
   if (!Object.hasOwn(ORDERS, sort)) {
     throw refuseField(
       'sort',
-      `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED)].join(', ')}`,
+      `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED_ORDERS)].join(', ')}`,
     )
   }
   return ORDERS[sort] ?? null

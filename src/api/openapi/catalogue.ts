@@ -169,7 +169,11 @@ const SORTING: readonly ParameterDescription[] = [
   query('limit', Type.Integer({ minimum: 1, maximum: 1000 }), 'Maximum number of models. Default: all.'),
 ]
 
-const KNOWN = header('If-None-Match', text, 'The ETag of an earlier answer: 304 if it is still the same.')
+const IF_NONE_MATCH = header(
+  'If-None-Match',
+  text,
+  'The ETag of an earlier answer: 304 if it is still the same.',
+)
 const UNCHANGED = { text: 'The client already has the document.', content: null }
 
 const VERSIONED: readonly ParameterDescription[] = [
@@ -250,7 +254,7 @@ const ENDPOINT = {
 
 export const CATALOGUE = tagged('Models', {
   listModels: {
-    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, KNOWN],
+    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, IF_NONE_MATCH],
     answers: { 200: models, 304: UNCHANGED },
   },
   countModels: {
@@ -261,11 +265,11 @@ export const CATALOGUE = tagged('Models', {
   },
   listUserModels: {
     text: 'The listing with the models that the guardrails of the key allow.',
-    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, KNOWN],
+    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, IF_NONE_MATCH],
     answers: { 200: models, 304: UNCHANGED },
   },
   listEmbeddingModels: {
-    parameters: [...FILTERS.filter(({ name }) => name !== 'output_modalities'), ...SORTING, KNOWN],
+    parameters: [...FILTERS.filter(({ name }) => name !== 'output_modalities'), ...SORTING, IF_NONE_MATCH],
     answers: { 200: models, 304: UNCHANGED },
   },
   getModelById: { parameters: VERSIONED, answers: { 200: oneModel } },
@@ -295,7 +299,7 @@ export const CATALOGUE = tagged('Models', {
     },
   },
   listZeroRetentionEndpoints: {
-    parameters: [KNOWN],
+    parameters: [IF_NONE_MATCH],
     answers: {
       200: answer(Type.Object({ data: Type.Array(EndpointAnswer) }), 'All endpoints that keep no data.', {
         data: [ENDPOINT],

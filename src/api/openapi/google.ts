@@ -76,14 +76,14 @@ const ModelAnswer = Type.Object({
 
 const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
 const HELLO = [{ role: 'user', parts: [{ text: 'Hello' }] }]
-const SAID = { content: { parts: [{ text: 'Hello' }], role: 'model' } }
+const CANDIDATE = { content: { parts: [{ text: 'Hello' }], role: 'model' } }
 const HEAD = { modelVersion: 'sim/echo', responseId: ID, provider: 'Simulated' }
 const ANSWER = {
-  candidates: [{ ...SAID, finishReason: 'STOP', index: 0 }],
+  candidates: [{ ...CANDIDATE, finishReason: 'STOP', index: 0 }],
   ...HEAD,
   usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 3, totalTokenCount: 8, cost: 0.000007 },
 }
-const CHUNK = `data: ${JSON.stringify({ candidates: [{ ...SAID, index: 0 }], ...HEAD })}\n\n`
+const CHUNK = `data: ${JSON.stringify({ candidates: [{ ...CANDIDATE, index: 0 }], ...HEAD })}\n\n`
 const MODEL = {
   name: 'models/acme/fast-1',
   baseModelId: 'acme/fast-1',

@@ -14,10 +14,10 @@ interface SlotQueueOptions {
 }
 
 /** A caller that waits for a slot. Its key has the share that an end user has in FairQueue. */
-interface Waiting {
+interface WaitingCaller {
   /** Hash of the API key. */
   readonly endUser: string
-  readonly settle: (share: EndUserShare<Waiting> | null) => void
+  readonly settle: (share: EndUserShare<WaitingCaller> | null) => void
 }
 
 /** Maximum of waiting callers; then the newest one of the key with the most leaves. */
@@ -26,7 +26,7 @@ const NEVER = new AbortController().signal
 
 export class SlotQueue {
   readonly #options: SlotQueueOptions
-  readonly #queue = new FairQueue<Waiting>(WAITING_MAX)
+  readonly #queue = new FairQueue<WaitingCaller>(WAITING_MAX)
   #free: number
 
   constructor(options: SlotQueueOptions) {
@@ -52,7 +52,7 @@ export class SlotQueue {
       waiting.settle(null)
       reject(signal.reason as Error)
     }
-    const waiting: Waiting = {
+    const waiting: WaitingCaller = {
       endUser: keyHash,
       settle(share) {
         timer?.cancel()
@@ -61,7 +61,7 @@ export class SlotQueue {
         else if (share !== null) resolve(() => leave(share))
       },
     }
-    const leave = (share: EndUserShare<Waiting>): void => {
+    const leave = (share: EndUserShare<WaitingCaller>): void => {
       this.#free++
       this.#queue.countEnd(share)
       this.#start()

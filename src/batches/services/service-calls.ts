@@ -209,11 +209,11 @@ function endless({ name }: Pick<Provider, 'name'>): GatewayError {
 }
 
 /** Statuses of permanent refusals: of the request, the key, or the requested object. */
-const LASTING: ReadonlySet<unknown> = new Set([400, 401, 402, 403, 404, 405, 413, 422])
+const PERMANENT_REFUSALS: ReadonlySet<unknown> = new Set([400, 401, 402, 403, 404, 405, 413, 422])
 
 /** True if the same call would always fail. */
 export function isLasting(error: GatewayError): boolean {
-  return LASTING.has(error.metadata?.['provider_status'])
+  return PERMANENT_REFUSALS.has(error.metadata?.['provider_status'])
 }
 
 /** Reasons for which a request cannot have reached the service. */

@@ -22,7 +22,7 @@ export type ProbeService = (batch: ProbedBatch, first: Candidate | null, signal:
 
 const ANSWER_MS = 5_000
 /** Statuses of a service that works, whatever it answers to this request. */
-const REACHED: ReadonlySet<unknown> = new Set([400, 404, 405, 413, 422, 429])
+const REACHABLE_STATUSES: ReadonlySet<unknown> = new Set([400, 404, 405, 413, 422, 429])
 /** A name that no job has. */
 const MARK = 'probe'
 
@@ -44,7 +44,7 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
     } catch (thrown) {
       signal.throwIfAborted()
       const { message, metadata } = toGatewayError(thrown)
-      if (REACHED.has(metadata?.['provider_status'])) return
+      if (REACHABLE_STATUSES.has(metadata?.['provider_status'])) return
       throw new GatewayError(
         'provider_unavailable',
         `The batch service of ${provider.name} is not accepting batches at the moment, and provider.allow_fallbacks is false: ${message}`,

@@ -6,7 +6,7 @@
 import type { Log } from '../../base/log/log.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { RemoteService } from '../../base/thread-rpc.ts'
-import type { CounterEntry, Counters, Taking } from './counters.ts'
+import type { CounterEntry, Counters, TakeResult } from './counters.ts'
 
 /** Counts for one serve thread, and returns its reservations when the thread ends. Main thread. */
 export class CounterServer {
@@ -25,8 +25,8 @@ export class CounterServer {
   }
 
   /** Reserves amounts. Null if the counters cannot be read. */
-  reserve(number: number, entries: readonly CounterEntry[]): Taking | null | Promise<Taking | null> {
-    let taking: Taking | Promise<Taking>
+  reserve(number: number, entries: readonly CounterEntry[]): TakeResult | null | Promise<TakeResult | null> {
+    let taking: TakeResult | Promise<TakeResult>
     try {
       taking = this.#counters.reserve(entries)
     } catch (error) {
@@ -60,7 +60,7 @@ export class CounterServer {
     for (const number of [...this.#reserved.keys()]) this.settle(number, null)
   }
 
-  #finish(number: number, entries: readonly CounterEntry[], taking: Taking): Taking {
+  #finish(number: number, entries: readonly CounterEntry[], taking: TakeResult): TakeResult {
     const isWanted = this.#pending.get(number) ?? true
     this.#pending.delete(number)
     this.#failing = false
@@ -98,7 +98,7 @@ export class CounterClient implements Counters {
   }
 
   /** @throws Error if the counters cannot be read, or do not answer */
-  async reserve(entries: readonly CounterEntry[]): Promise<Taking> {
+  async reserve(entries: readonly CounterEntry[]): Promise<TakeResult> {
     const number = ++this.#lastTake
     this.#numbers.set(entries, number)
     const taking = await this.#server.ask('reserve', [number, entries], ANSWER_MS)

@@ -44,7 +44,7 @@ export interface CounterRoom {
 }
 
 /** The result of a reservation. */
-export interface Taking {
+export interface TakeResult {
   /** The first entry that did not fit, in which case nothing was reserved; null if everything was reserved. */
   readonly exceeded: number | null
   /** One for each entry. */
@@ -57,7 +57,7 @@ export interface Counters {
    * have to be loaded or are in another thread.
    * @throws (or rejects) if the ledger has to be read and cannot be: nothing was reserved then.
    */
-  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking>
+  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult>
   /**
    * Ends a reservation: `used` is the used part of each amount, and may exceed it. Call it once per reservation. Never
    * throws.

@@ -17,13 +17,13 @@ interface EndUserLimitsOptions extends Partial<StoreCacheLimits> {
 const MAX_END_USERS = 10_000
 
 /** An object, so that end users without limits are cached too. */
-interface Known {
+interface CachedLimit {
   readonly limits: RateLimit | null
 }
 
 export class EndUserLimits implements EndUserLookup {
   readonly #store: EndUserLimitsOptions['store']
-  readonly #known: StoreCache<EndUserRecord | null, Known>
+  readonly #known: StoreCache<EndUserRecord | null, CachedLimit>
 
   constructor({ store, ...others }: EndUserLimitsOptions) {
     this.#store = store

@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
-import type { CounterEntry, Counters, Origin, Spending, Taking } from './counters.ts'
+import type { CounterEntry, Counters, Origin, Spending, TakeResult } from './counters.ts'
 
 interface LocalCountersOptions {
   readonly clock: Clock
@@ -42,7 +42,7 @@ export class LocalCounters implements Counters {
     this.#options = options
   }
 
-  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
     const unknown = entries.filter(entry => entry.origin !== null && !this.#counts.has(entry.id))
     if (unknown.length === 0) return this.#reserve(entries)
     const loads = unknown.map(entry => this.#loads.run(entry.id, () => this.#load(entry)))
@@ -126,7 +126,7 @@ export class LocalCounters implements Counters {
     this.#counts.clear()
   }
 
-  #reserve(entries: readonly CounterEntry[]): Taking {
+  #reserve(entries: readonly CounterEntry[]): TakeResult {
     const counts = entries.map(entry => this.#counts.get(entry.id) ?? this.#open(entry, 0))
     const rooms = counts.map((count, index) => ({
       used: count.total - count.reserved,

@@ -10,7 +10,7 @@ import type { PicoUsd } from '../../base/money.ts'
 import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
-import type { CounterEntry, Counters, Taking } from './counters.ts'
+import type { CounterEntry, Counters, TakeResult } from './counters.ts'
 import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
 import { overrunError, rateError, reservedError, spentError } from './limit-errors.ts'
 import {
@@ -290,7 +290,7 @@ class Admission {
   }
 
   /** An overspent limit leaves nothing, although an amount of zero fits every counter. */
-  #admitted(entries: readonly CounterEntry[], taking: Taking): Reservation {
+  #admitted(entries: readonly CounterEntry[], taking: TakeResult): Reservation {
     const overspent = this.#money.findIndex((_, at) => {
       const room = taking.rooms[at]
       return room !== undefined && room.used > room.ceiling
@@ -321,18 +321,18 @@ class Admission {
     ]
   }
 
-  #reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  #reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
     const taking = this.#options.counters.reserve(entries)
     return isPending(taking) ? taking.catch(throwUnavailable) : taking
   }
 
-  #reservation(entries: readonly CounterEntry[], { rooms }: Taking): Reservation {
+  #reservation(entries: readonly CounterEntry[], { rooms }: TakeResult): Reservation {
     const limits: EntryLimit[] = [...this.#money, ...this.#rates].map(({ limit }) => limit)
     return new CounterReservation(this.#options.counters, entries, limits, rooms, this.tightestRooms(rooms))
   }
 
   /** The tightest limit per minute of each kind. */
-  tightestRooms(rooms: Taking['rooms']): ReadonlyMap<RateKind, RateRoom> {
+  tightestRooms(rooms: TakeResult['rooms']): ReadonlyMap<RateKind, RateRoom> {
     const tightest = new Map<RateKind, RateRoom>()
     for (const [at, { limit, entry }] of this.#rates.entries()) {
       const room = rooms[this.#money.length + at]
@@ -345,7 +345,7 @@ class Admission {
   }
 
   /** The amount to reserve for each offer if the full amount does not fit into the unspent money. */
-  #less(taking: Taking, exceeded: number): ReservedOf {
+  #less(taking: TakeResult, exceeded: number): ReservedOf {
     const refusal = this.#refusal(taking, exceeded)
     if (refusal !== null) throw refusal
     return offer => {
@@ -356,7 +356,7 @@ class Admission {
   }
 
   /** Unspent money under all limits that count this offer. */
-  #rest({ isOwn }: Offer, { rooms }: Taking): number {
+  #rest({ isOwn }: Offer, { rooms }: TakeResult): number {
     let rest = Number.POSITIVE_INFINITY
     for (const [at, { limit }] of this.#money.entries()) {
       const room = rooms[at]
@@ -366,7 +366,7 @@ class Admission {
   }
 
   /** The error if the request can never fit a limit; null if it fits once running requests have ended. */
-  #refusal(taking: Taking, exceeded: number): GatewayError | null {
+  #refusal(taking: TakeResult, exceeded: number): GatewayError | null {
     const room = taking.rooms[exceeded]
     const rate = this.#rates[exceeded - this.#money.length]
     if (rate !== undefined && room !== undefined) return rateError(rate, room, this.#nowMs)

@@ -23,7 +23,7 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
 import { openRedis, type Redis } from '../../storage/redis.ts'
-import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
+import type { CounterEntry, Counters, Spending, TakeResult } from './counters.ts'
 import { IDLE_MS, type LocalCounters } from './local-counters.ts'
 
 /** A name is alive until its heartbeat expires or its node gets another name, and awaited until a time of its own. */
@@ -327,7 +327,7 @@ export class RedisCounters implements Counters {
     return !this.#redis.isReady
   }
 
-  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
     if (!this.#redis.isReady) return this.#takeLocally(entries)
     const diverged = entries.filter(entry => this.#diverged.has(entry.id))
     if (diverged.length === 0) return this.#ask(entries, ASK_TRIES)
@@ -370,7 +370,7 @@ export class RedisCounters implements Counters {
     this.#redis.close()
   }
 
-  async #ask(entries: readonly CounterEntry[], tries: number): Promise<Taking> {
+  async #ask(entries: readonly CounterEntry[], tries: number): Promise<TakeResult> {
     const { local, prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     let reply: readonly number[]
@@ -418,7 +418,7 @@ export class RedisCounters implements Counters {
     return this.#redis.isReady ? this.#ask(entries, tries - 1) : this.#takeLocally(entries)
   }
 
-  #takeLocally(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  #takeLocally(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
     this.#markDiverged(entries)
     return this.#options.local.reserve(entries)
   }

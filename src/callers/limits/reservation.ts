@@ -4,7 +4,7 @@ import { isPending } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { Allowance, Reservation, Spending } from '../../protocol/records.ts'
-import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
+import type { CounterEntry, CounterRoom, Counters, TakeResult } from './counters.ts'
 import { reservedError, spentError } from './limit-errors.ts'
 import { counts, type EntryLimit, RATE_FIELDS, type RateRule, restOf, usedAmount } from './quota-entries.ts'
 import { picoToNano } from './spending.ts'
@@ -66,7 +66,7 @@ export class CounterReservation implements Reservation, Allowance {
       entries.push({ ...entry, amount: lacks })
     }
     if (entries.length === 0) return true
-    const accept = (taking: Taking): boolean => {
+    const accept = (taking: TakeResult): boolean => {
       if (taking.exceeded === null) return this.#keep(entries)
       this.refusal = this.#refusalOf(entries, taking, taking.exceeded)
       return false
@@ -111,7 +111,7 @@ export class CounterReservation implements Reservation, Allowance {
     this.#reservations = []
   }
 
-  #refusalOf(entries: readonly CounterEntry[], { rooms }: Taking, exceeded: number): GatewayError | null {
+  #refusalOf(entries: readonly CounterEntry[], { rooms }: TakeResult, exceeded: number): GatewayError | null {
     const [entry, room] = [entries[exceeded], rooms[exceeded]]
     const at = this.#entries.findIndex(({ id }) => id === entry?.id)
     const limit = this.#limits[at]

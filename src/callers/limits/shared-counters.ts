@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
-import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
+import type { CounterEntry, Counters, Spending, TakeResult } from './counters.ts'
 import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
@@ -66,7 +66,7 @@ export class SharedCounters implements Counters {
     return this.#redis?.degraded ?? false
   }
 
-  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
     const organizationId = creditorOf(entries)
     return organizationId === null
       ? this.#counters.reserve(entries)
@@ -84,7 +84,7 @@ export class SharedCounters implements Counters {
     this.#local.close()
   }
 
-  async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<Taking> {
+  async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<TakeResult> {
     const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
     const filled = fillCeilings(entries, credits)
     const taking = await this.#counters.reserve(filled)

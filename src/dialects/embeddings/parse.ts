@@ -27,7 +27,7 @@ const SAME_NAME: ReadonlySet<string> = new Set([
   'trace',
 ])
 /** The other known fields: settings, and fields that only apply to models that write. */
-const KNOWN: ReadonlySet<string> = new Set([
+const KNOWN_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(ResponsesRequest.properties),
   ...Object.keys(EmbeddingsBody.properties),
 ])
@@ -51,7 +51,9 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
 const NONE: ReadonlySet<string> = new Set()
 
 const check = bodyCheck(EmbeddingsBody)
-const checkSpelling = spellingCheck(EmbeddingsBody, { more: [...KNOWN, ...OF_OTHERS.map(([name]) => name)] })
+const checkSpelling = spellingCheck(EmbeddingsBody, {
+  more: [...KNOWN_FIELDS, ...OF_OTHERS.map(([name]) => name)],
+})
 
 /** Creates the parser of embeddings bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createEmbeddingsParser(offering: Offering): (value: unknown) => ParsedEmbeddings {
@@ -65,7 +67,7 @@ function parseEmbeddings(value: unknown, offering: Offering): ParsedEmbeddings {
   const { items, isList } = readInput(body.input)
   const fields: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(body)) {
-    if (field !== null && field !== undefined && (SAME_NAME.has(name) || !KNOWN.has(name)))
+    if (field !== null && field !== undefined && (SAME_NAME.has(name) || !KNOWN_FIELDS.has(name)))
       fields[name] = field
   }
   fields['input'] = items

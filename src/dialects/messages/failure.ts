@@ -46,14 +46,14 @@ const OWN_TYPES: ReadonlySet<unknown> = new Set([
 
 /** The provider's own type if it refused the request or failed; null: our type is sent. */
 function toldType({ provider_status: status, provider_code: code }: Metadata): string | null {
-  const isTold = typeof status === 'number' && (TOLD.has(status) || status >= 500)
+  const isTold = typeof status === 'number' && (PASSED_ON_STATUSES.has(status) || status >= 500)
   return isTold && OWN_TYPES.has(code) ? String(code) : null
 }
 
 type Metadata = Readonly<Record<string, unknown>>
 
 /** Refusals of 401 to 404 are about the gateway's account, and not the caller's. */
-const TOLD: ReadonlySet<number> = new Set([400, 413, 422, 429])
+const PASSED_ON_STATUSES: ReadonlySet<number> = new Set([400, 413, 422, 429])
 
 /** Waiting does not help: a client that tries again only waits. */
 export function failureHeaders({

@@ -31,7 +31,7 @@ interface CaptureKeeperOptions {
 type Follower = (running: readonly CaptureTerms[]) => void
 
 /** A record that waits for the disk. */
-interface Waiting {
+interface WaitingWrite {
   readonly capture: string
   /** Null: it did not fit. */
   readonly record: Uint8Array | null
@@ -59,7 +59,7 @@ export class CaptureKeeper {
   #running: readonly CaptureTerms[] = []
   /** Captures that are full here, although the Store may have been read before it knew. */
   #over: ReadonlySet<string> = new Set()
-  #waiting: Waiting[] = []
+  #waiting: WaitingWrite[] = []
   #writing: Promise<void> | null = null
   #looking: Promise<void> | null = null
   #checksAgain = false
@@ -233,9 +233,9 @@ export class CaptureKeeper {
   }
 
   /** Removes the next records of a capture from the queue. */
-  #nextOf(capture: string): readonly Waiting[] {
-    const batch: Waiting[] = []
-    const others: Waiting[] = []
+  #nextOf(capture: string): readonly WaitingWrite[] {
+    const batch: WaitingWrite[] = []
+    const others: WaitingWrite[] = []
     let bytes = 0
     for (const each of this.#waiting) {
       const size = each.record?.length ?? 0
@@ -248,7 +248,7 @@ export class CaptureKeeper {
     return batch
   }
 
-  async #writeTo(id: string, batch: readonly Waiting[]): Promise<void> {
+  async #writeTo(id: string, batch: readonly WaitingWrite[]): Promise<void> {
     const nowMs = this.#options.clock.nowMs()
     const record = this.#open.find(each => each.id === id)
     // The capture was deleted, or has ended.

@@ -26,7 +26,7 @@ interface BodyBuilderDeps extends PoolDeps {
 }
 
 /** Models that may write: the first choice and two fallbacks. */
-const NAMED = 3
+const MODELS_MAX = 3
 /** The service pays, so input and output are short. */
 const WISH_CHARS = 8_000
 const ANSWER_TOKENS = 4_000
@@ -67,7 +67,7 @@ class ActiveBodyBuilder implements ActivePlugin {
     const helperModel = helper === undefined ? [] : await this.#deps.models.of(exchange, [helper], '')
     const names = [...new Set([...helperModel, ...pool.toSorted(byPrice)].map(({ id }) => id))].slice(
       0,
-      NAMED,
+      MODELS_MAX,
     )
     if (names.length === 0) throw noModels(this.#slug)
     this.ids = pool.slice(0, IDS_MAX).map(({ id }) => id)

@@ -16,7 +16,7 @@ import type { Level } from './routers/rankings.ts'
 type ParetoSettings = Extract<PluginSettings, { id: 'pareto-router' }>
 
 /** Models that the router names: the first choice and two fallbacks. */
-const NAMED = 3
+const MODELS_MAX = 3
 /** Time that a conversation stays with its model. */
 const STAY_MS = 300_000
 /** Minimum scores of the tiers. */
@@ -82,8 +82,8 @@ class ActiveParetoRouter implements ActivePlugin {
         ? byTier(models, levelOf(this.#settings?.min_coding_score ?? 1), isFastest)
         : { tier: null, ids: underPrice(models, maxPrice) }
     if (ids.length === 0) throw noModels(slug)
-    const firstIds = ids.slice(0, NAMED)
-    const preferred = await stayWith(this.#deps, exchange, this.id, firstIds, { top: NAMED })
+    const firstIds = ids.slice(0, MODELS_MAX)
+    const preferred = await stayWith(this.#deps, exchange, this.id, firstIds, { top: MODELS_MAX })
     const names = chosenNames(preferred.ids, variants)
     const first = models.find(({ id }) => id === preferred.ids[0])
     exchange.pipeline.push({

@@ -31,15 +31,15 @@ export interface Containers extends SandboxCalls {
 
 const MIB = 1024 * 1024
 /** Prefix of ids from the gateway; callers must not use it. */
-const MADE = 'cntr_'
-const MADE_CHARS = 32
+const ID_PREFIX = 'cntr_'
+const ID_CHARS = 32
 const NAME = /^[\w-]{1,40}$/
 const SWEEP_MS = 5_000
 /** Maximum calls that wait for one container. */
 const PENDING_MAX = 16
 const WAITING_FACTOR = 8
 
-interface Held {
+interface ContainerEntry {
   readonly key: string
   readonly workspace: string
   /** The allow-list as text; empty: no network. */
@@ -63,9 +63,9 @@ class HeldContainers implements Containers {
   #engine: Promise<SandboxEngine | null> | null = null
   readonly #queue: RunQueue
   /** The least recently used first. */
-  readonly #held = new Map<string, Held>()
+  readonly #held = new Map<string, ContainerEntry>()
   /** Containers that are being created, by key. */
-  readonly #opening = new Map<string, Promise<Held>>()
+  readonly #opening = new Map<string, Promise<ContainerEntry>>()
   #refusal: Promise<string | null> | null = null
   readonly #ending = new AbortController()
   #sweep: Timer | null = null
@@ -102,8 +102,8 @@ class HeldContainers implements Containers {
       this.#use(known)
       return { id: id ?? '', isNew: false }
     }
-    if (id?.startsWith(MADE) === true) throw notFound()
-    const name = id ?? `${MADE}${randomText(MADE_CHARS)}`
+    if (id?.startsWith(ID_PREFIX) === true) throw notFound()
+    const name = id ?? `${ID_PREFIX}${randomText(ID_CHARS)}`
     const key = keyOf(owner, name)
     const opening = this.#opening.get(key) ?? this.#create(engine, owner, key, terms)
     this.#opening.set(key, opening)
@@ -203,14 +203,14 @@ class HeldContainers implements Containers {
     owner: ContainerOwner,
     key: string,
     terms: ContainerTerms,
-  ): Promise<Held> {
+  ): Promise<ContainerEntry> {
     const workspace = workspaceOf(owner)
     if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busy()
-    const entry: Held = {
+    const entry: ContainerEntry = {
       key,
       workspace,
       policy: policyOf(terms),
-      engine: await engine.create(randomText(MADE_CHARS), terms.allowedDomains),
+      engine: await engine.create(randomText(ID_CHARS), terms.allowedDomains),
       sleepMs: terms.sleepAfterSeconds * 1000,
       usedMs: 0,
       pending: 0,
@@ -241,7 +241,7 @@ class HeldContainers implements Containers {
     }
   }
 
-  #find(owner: ContainerOwner, id: string): Held | null {
+  #find(owner: ContainerOwner, id: string): ContainerEntry | null {
     const entry = this.#held.get(keyOf(owner, id))
     if (entry === undefined) return null
     if (entry.pending > 0 || !this.#isAsleep(entry)) return entry
@@ -249,14 +249,14 @@ class HeldContainers implements Containers {
     return null
   }
 
-  #get(owner: ContainerOwner, id: string): Held {
+  #get(owner: ContainerOwner, id: string): ContainerEntry {
     const entry = this.#find(owner, id)
     if (entry === null) throw notFound()
     return entry
   }
 
   /** Runs one call at a time, in order. */
-  async #inTurn<T>(entry: Held, work: () => Promise<T>): Promise<T> {
+  async #inTurn<T>(entry: ContainerEntry, work: () => Promise<T>): Promise<T> {
     if (entry.pending >= PENDING_MAX) throw busy()
     entry.pending++
     this.#use(entry)
@@ -270,13 +270,13 @@ class HeldContainers implements Containers {
     }
   }
 
-  #use(entry: Held): void {
+  #use(entry: ContainerEntry): void {
     entry.usedMs = this.#options.clock.monotonicMs()
     this.#held.delete(entry.key)
     this.#held.set(entry.key, entry)
   }
 
-  #isAsleep({ usedMs, sleepMs }: Held): boolean {
+  #isAsleep({ usedMs, sleepMs }: ContainerEntry): boolean {
     return this.#options.clock.monotonicMs() - usedMs >= sleepMs
   }
 
@@ -288,13 +288,13 @@ class HeldContainers implements Containers {
       this.#held.size === 0 ? null : this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
   }
 
-  #remove(entry: Held): void {
+  #remove(entry: ContainerEntry): void {
     void this.#end(entry).catch((thrown: unknown) =>
       this.#options.log.fault('sandbox', 'sandbox failed', thrown),
     )
   }
 
-  #end(entry: Held): Promise<void> {
+  #end(entry: ContainerEntry): Promise<void> {
     this.#held.delete(entry.key)
     const ended = entry.tail.then(() => entry.engine.end())
     entry.tail = ended
@@ -343,7 +343,7 @@ function keyOf(owner: ContainerOwner, id: string): string {
   return `${workspaceOf(owner)}\n${id}`
 }
 
-function largestOf(all: readonly Held[], byBytes: boolean): string {
+function largestOf(all: readonly ContainerEntry[], byBytes: boolean): string {
   const sums = new Map<string, number>()
   for (const { workspace, engine } of all) {
     sums.set(workspace, (sums.get(workspace) ?? 0) + (byBytes ? engine.bytes() : 1))

@@ -11,7 +11,7 @@ interface RunQueueOptions {
   readonly waiting: number
 }
 
-interface Waiting {
+interface WaitingRun {
   readonly workspace: string
   readonly begin: () => void
 }
@@ -19,7 +19,7 @@ interface Waiting {
 export class RunQueue {
   readonly #options: RunQueueOptions
   readonly #running = new Map<string, number>()
-  readonly #waiting: Waiting[] = []
+  readonly #waiting: WaitingRun[] = []
   #count = 0
 
   constructor(options: RunQueueOptions) {
@@ -37,7 +37,7 @@ export class RunQueue {
         this.#waiting.splice(this.#waiting.indexOf(entry), 1)
         reject(signal.reason as Error)
       }
-      const entry: Waiting = {
+      const entry: WaitingRun = {
         workspace,
         begin: () => {
           signal.removeEventListener('abort', abort)
@@ -71,7 +71,7 @@ export class RunQueue {
 
   /** The first one of the workspace with the fewest running. */
   #next(): void {
-    let best: Waiting | null = null
+    let best: WaitingRun | null = null
     let least = Number.POSITIVE_INFINITY
     for (const entry of this.#waiting) {
       const running = this.#running.get(entry.workspace) ?? 0

@@ -29,7 +29,7 @@ const ASK_MS = 170_000
 const RUN_MS = 180_000
 const PROMPT_MAX_CHARS = 32_000
 /** Fields of the native tool about the form of the image. */
-const CONFIGURED = [
+const CONFIG_FIELDS = [
   'background',
   'input_fidelity',
   'moderation',
@@ -151,7 +151,7 @@ function imageIn(output: readonly OutputItem[]): Readonly<Record<string, unknown
 
 function requestOf(tool: RequestedTool, model: string, prompt: string): ResponsesRequest {
   const settings = isNative(tool)
-    ? Object.fromEntries(CONFIGURED.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]]])))
+    ? Object.fromEntries(CONFIG_FIELDS.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]]])))
     : without(tool.parameters ?? {}, 'model')
   return {
     model,

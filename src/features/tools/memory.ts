@@ -99,13 +99,13 @@ async function run(
   }
 }
 
-interface Said {
+interface MemoryReply {
   readonly shown?: { readonly value: string }
   readonly result: object
 }
 
 const VERBS: Readonly<
-  Record<Action, (deps: MemoryDeps, scope: MemoryScope, args: ToolCall['arguments']) => Promise<Said>>
+  Record<Action, (deps: MemoryDeps, scope: MemoryScope, args: ToolCall['arguments']) => Promise<MemoryReply>>
 > = {
   async read({ store }, scope, args) {
     const key = textArgument(args, 'key')

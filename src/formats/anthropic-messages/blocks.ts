@@ -340,7 +340,7 @@ class CompactionBlock implements Block {
 const MARK = 'anthropic-claude-v1:'
 
 /** The fields of a block that are sent back. */
-const KEPT = ['content', 'encrypted_content', 'signature', 'tool_changes'] as const
+const KEPT_FIELDS = ['content', 'encrypted_content', 'signature', 'tool_changes'] as const
 
 /** Packs a compaction block into one string. */
 export function sealCompaction(block: Json): string {
@@ -349,7 +349,7 @@ export function sealCompaction(block: Json): string {
 
 function keptOf(block: Json): Json {
   return Object.fromEntries(
-    KEPT.flatMap(name => (block[name] === undefined ? [] : [[name, block[name]] as const])),
+    KEPT_FIELDS.flatMap(name => (block[name] === undefined ? [] : [[name, block[name]] as const])),
   )
 }
 

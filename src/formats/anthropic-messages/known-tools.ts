@@ -125,7 +125,7 @@ function computer(version: number, tool: Json): KnownTool {
   }
 }
 
-const KNOWN: ReadonlyMap<string, (version: number, tool: Json) => KnownTool> = new Map([
+const KNOWN_TOOLS: ReadonlyMap<string, (version: number, tool: Json) => KnownTool> = new Map([
   ['bash', () => BASH],
   ['text_editor', editor],
   ['memory', () => MEMORY],
@@ -137,7 +137,7 @@ export function knownFunction(native: Json): Json | null {
   const { type, name, cache_control: mark } = native
   if (typeof type !== 'string' || typeof name !== 'string' || !NAME.test(name)) return null
   const version = Number(DATE.exec(type)?.[1] ?? Number.NaN)
-  const make = Number.isNaN(version) ? undefined : KNOWN.get(type.replace(DATE, ''))
+  const make = Number.isNaN(version) ? undefined : KNOWN_TOOLS.get(type.replace(DATE, ''))
   if (make === undefined) return null
   const { description, properties, required } = make(version, native)
   return {

@@ -43,7 +43,7 @@ function writeGemini({ request, stream, isOwnApi }: ModelRequest, endpoint: Endp
       ...(toolConfig === null ? {} : { toolConfig }),
       ...(Object.keys(config).length > 0 ? { generationConfig: config } : {}),
       // Only clients of this API can send such.
-      ...unknownFields(request, MADE),
+      ...unknownFields(request, COMBINED_FIELDS),
     },
     ...(changes.length === 0 ? undefined : { changes }),
   }
@@ -67,7 +67,7 @@ const ALONE: readonly Change[] = [
 export const encodeGemini = prepares('google-gemini', writeGemini)
 
 /** Fields of the body that combine several fields of a client of this API. */
-const MADE: ReadonlySet<string> = new Set([
+const COMBINED_FIELDS: ReadonlySet<string> = new Set([
   'contents',
   'generationConfig',
   'toolConfig',

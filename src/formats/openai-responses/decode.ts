@@ -91,7 +91,7 @@ const STATUS_OF_EVENT: ReadonlyMap<unknown, string> = new Map([
   ['response.cancelled', 'cancelled'],
 ])
 
-const RUNNING: ReadonlySet<unknown> = new Set(['queued', 'in_progress'])
+const RUNNING_STATUSES: ReadonlySet<unknown> = new Set(['queued', 'in_progress'])
 
 export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
@@ -216,7 +216,7 @@ export class ResponsesDecoder implements Decoder {
       response['object'] === 'response' ||
       (response['object'] === undefined && Array.isArray(response['output']))
     ) {
-      if (RUNNING.has(response['status'])) {
+      if (RUNNING_STATUSES.has(response['status'])) {
         this.start(response)
         return
       }
@@ -228,7 +228,8 @@ export class ResponsesDecoder implements Decoder {
 
   #conclude(response: Json, eventStatus: string): void {
     const responseStatus = filled(response['status'])
-    const status = responseStatus === null || RUNNING.has(responseStatus) ? eventStatus : responseStatus
+    const status =
+      responseStatus === null || RUNNING_STATUSES.has(responseStatus) ? eventStatus : responseStatus
     if (status === 'failed') throw failureOf(response, null)
     if (status === 'cancelled') {
       throw new GatewayError('provider_unavailable', 'The provider cancelled the reply')

@@ -40,7 +40,7 @@ const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
   ['unsupported_image_media_type', 400],
 ])
 
-interface Told {
+interface FailureText {
   readonly status: number | null
   readonly code: string | null
   /** The class of the error, for codes that no table has. */
@@ -82,7 +82,7 @@ export function tellsError(body: Json): boolean {
   return isRecord(error) || filled(error) !== null || detail(body) !== null || filled(message) !== null
 }
 
-function readError(value: unknown): Told {
+function readError(value: unknown): FailureText {
   if (typeof value === 'string')
     return { status: null, code: null, type: null, message: value, waitSeconds: null }
   const body = recordOrEmpty(Array.isArray(value) ? value[0] : value)

@@ -41,7 +41,7 @@ const START_TYPES: ReadonlyMap<unknown, ItemStart['type']> = new Map([
 ])
 
 /** Fields that deltas or the opening carry. One provider also puts `item_id` and `output_index` into items. */
-const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
+const STREAMED_FIELDS: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
   message: new Set(['type', 'id', 'role', 'content']),
   reasoning: new Set(['type', 'id', 'summary', 'content', 'format']),
   function_call: new Set(['type', 'id', 'call_id', 'name', 'arguments', 'item_id', 'output_index']),
@@ -71,7 +71,7 @@ function shapedRemainder(item: Json, excluded: ReadonlySet<string>): Json | null
 
 const CALL_TYPES: ReadonlySet<ItemStart['type']> = new Set(['function_call', 'custom_tool_call'])
 
-const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
+const NOT_EXTRA: ReadonlySet<string> = new Set([...STREAMED_FIELDS.function_call, 'input', 'status'])
 
 /**
  * The item kind in deltas for a wire item; null for an item without a type, which cannot pass. A hosted item never has
@@ -92,7 +92,7 @@ export function startType(item: Json): ItemStart['type'] | null {
 
 const STATUSES: ReadonlySet<unknown> = new Set(['completed', 'incomplete', 'in_progress'])
 /** Members of a message that `plainMessage` reads. */
-const PLAIN: ReadonlySet<string> = new Set([...TOLD.message, 'status', 'phase'])
+const PLAIN: ReadonlySet<string> = new Set([...STREAMED_FIELDS.message, 'status', 'phase'])
 
 /** A final message that has one text and nothing else; null for every other item. */
 export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
@@ -264,8 +264,8 @@ export class Slots {
 
   #closing(slot: Slot, final: Json): Json | null {
     // A hosted item is final in every field: there a null may replace a value.
-    if (slot.type === 'hosted') return remainder(final, TOLD.hosted, true)
-    const fields = shapedRemainder(final, TOLD[slot.type])
+    if (slot.type === 'hosted') return remainder(final, STREAMED_FIELDS.hosted, true)
+    const fields = shapedRemainder(final, STREAMED_FIELDS[slot.type])
     // A call that was opened before its id was known gets it now.
     const isLate = slot.call !== null && slot.callId === null && callIdIn(final['call_id']) !== null
     return isLate ? { ...fields, call_id: final['call_id'] } : fields

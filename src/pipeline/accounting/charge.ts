@@ -15,7 +15,7 @@ import type { Reservation } from '../../protocol/records.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/price-rows.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
-import type { Said } from './estimate.ts'
+import type { ObservedReply } from './estimate.ts'
 import { imagesIn } from './media.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './usage-check.ts'
 
@@ -141,7 +141,7 @@ function withInner(usage: Usage, inner: InnerUse): Usage {
 }
 
 /** The figures of a finished model call, whether it succeeded or not. */
-export interface CallFigures extends Said {
+export interface CallFigures extends ObservedReply {
   readonly finish: Finish | null
   /** Bytes of the request that was sent; 0 if none was. */
   readonly sentBytes: number
@@ -183,7 +183,7 @@ export function settle(
   const isComplete = finish !== null && !isCut && plausible !== null
   if (!isComplete || (plausible.outputTokens === 0 && outputQuarters > 0)) {
     const { isThoughtSeen } = figures
-    const output: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens }
+    const output: ObservedReply = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens }
     const estimated = estimates.estimate(prompt, output, endpoint)
     const charge = chargeOf(estimated, pricing, false, images)
     attempt.cost = exchange.signal.aborted ? bill.chargeDearer(charge) : bill.charge(charge)
@@ -209,7 +209,7 @@ export function settlePart(
     usage === null
       ? null
       : estimates.plausible(usage, { request: prompt, endpoint, observed: figures, isRemembered })
-  const checkedFigures: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens: 0 }
+  const checkedFigures: ObservedReply = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens: 0 }
   const charge = chargeOf(estimates.estimate(prompt, checkedFigures, endpoint), endpoint.pricing, false)
   attempt.cost = bill.charge(charge)
   attempt.partUsage = charge.usage

@@ -45,7 +45,7 @@ const NUMBER_QUARTERS = 8
 const OUTPUT_TOKENS_MAX = 65_536
 
 /** The part of a model call's reply that the gateway saw. */
-export interface Said {
+export interface ObservedReply {
   /** As the provider reported it, possibly before the end; null if it did not. */
   readonly usage: Usage | null
   /** Quarters of tokens in text, reasoning and arguments. */
@@ -63,24 +63,24 @@ export interface Said {
  */
 export function estimateUsage(
   request: ResponsesRequest,
-  { usage: reported, outputQuarters, isThoughtSeen, unseenTokens = 0 }: Said,
+  { usage: reportedUsage, outputQuarters, isThoughtSeen, unseenTokens = 0 }: ObservedReply,
   endpoint: Endpoint,
 ): Usage {
   const seenTokens = Math.ceil(outputQuarters / QUARTERS)
   const isThoughtKnown =
-    isThoughtSeen || seenTokens === 0 || (reported !== null && reported.reasoningTokens > 0)
+    isThoughtSeen || seenTokens === 0 || (reportedUsage !== null && reportedUsage.reasoningTokens > 0)
   const unseen = seenTokens === 0 ? unseenTokens : 0
   const budget = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
   const reasoningTokens = mayThink(request, endpoint) ? budget + unseen : budget
   const outputTokens = seenTokens + budget + unseen
-  if (reported === null) {
+  if (reportedUsage === null) {
     return { ...ZERO_USAGE, inputTokens: inputTokensOf(request), outputTokens, reasoningTokens }
   }
   return {
-    ...reported,
-    inputTokens: reported.inputTokens === 0 ? inputTokensOf(request) : reported.inputTokens,
-    outputTokens: Math.max(reported.outputTokens, outputTokens),
-    reasoningTokens: Math.max(reported.reasoningTokens, reasoningTokens),
+    ...reportedUsage,
+    inputTokens: reportedUsage.inputTokens === 0 ? inputTokensOf(request) : reportedUsage.inputTokens,
+    outputTokens: Math.max(reportedUsage.outputTokens, outputTokens),
+    reasoningTokens: Math.max(reportedUsage.reasoningTokens, reasoningTokens),
   }
 }
 

@@ -7,7 +7,7 @@ import { MARKED_FORMATS } from '../../formats/marks/own-marks.ts'
 import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { estimateUsage, inputTokensOf, reasoningBudget, type Said } from './estimate.ts'
+import { estimateUsage, inputTokensOf, type ObservedReply, reasoningBudget } from './estimate.ts'
 import { marksAnHour } from './highest-price.ts'
 import { audioIn } from './media.ts'
 import { CONTEXT_TOKENS, mayFetch } from './outside-tokens.ts'
@@ -42,7 +42,7 @@ export interface BoundedCall {
 /** Estimates for usage that a provider did not report, or reported incorrectly. */
 export interface UsageEstimates {
   /** The best known usage of a call. */
-  estimate(prompt: ResponsesRequest, output: Said, endpoint: Endpoint): Usage
+  estimate(prompt: ResponsesRequest, output: ObservedReply, endpoint: Endpoint): Usage
   /** The usage itself if it is plausible, otherwise the nearest plausible one. */
   plausible(usage: Usage, call: BoundedCall): Usage
 }

@@ -6,7 +6,7 @@
 import type { StreamTrust } from '../../exchange/exchange.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { isThoughtless, type Said } from './estimate.ts'
+import { isThoughtless, type ObservedReply } from './estimate.ts'
 
 /** Consecutive replies that an endpoint must have shown. */
 const REPLIES = 20
@@ -26,7 +26,7 @@ const COUNT_RATIO = 2
 const TEMPLATE_TOKENS = 64
 
 /** The replies of one endpoint to requests of one effort. */
-interface Shown {
+interface StreamProof {
   /** Consecutive visible replies since the last reply with hidden output. */
   good: number
   /**
@@ -39,7 +39,7 @@ interface Shown {
 }
 
 /** A complete streamed reply, as the attempt received it. */
-export interface ShownReply extends Said {
+export interface ShownReply extends ObservedReply {
   /** True if the gateway ended it. */
   readonly isCut: boolean
   /** True if its reader was slow at some point. */
@@ -50,7 +50,7 @@ export interface ShownReply extends Said {
 
 export class VisibleStreams {
   /** Keyed by effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
-  readonly #shown = new WeakMap<Endpoint, Map<string, Shown>>()
+  readonly #shown = new WeakMap<Endpoint, Map<string, StreamProof>>()
   /** Hashes of the keys of which a stream relies on observed replies. */
   readonly #relying = new Set<string>()
 
@@ -109,7 +109,7 @@ export class VisibleStreams {
     if (oldest !== undefined) proof.keys.delete(oldest)
   }
 
-  #of(endpoint: Endpoint, effort: string): Shown {
+  #of(endpoint: Endpoint, effort: string): StreamProof {
     let efforts = this.#shown.get(endpoint)
     if (efforts === undefined) {
       efforts = new Map()

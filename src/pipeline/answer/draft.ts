@@ -12,7 +12,7 @@ const DRAFT_MAX_BYTES = 64 * 1024 * 1024
 /** Memory of an event in addition to its texts. */
 const EVENT_BYTES = 256
 /** Smaller amounts are not reported to the request's count. */
-const TOLD_BYTES = 64 * 1024
+const REPORT_STEP_BYTES = 64 * 1024
 
 export class Draft {
   readonly #maxBytes: number
@@ -37,7 +37,8 @@ export class Draft {
       )
     }
     this.#events.push(event)
-    if (this.#bytes - this.#reportedBytes >= TOLD_BYTES && !this.#report(this.#bytes)) throw overloadError()
+    if (this.#bytes - this.#reportedBytes >= REPORT_STEP_BYTES && !this.#report(this.#bytes))
+      throw overloadError()
   }
 
   /** Removes all events from the draft and returns them. */

@@ -61,7 +61,7 @@ export interface Sink {
 }
 
 /** Placeholder for a kept text in a document. No client can know it. */
-const KEPT = randomUUID()
+const TEXT_PLACEHOLDER = randomUUID()
 
 interface FinalSinkOptions {
   /** Gets each event as well. Absent: no observer. */
@@ -148,14 +148,14 @@ export class FinalSink implements Sink {
   keep(json: string): string | null {
     if (!this.#keepsText) return null
     this.#keptJson = json.slice(1, -1)
-    return KEPT
+    return TEXT_PLACEHOLDER
   }
 
   /** The JSON of a document that was built from the response. */
   json(document: unknown): string {
     const json = JSON.stringify(document)
     const text = this.#keptJson
-    return text === null ? json : json.replaceAll(KEPT, () => text)
+    return text === null ? json : json.replaceAll(TEXT_PLACEHOLDER, () => text)
   }
 }
 

@@ -34,7 +34,7 @@ export interface FoundText extends Pick<RequestText, 'text' | 'isJson'> {
   readonly findings: readonly Finding[]
 }
 
-interface Found {
+interface MaskFinding {
   readonly kind: string
   readonly value: string
   /** True for a text of the caller that has the form of a placeholder. */
@@ -87,7 +87,7 @@ export class Masking {
     })
   }
 
-  #give(masks: Masks, { kind, value, isOwn }: Found): void {
+  #give(masks: Masks, { kind, value, isOwn }: MaskFinding): void {
     if (isOwn) {
       masks.own(kind, value)
       return
@@ -117,13 +117,13 @@ export class Masking {
     { caller, request }: Exchange,
     session: string,
     masks: Masks,
-    found: readonly Found[],
+    found: readonly MaskFinding[],
   ): void | Promise<void> {
     if (this.#deps === null) return
     const { tables, seal, digest } = this.#deps
     const owner = [caller.organizationId, caller.keyHash, session]
     const id = (text: string): string => digest(caller.keyHash, `\0masks\0${session}\0${text}`).slice(0, 22)
-    const byId = new Map<string, Found>()
+    const byId = new Map<string, MaskFinding>()
     const values: MaskValue[] = []
     for (const each of found) {
       const { kind, value, isOwn } = each
@@ -177,9 +177,9 @@ function withOwn(each: FoundText): FoundText {
 const OWN = 'placeholder'
 
 /** The values to mask. Texts that look like a placeholder come first, because their numbers are in use. */
-function foundIn(texts: readonly FoundText[]): readonly Found[] {
-  const own: Found[] = []
-  const found: Found[] = []
+function foundIn(texts: readonly FoundText[]): readonly MaskFinding[] {
+  const own: MaskFinding[] = []
+  const found: MaskFinding[] = []
   for (const each of texts) {
     if (!each.findings.some(isMask)) continue
     coveredBy(each, (kind, value) => {

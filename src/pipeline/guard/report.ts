@@ -17,7 +17,7 @@ type Side = 'request' | 'reply'
 /** A pattern that matched, without its position in the text. */
 export type RuleMatch = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
 
-const DONE = {
+const PAST_TENSE = {
   block: 'blocked',
   redact: 'redacted',
   mask: 'masked',
@@ -52,8 +52,8 @@ export function stagesOf(
     name: stageName(source.detector),
     guardrail_id: source.guardrailId,
     guardrail_scope: source.scope,
-    summary: `${capital(DONE[action])} ${side === 'request' ? 'in the request' : 'in the reply'}: ${[...patterns].join(', ')}`,
-    data: { action: DONE[action], detected: true, engines: ENGINES, patterns: [...patterns] },
+    summary: `${capital(PAST_TENSE[action])} ${side === 'request' ? 'in the request' : 'in the reply'}: ${[...patterns].join(', ')}`,
+    data: { action: PAST_TENSE[action], detected: true, engines: ENGINES, patterns: [...patterns] },
   }))
 }
 
@@ -69,7 +69,7 @@ export function countMatches(
     counted.add(rule)
     metrics.guardrailDecisions.inc({
       guardrail: rules.sources[rule]?.detector ?? detector,
-      action: DONE[action],
+      action: PAST_TENSE[action],
     })
   }
 }

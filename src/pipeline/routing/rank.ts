@@ -265,12 +265,16 @@ export function listCandidates(input: RankInput): Listing {
 }
 
 /** The groups of a request, and the model that comes first in them. */
-interface Listed {
+interface ModelListing {
   readonly groups: readonly Group[]
   readonly named: NamedModel
 }
 
-function listModels(models: readonly [NamedModel, ...NamedModel[]], needs: Needs, input: RankInput): Listed {
+function listModels(
+  models: readonly [NamedModel, ...NamedModel[]],
+  needs: Needs,
+  input: RankInput,
+): ModelListing {
   const [named] = models
   if (models.length === 1) return listNamed(named, needs, input)
   const listings = models.map(each => listNamed(each, needs, input))
@@ -291,7 +295,7 @@ function listModels(models: readonly [NamedModel, ...NamedModel[]], needs: Needs
   return { groups: merged, named: chosen }
 }
 
-function listNamed(named: NamedModel, needs: Needs, input: RankInput): Listed {
+function listNamed(named: NamedModel, needs: Needs, input: RankInput): ModelListing {
   const { route } = named.model
   return route === undefined
     ? { groups: listModel(named, needs, input), named }
@@ -299,13 +303,13 @@ function listNamed(named: NamedModel, needs: Needs, input: RankInput): Listed {
 }
 
 /** The first target with an endpoint that may serve the request, then the fallbacks of the route. */
-function listRoute(named: NamedModel, route: Route, needs: Needs, input: RankInput): Listed {
+function listRoute(named: NamedModel, route: Route, needs: Needs, input: RankInput): ModelListing {
   const { routed, routing } = input
   const trial = routed === null ? null : (routing.rollouts?.of(route) ?? null)
   const tried = trial === null ? null : listTarget(named, trial.candidate, needs, input)
   // Only requests that the candidate may serve are compared.
   const part = routed === null || trial === null || tried === null ? null : trial.part(routed)
-  let target: Listed | null = part?.arm === 'candidate' ? tried : null
+  let target: ModelListing | null = part?.arm === 'candidate' ? tried : null
   if (target === null)
     for (const each of routed === null ? route.targets : drawnTargets(route, routed)) {
       target = listTarget(named, each, needs, input)
@@ -324,7 +328,7 @@ export function listTarget(
   { model, preferences }: RouteTarget,
   needs: Needs,
   input: RankInput,
-): Listed | null {
+): ModelListing | null {
   const found = behind(named, model, input)
   if (found === null) return null
   if (preferences === null) {
@@ -345,7 +349,7 @@ export function listFallbacks(
   before: Model | null,
   needs: Needs,
   input: RankInput,
-): readonly Listed[] {
+): readonly ModelListing[] {
   return fallback.flatMap(id => {
     const found = behind(named, id, input)
     if (found === null || found.model === before) return []

@@ -31,13 +31,13 @@ const PINNED_MAX = 8
 type Candidates = readonly RouteCandidate[]
 
 /** The parts of an exchange that sticky routing reads. */
-interface Asked {
+interface AffinityRequest {
   readonly caller: HealthCaller
   readonly request: ResponsesRequest
 }
 
 /** Candidates in the order of their pins. */
-export interface Found {
+export interface Affinity {
   readonly candidates: Candidates
   /** Pins the candidate that succeeds; null if nothing may be pinned. */
   readonly affinity: Stay | null
@@ -59,7 +59,11 @@ export class Stickiness {
    * Moves pinned candidates to the front of their kind. Returns a promise only if pins have to be fetched. A candidate
    * that must not be called now (`nowMs`: monotonic) is not moved.
    */
-  order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
+  order(
+    { caller, request }: AffinityRequest,
+    candidates: Candidates,
+    nowMs = 0,
+  ): Affinity | Promise<Affinity> {
     if (candidates.length < 2 || !mayStick(request)) return { candidates, affinity: null }
     const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
     const models = choices(candidates, isNamed)
@@ -79,7 +83,7 @@ export class Stickiness {
    * The model that a router chose last for the conversation; null if there is none, or if the request begins a
    * conversation.
    */
-  lastModel({ caller, request }: Asked, router: string): string | null | Promise<string | null> {
+  lastModel({ caller, request }: AffinityRequest, router: string): string | null | Promise<string | null> {
     const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
     // Without a name, requests that begin with the same words are not a conversation yet.
     const conversation = isNamed || hasAnswer(request) ? conversationOf(request) : null
@@ -87,7 +91,7 @@ export class Stickiness {
     return this.#pins.get(keyOf(caller.organizationId, `router ${router}`, conversation))
   }
 
-  keepModel({ caller, request }: Asked, router: string, modelId: string, ttlMs: number): void {
+  keepModel({ caller, request }: AffinityRequest, router: string, modelId: string, ttlMs: number): void {
     const conversation = conversationOf(request)
     if (conversation === null) return
     this.#pins.set(
@@ -111,7 +115,7 @@ export class Stickiness {
       : this.#pins.claim(key, pinOf(first), IDLE_MS, caller.keyHash)
   }
 
-  #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Found {
+  #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Affinity {
     const { keys, ttlMs, isNamed, caller } = terms
     let ordered = candidates
     const pins = new Map<string, string>()

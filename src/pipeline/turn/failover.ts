@@ -202,14 +202,14 @@ export class RetryBudget {
 }
 
 /** An endpoint that must not be called now, and for how long. */
-export interface Waiting {
+export interface BlockedModel {
   readonly candidate: Candidate
   readonly isLimited: boolean
   readonly waitMs: number
 }
 
 /** The error of a request none of whose endpoints may be called now. */
-export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
+export function nobodyNow(waiting: readonly BlockedModel[]): GatewayError {
   const models = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.modelId))]
   const providers = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.provider.name))]
   const waitMs = waiting.reduce((least, each) => Math.min(least, each.waitMs), Number.POSITIVE_INFINITY)

@@ -26,6 +26,7 @@ import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { BrokenReply } from './continuation.ts'
 import {
+  type BlockedModel,
   candidateAfter,
   lastError,
   nextCandidate,
@@ -33,7 +34,6 @@ import {
   noteHealth,
   openRecord,
   type RetryBudget,
-  type Waiting,
 } from './failover.ts'
 import {
   better,
@@ -102,7 +102,7 @@ interface ModelCall<Terms> extends HedgedCall {
   readonly exchange: RoutedExchange
   readonly subject: CallSubject<Terms>
   /** Skipped candidates that must not be called now. */
-  waiting: readonly Waiting[]
+  waiting: readonly BlockedModel[]
 }
 
 /** Continues with the reply of a model call; null if there is none. */

@@ -200,7 +200,7 @@ export class ReplyReading {
         : this.#parser.waitingBytes
     const waiting = arriving + this.decoder.withheld
     const bytes = this.#requestBytes + waiting + this.#richBytes + CHAR_BYTES * saidChars
-    if (Math.abs(bytes - this.#reportedBytes) >= TOLD_BYTES) this.#report(bytes)
+    if (Math.abs(bytes - this.#reportedBytes) >= REPORT_STEP_BYTES) this.#report(bytes)
   }
 
   /** Called when the attempt has failed: relayed texts are passed on, and nothing is kept. */
@@ -335,7 +335,7 @@ const CHAR_BYTES = 4
 /** Memory per character of a frame that contains more than text, beside its structure. */
 const RICH_BYTES = 3
 /** Smaller amounts are not reported to the request's count; most replies never reach this. */
-const TOLD_BYTES = 16 * 1024
+const REPORT_STEP_BYTES = 16 * 1024
 /** From this length on, the encoded text of a request counts as held until the provider has answered. */
 export const LONG_REQUEST_CHARS = 16 * 1024
 

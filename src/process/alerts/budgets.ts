@@ -31,7 +31,7 @@ const KEYS_MAX = 200
 const WAITING_PER_ORGANIZATION = 1_000
 const WAITING_MAX = 20_000
 /** Alerts per organization and hour, so that thousands of tiny budgets do not flood a receiver. */
-const TOLD_PER_HOUR = 20
+const ALERTS_PER_HOUR = 20
 const STEPS = [
   { share: 80, type: 'budget.80' },
   { share: 100, type: 'budget.100' },
@@ -39,7 +39,7 @@ const STEPS = [
 type BudgetType = (typeof STEPS)[number]['type']
 
 /** One organization in one hour. */
-interface Told {
+interface RaisedAlerts {
   /** Ids of alerts. */
   readonly raised: Set<string>
   /** Hashes of the keys whose alerts exceeded the limit, by type. */
@@ -59,7 +59,7 @@ export class BudgetWatch {
   /** True if more keys did not fit since this pass began. */
   #readAgain = false
   #hour = ''
-  readonly #raised = new Map<string, Told>()
+  readonly #raised = new Map<string, RaisedAlerts>()
 
   constructor(options: BudgetWatchOptions) {
     this.#options = options
@@ -159,7 +159,7 @@ export class BudgetWatch {
     }
     // It may not be in the Store yet.
     if (announced.raised.has(id)) return
-    if (announced.raised.size < TOLD_PER_HOUR) {
+    if (announced.raised.size < ALERTS_PER_HOUR) {
       if (this.#options.raise(event)) announced.raised.add(id)
       return
     }

@@ -23,7 +23,9 @@ export interface ReceiverRow {
 }
 
 /** The answer of a receiver, or the reason why there is none, in the gateway's own words. */
-type Delivered = { readonly ok: true; readonly status: number } | { readonly ok: false; readonly why: string }
+type DeliveryResult =
+  | { readonly ok: true; readonly status: number }
+  | { readonly ok: false; readonly why: string }
 
 export interface Receiver {
   /** Name in the Store, which does not reveal the address. */
@@ -32,7 +34,7 @@ export interface Receiver {
   readonly host: string
   wants(type: string): boolean
   /** Never rejects. @param body JSON of the alert */
-  deliver(body: string): Promise<Delivered>
+  deliver(body: string): Promise<DeliveryResult>
 }
 
 const DELIVER_MS = 10_000

@@ -4,11 +4,11 @@
 
 const SECRET = /key|secret|token|password|authorization|headers|credential/i
 /** Names of files, counts and times are not secret. */
-const NAMED = /file$|ms$|max|enforced|ttl|^keys?per|perkey$|tokensper/i
+const HARMLESS_NAMES = /file$|ms$|max|enforced|ttl|^keys?per|perkey$|tokensper/i
 const SET = '(set)'
 
 export function withoutSecrets(value: unknown, name = ''): unknown {
-  const isSecret = SECRET.test(name) && !NAMED.test(name)
+  const isSecret = SECRET.test(name) && !HARMLESS_NAMES.test(name)
   if (typeof value === 'string') return isSecret ? SET : show(value)
   if (Array.isArray(value)) return value.map(each => withoutSecrets(each, name))
   if (value === null || typeof value !== 'object') return value

@@ -43,7 +43,7 @@ export interface ForecastResult {
   readonly changes: readonly ForecastChange[]
 }
 
-const SHOWN = 10
+const CHANGES_SHOWN = 10
 
 export class Forecast {
   readonly #catalog: Catalog
@@ -110,11 +110,11 @@ export class Forecast {
       cost_to: cost === null ? null : toUsd(cost),
       weight: Math.abs(record.cost - (cost ?? 0)),
     })
-    if (this.#changes.length > 100 * SHOWN) this.#changes = this.#largest()
+    if (this.#changes.length > 100 * CHANGES_SHOWN) this.#changes = this.#largest()
   }
 
   #largest() {
-    return this.#changes.toSorted((one, other) => other.weight - one.weight).slice(0, SHOWN)
+    return this.#changes.toSorted((one, other) => other.weight - one.weight).slice(0, CHANGES_SHOWN)
   }
 
   /** Null: no endpoint may serve it. */

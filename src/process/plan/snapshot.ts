@@ -22,14 +22,14 @@ export interface Snapshot {
 }
 
 /** Compared separately, or set only by the environment, which a command does not share with the gateway. */
-const APART: ReadonlySet<string> = new Set([
+const EXCLUDED_PATHS: ReadonlySet<string> = new Set([
   'models',
   'routes',
   ...SETTINGS.flatMap(({ path, notes }) => (notes.environmentOnly === true ? (path[0] ?? []) : [])),
 ])
 
 export function snapshotOf(config: Config, catalog: Catalog): Snapshot {
-  const settings = Object.fromEntries(Object.entries(config).filter(([name]) => !APART.has(name)))
+  const settings = Object.fromEntries(Object.entries(config).filter(([name]) => !EXCLUDED_PATHS.has(name)))
   return {
     // In the form of JSON, because the Store keeps JSON.
     settings: JSON.parse(JSON.stringify(withoutSecrets(settings))) as Snapshot['settings'],

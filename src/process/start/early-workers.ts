@@ -18,7 +18,7 @@ export interface EarlyData {
   readonly later: MessagePort
 }
 
-interface Waiting {
+interface EarlyWorker {
   readonly worker: Worker
   readonly port: MessagePort
 }
@@ -30,7 +30,7 @@ const ENTRY = new URL(
 )
 
 export class EarlyWorkers {
-  readonly #waiting = new Map<string, Waiting>()
+  readonly #waiting = new Map<string, EarlyWorker>()
 
   /** @param names of the threads */
   constructor(names: readonly string[], compileCache: string | null) {

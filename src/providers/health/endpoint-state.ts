@@ -232,7 +232,7 @@ const NO_EVENTS: readonly never[] = []
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] }
 
 /** The caller that a count belongs to; without a name, it is one of many. */
-interface Named {
+interface NamedCaller {
   readonly name: string
   readonly owner: string
 }
@@ -255,7 +255,7 @@ class UnsentNote {
     return this.#callers.length === 0 && this.#ok + this.#failed + this.#limited === 0 && this.#restMs === 0
   }
 
-  count(caller: Named, ok: number, failures: number, limited: number): void {
+  count(caller: NamedCaller, ok: number, failures: number, limited: number): void {
     if (caller.name === '') {
       this.#ok += ok
       this.#failed += failures
@@ -269,7 +269,7 @@ class UnsentNote {
   }
 
   /** @param caller null: all callers have to wait */
-  rest(caller: Named | null, restMs: number, cause: Cause): void {
+  rest(caller: NamedCaller | null, restMs: number, cause: Cause): void {
     if (caller === null) {
       this.#restCause = cause
       this.#restMs = Math.max(this.#restMs, restMs)
@@ -297,7 +297,7 @@ class UnsentNote {
     }
   }
 
-  #of({ name, owner }: Named): Writable<CallerNote> {
+  #of({ name, owner }: NamedCaller): Writable<CallerNote> {
     for (const each of this.#callers) if (each.name === name) return each
     const added = { name, owner, ok: 0, failed: 0, limited: 0, restMs: 0, restCause: 'limit' as const }
     this.#callers.push(added)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Usage } from '../../../src/formats/format.ts'
 import type { RouteCandidate } from '../../../src/pipeline/routing/candidate.ts'
-import { type Found, Stickiness } from '../../../src/pipeline/routing/sticky.ts'
+import { type Affinity, Stickiness } from '../../../src/pipeline/routing/sticky.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { WorkspaceCredentials } from '../../../src/providers/credentials/catalog.ts'
 import type { EndpointState } from '../../../src/providers/health/endpoint-state.ts'
@@ -56,7 +56,7 @@ const HIT: Usage = { ...USAGE, cachedTokens: 8 }
 type Body = Record<string, unknown>
 
 interface Turn {
-  readonly found: Found
+  readonly found: Affinity
   /** Slugs in order; own keys by their id. */
   readonly order: string
   /** The candidate of this slug or id answered. */

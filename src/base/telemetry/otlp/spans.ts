@@ -34,7 +34,7 @@ export interface Span {
   readonly isFailed: boolean
 }
 
-type Given = readonly [name: string, value: AttributeValue | null | undefined]
+type AttributeEntry = readonly [name: string, value: AttributeValue | null | undefined]
 
 /** Builds the spans of a trace, the request first. */
 export function spansOf(trace: EndedTrace): readonly Span[] {
@@ -83,7 +83,9 @@ function requestSpan(trace: EndedTrace): Span {
           ? null
           : decimal((endedMs - startedMs - firstMs) / 1000 / (tokens - 1)),
       ],
-      ...Object.entries(line.trace ?? {}).map(([name, value]): Given => [`gateway.trace.${name}`, value]),
+      ...Object.entries(line.trace ?? {}).map(
+        ([name, value]): AttributeEntry => [`gateway.trace.${name}`, value],
+      ),
       ...costs(outerExchange?.cost ?? 0),
       [NAMES.leftOut, trace.leftOut === 0 ? null : trace.leftOut],
     ],
@@ -201,7 +203,7 @@ function decimal(value: number | null): AttributeValue | null {
   return value === null ? null : (new Decimal(value) as unknown as number)
 }
 
-function costs(cost: number): readonly Given[] {
+function costs(cost: number): readonly AttributeEntry[] {
   if (cost === 0) return []
   return [
     [NAMES.costPicoUsd, cost],
@@ -209,14 +211,14 @@ function costs(cost: number): readonly Given[] {
   ]
 }
 
-interface Made extends Pick<Span, 'spanId' | 'parentId' | 'name' | 'kind' | 'isFailed' | 'events'> {
+interface SpanParts extends Pick<Span, 'spanId' | 'parentId' | 'name' | 'kind' | 'isFailed' | 'events'> {
   readonly startedMs: number
   /** Null: it had not ended when the request ended. */
   readonly endedMs: number | null
-  readonly attributes: readonly Given[]
+  readonly attributes: readonly AttributeEntry[]
 }
 
-function span(trace: EndedTrace, { startedMs, endedMs, attributes, ...fields }: Made): Span {
+function span(trace: EndedTrace, { startedMs, endedMs, attributes, ...fields }: SpanParts): Span {
   return {
     traceId: trace.traceId,
     state: trace.state,

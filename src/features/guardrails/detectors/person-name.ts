@@ -29,14 +29,14 @@ const joins = (code: number): boolean =>
   code === 47 ||
   code === 35
 
-interface Given {
+interface GivenName {
   readonly start: number
   readonly end: number
 }
 
 /** Finds the given names in a text. */
-function givenNames(text: string): Given[] {
-  const found: Given[] = []
+function givenNames(text: string): GivenName[] {
+  const found: GivenName[] = []
   let inside = false
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at)
@@ -58,10 +58,10 @@ function givenNames(text: string): Given[] {
 
 /** The first name that starts at `from` or later and for which the test returns an end. */
 function firstOf(
-  names: readonly Given[],
+  names: readonly GivenName[],
   from: number,
   name: string,
-  endOf: (one: Given) => number | null,
+  endOf: (one: GivenName) => number | null,
 ): Hit | null {
   let low = 0
   let high = names.length
@@ -79,7 +79,7 @@ function firstOf(
 }
 
 /** The end of the name that begins with a given name; null if no surname follows. */
-function endOfName(text: string, { end }: Given): number | null {
+function endOfName(text: string, { end }: GivenName): number | null {
   const next = NEXT.exec(text.slice(end, end + NEXT_REACH))
   const surname = next?.[2]
   if (next === null || surname === undefined || !isSurname(surname)) return null

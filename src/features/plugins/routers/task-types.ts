@@ -33,8 +33,8 @@ export const TASK_TYPES = [
 ] as const
 export type TaskType = (typeof TASK_TYPES)[number]
 
-const KNOWN: ReadonlySet<string> = new Set(TASK_TYPES)
+const KNOWN_TYPES: ReadonlySet<string> = new Set(TASK_TYPES)
 
 export function isTaskType(name: unknown): name is TaskType {
-  return typeof name === 'string' && KNOWN.has(name)
+  return typeof name === 'string' && KNOWN_TYPES.has(name)
 }

@@ -48,8 +48,8 @@ export function createBash(deps: ContainerDeps): ServerTool {
         firstForm: call => begunFields(call),
         leaves: ({ tool, arguments: args }) => !uses.has(tool) && isCommand(args),
         run(call, _, signal) {
-          const use = uses.get(call.tool)
-          if (use !== undefined) return runBash(call, use, signal)
+          const containerUse = uses.get(call.tool)
+          if (containerUse !== undefined) return runBash(call, containerUse, signal)
           const fields = begunFields(call)
           return isCommand(call.arguments)
             ? { item: fields, result: '', next: 'end-turn' }

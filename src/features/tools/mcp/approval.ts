@@ -44,7 +44,7 @@ interface Item {
 }
 
 /** Items that may follow an approval while it waits for its call; a reply of the model ends the wait. */
-const WAITING: ReadonlySet<unknown> = new Set([
+const UNDECIDED: ReadonlySet<unknown> = new Set([
   'mcp_approval_request',
   'mcp_approval_response',
   'function_call_output',
@@ -86,7 +86,7 @@ export function decidedCalls(input: readonly Item[]): readonly DecidedCall[] {
 /** The position of the last item from a model after the first response; -1: none. */
 function lastReply(input: readonly Item[]): number {
   return input.findLastIndex(({ type, role }) => {
-    if (WAITING.has(type)) return false
+    if (UNDECIDED.has(type)) return false
     return type === undefined || type === 'message' ? role === 'assistant' : true
   })
 }

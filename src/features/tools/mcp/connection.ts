@@ -85,7 +85,7 @@ const OLD_SERVERS_MS = 600_000
 /** The client has timers of its own, which tests cannot advance. Ours always fire first. */
 const NEVER_MS = 2 ** 31 - 1
 
-interface Opened {
+interface OpenConnection {
   readonly client: Client
   readonly network: ServiceFetch
   readonly leave: () => Promise<void>
@@ -95,10 +95,10 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
   const { clock, library } = deps
   /** Marks the errors that stand for a missing answer. No server can know it. */
   const mark = randomUUID()
-  let connecting: Promise<Opened> | null = null
+  let connecting: Promise<OpenConnection> | null = null
   let isClosed = false
 
-  const opened = (signal: AbortSignal): Promise<Opened> => {
+  const opened = (signal: AbortSignal): Promise<OpenConnection> => {
     connecting ??= limited(clock, OPENING_MS, signal, within => open(deps, server, mark, within)).catch(
       thrown => {
         connecting = null
@@ -161,7 +161,7 @@ async function open(
   { url, headers }: McpServer,
   mark: string,
   signal: AbortSignal,
-): Promise<Opened> {
+): Promise<OpenConnection> {
   const [{ Client, StreamableHTTPClientTransport }, network] = await Promise.all([
     library.load(),
     openServiceFetch(

@@ -12,17 +12,17 @@ import { openState, type StateSeal, type SuspendedSubagent } from './subagent-st
 /** A subagent that continues. */
 export interface Resumption {
   readonly state: SuspendedSubagent
-  readonly subagent: Named
+  readonly subagent: NamedTool
   /** Its model's whole conversation so far, including results of its calls. */
   readonly input: readonly InputItem[]
 }
 
-interface Named {
+interface NamedTool {
   readonly tool: RequestedTool
   readonly name: string | null
 }
 
-interface Found {
+interface SuspendedTask {
   /** Keyed by the call of the outer model. */
   readonly resumptions: ReadonlyMap<string, Resumption>
   /** The prompt for the outer model. */
@@ -35,9 +35,9 @@ type FunctionOutput = Extract<InputItem, { type: 'function_call_output' }>
 /** @throws GatewayError `invalid_request` with the path of an item that belongs to no suspended subagent */
 export function resumptionsOf(
   { prompt, caller }: Exchange,
-  subagents: readonly Named[],
+  subagents: readonly NamedTool[],
   seal: StateSeal,
-): Found {
+): SuspendedTask {
   const { input } = prompt
   if (typeof input === 'string') return { resumptions: new Map(), prompt }
   const states = new Map<string, SuspendedSubagent>()

@@ -75,7 +75,7 @@ function addressOf(url: string): string | null {
 
 type Place = 'text' | 'label' | 'after-label' | 'target' | 'target-rest' | 'after-link'
 
-interface Found {
+interface FoundCitation {
   readonly results: readonly Citable[]
   readonly start: number
   readonly end: number
@@ -109,9 +109,9 @@ export class CitationScanner {
   /** Open brackets of a label, or open parentheses of a URL. */
   #depth = 0
   /** References in a label; they count unless the label belongs to a link. */
-  #inLabel: Found[] = []
+  #inLabel: FoundCitation[] = []
   /** A link in a parenthesis that may close after it. */
-  #link: Found | null = null
+  #link: FoundCitation | null = null
   #backticks = 0
   #isFenced = false
   #isQuoted = false
@@ -310,7 +310,7 @@ export class CitationScanner {
     else this.#inLabel.push(found)
   }
 
-  #add({ results, start, end }: Found): void {
+  #add({ results, start, end }: FoundCitation): void {
     for (const result of results) {
       const citation = this.#results.cite(result, start, end)
       if (citation !== null) this.#found.push(citation)

@@ -64,7 +64,7 @@ const KNOWN_PREFIX = /^(?:(?:sk|rk|gsk|xai|csk|pplx|nvapi|fw|hf|r8|tgp|key)[-_]|
 /** In a shorter key, four characters would reveal too much. */
 const LABEL_MIN_CHARS = 16
 const LABEL_CHARACTERS = 4
-const HIDDEN = '****'
+const HIDDEN_LABEL = '****'
 
 /**
  * Creates the label for people, such as `sk-...AbCd`: a known prefix, three dots, the last four characters; `****` for
@@ -89,6 +89,6 @@ export function maskKey(key: ProviderKey): string {
 }
 
 function maskText(text: string): string {
-  if (text.length < LABEL_MIN_CHARS) return HIDDEN
+  if (text.length < LABEL_MIN_CHARS) return HIDDEN_LABEL
   return `${KNOWN_PREFIX.exec(text)?.[0] ?? ''}...${text.slice(-LABEL_CHARACTERS)}`
 }

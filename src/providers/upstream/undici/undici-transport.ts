@@ -59,7 +59,7 @@ interface Shared {
 }
 
 /** The reason given to undici for an abort. It is never shown. */
-const LEFT = new Error('the call is over')
+const CALL_OVER = new Error('the call is over')
 
 class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   readonly #shared: Shared
@@ -132,7 +132,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
 
   /** @throws LEFT, so that undici drops the request and keeps the connection */
   onRequestStart(controller: UndiciController): void {
-    if (this.isOver) throw LEFT
+    if (this.isOver) throw CALL_OVER
     this.#controller = controller
     this.#pool?.onBegun(this)
   }
@@ -291,8 +291,8 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     this.#options = null
     this.#pool?.release(this)
     if (controller === null) return
-    if (this.#shared.settings.route.http2) setImmediate(() => controller.abort(LEFT))
-    else controller.abort(LEFT)
+    if (this.#shared.settings.route.http2) setImmediate(() => controller.abort(CALL_OVER))
+    else controller.abort(CALL_OVER)
   }
 }
 
