@@ -338,7 +338,7 @@ export const REQUEST_ROWS: readonly Row[] = [
       {
         title: 'Unknown finish reasons',
         description:
-          'Replies per second that ended with a word that the gateway does not know. They count as finished; the answer has the word as `native_finish_reason`.',
+          'Replies per second whose finish reason the gateway does not know. They count as finished; the answer has the reason as `native_finish_reason`.',
         unit: 'ops',
         width: 12,
         queries: [{ expr: sumRate('gateway_unknown_finishes_total', 'format'), legend: '{{format}}' }],

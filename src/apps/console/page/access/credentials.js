@@ -75,7 +75,7 @@ export function Credentials({ calls, names, version, onChanged }) {
 
 function CredentialTable({ credentials, onOpen }) {
   if (credentials.length === 0) {
-    return html`<${Empty}>No credentials yet: requests use those of the gateway, which bills them.<//>`
+    return html`<${Empty}>No credentials yet: requests use the credentials of the gateway and are billed by it.<//>`
   }
   return html`
     <${Table} label="Provider credentials (BYOK)" columns=${COLUMNS}>
