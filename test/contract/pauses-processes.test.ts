@@ -28,6 +28,15 @@ t.test('sluice providers pauses, lists and resumes; readiness, metrics, log and 
     code: 1,
     stderr: /no provider with this slug/,
   })
+  const viewer = (await manage('POST', '/keys', { name: 'viewer', role: 'viewer' })).document['key']
+  t.match(await sluice('providers', 'pause', 'sim', '--for', '5m', '--key', String(viewer)), {
+    code: 1,
+    stderr: /needs a management key with the role operator or admin, but this key has the role viewer/,
+  })
+  t.match(await sluice('providers', 'pause', 'sim', '--for', '5m', '--key', 'sk-gw-mgmt-wrong'), {
+    code: 1,
+    stderr: /does not accept the key .*: pass another one with --key KEY or GATEWAY_MANAGEMENT_KEY/,
+  })
   t.match(await sluice('providers', 'pause', 'sim', '--for', '2h', '--reason', 'incident 4711'), {
     code: 0,
     stdout: /^sim is out of service until \d{4}-\d\d-\d\dT[\d:.]+Z\.\n$/,
@@ -67,6 +76,6 @@ t.test('sluice providers pauses, lists and resumes; readiness, metrics, log and 
   const { list } = await manage('GET', '/audit')
   t.match(
     list.map(({ action }) => action),
-    ['provider.resume', 'provider.pause'],
+    ['provider.resume', 'provider.pause', 'key.create'],
   )
 })

@@ -6,8 +6,9 @@ import { DEFAULT_ORGANIZATION_ID } from '../../storage/store.ts'
 import { CONFIG_OPTION, type OptionValues } from './command.ts'
 import { GatewayClient, versioned } from './gateway-client.ts'
 import { auditEntry, withStore } from './keys.ts'
-import { configWords, EXIT_FAILED } from './outcome.ts'
+import { configWords, EXIT_FAILED, print } from './outcome.ts'
 import { type PortTerms, portAddress } from './port-address.ts'
+import { plain, table } from './terminal/text.ts'
 
 export const MANAGEMENT_OPTIONS = {
   url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
@@ -45,6 +46,18 @@ export async function withManagement(
     const { url, key } = portAddress({ ...options, ...given }, PORT)
     return await use(new GatewayClient({ url: versioned(url), key }, PORT))
   })
+}
+
+/** Prints rows of texts of the gateway under their names, or a sentence if there are none. */
+export function printRows(
+  names: readonly string[],
+  rows: readonly (readonly string[])[],
+  none: string,
+  numbers: ReadonlySet<number> = new Set(),
+): void {
+  if (rows.length === 0) print(none)
+  else
+    for (const line of table([names, ...rows.map(row => row.map(cell => plain(cell)))], numbers)) print(line)
 }
 
 /** Longer than any command is watched; it is removed at the end. */

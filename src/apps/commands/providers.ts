@@ -1,9 +1,9 @@
 /** `sluice providers`: takes a provider out of service for a time, at all instances. Over HTTP. */
 import { PAUSE_MINUTES_MAX, type PauseAnswer } from '../../protocol/management/pauses.ts'
 import { type Command, type OptionValues, UsageError } from './command.ts'
-import { MANAGEMENT_OPTIONS, withManagement } from './management-client.ts'
+import { MANAGEMENT_OPTIONS, printRows, withManagement } from './management-client.ts'
 import { print } from './outcome.ts'
-import { plain, table } from './terminal/text.ts'
+import { plain } from './terminal/text.ts'
 
 const ARGUMENT = 'SLUG'
 export const providersPause: Command = {
@@ -53,18 +53,11 @@ export const providersPaused: Command = {
   run: options =>
     withManagement(options, { command: 'providers paused', role: 'viewer' }, async client => {
       const { data } = (await client.json('GET', '/pauses')) as { data: readonly PauseAnswer[] }
-      if (data.length === 0) print('All providers are in service.')
-      else
-        for (const line of table(
-          [
-            ['provider', 'until', 'by', 'reason'],
-            ...data.map(each =>
-              [each.provider, each.until, each.actor_label, each.reason ?? ''].map(cell => plain(cell)),
-            ),
-          ],
-          new Set(),
-        ))
-          print(line)
+      printRows(
+        ['provider', 'until', 'by', 'reason'],
+        data.map(each => [each.provider, each.until, each.actor_label, each.reason ?? '']),
+        'All providers are in service.',
+      )
       return 0
     }),
 }

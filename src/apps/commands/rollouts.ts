@@ -1,9 +1,9 @@
 /** `sluice rollouts`: lists the rollouts of a gateway, and moves one. Over HTTP. */
 import type { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import type { Command } from './command.ts'
-import { MANAGEMENT_OPTIONS, withManagement } from './management-client.ts'
+import { MANAGEMENT_OPTIONS, printRows, withManagement } from './management-client.ts'
 import { print } from './outcome.ts'
-import { plain, table } from './terminal/text.ts'
+import { plain } from './terminal/text.ts'
 
 export const rolloutsList: Command = {
   name: 'rollouts list',
@@ -12,20 +12,12 @@ export const rolloutsList: Command = {
   run: options =>
     withManagement(options, { command: 'rollouts list', role: 'viewer' }, async client => {
       const { data } = (await client.json('GET', '/rollouts')) as { data: readonly RolloutAnswer[] }
-      if (data.length === 0) print('No rollouts are in the configuration.')
-      else
-        for (const line of table(
-          [
-            ['route', 'candidate', 'state', 'share', 'reason'],
-            ...data.map(each =>
-              [each.route, each.candidate, each.state, `${each.share} %`, each.reason].map(cell =>
-                plain(cell),
-              ),
-            ),
-          ],
-          new Set([3]),
-        ))
-          print(line)
+      printRows(
+        ['route', 'candidate', 'state', 'share', 'reason'],
+        data.map(each => [each.route, each.candidate, each.state, `${each.share} %`, each.reason]),
+        'No rollouts are in the configuration.',
+        new Set([3]),
+      )
       return 0
     }),
 }
