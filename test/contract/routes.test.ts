@@ -132,7 +132,7 @@ t.test('a route without a target for the request says so', async t => {
   const { ask } = await started(t, [{ name: 'prod/chat', targets: [{ model: 'acme/small', when }] }])
   t.match(await ask(), {
     status: 404,
-    error: { message: /No target of the route prod\/chat is for this request/ },
+    error: { message: /No target of the route prod\/chat can serve this request/ },
   })
 })
 
