@@ -243,8 +243,25 @@ function without(fields: Fields, name: string): Fields {
 /** The encoder of a format, which gets only requests that the receiver takes (preconditions/). */
 export function prepares(format: FormatName, encode: Encode): Encode {
   return (model, endpoint) => {
-    const { input, text, tools, stop, max_output_tokens: most } = model.request
-    const isPlain = typeof input === 'string' && tools == null && text == null && stop == null
+    const { request } = model
+    const { input, text, tools, max_output_tokens: most } = request
+    // Inlined, so that a plain request costs no call.
+    const isPlain =
+      typeof input === 'string' &&
+      tools == null &&
+      text == null &&
+      request.stop == null &&
+      request.temperature == null &&
+      request.top_p == null &&
+      request.top_k == null &&
+      request.min_p == null &&
+      request.top_a == null &&
+      request.repetition_penalty == null &&
+      request.presence_penalty == null &&
+      request.frequency_penalty == null &&
+      request.logit_bias == null &&
+      request.top_logprobs == null &&
+      request.seed == null
     if (isPlain && (most ?? MIN_OUTPUT_MAX) >= MIN_OUTPUT_MAX) return encode(model, endpoint)
     const prompt = prepared(model, format, endpoint)
     return prompt === null ? encode(model, endpoint) : prompt.encoded(model, endpoint, encode)

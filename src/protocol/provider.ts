@@ -96,7 +96,8 @@ export interface DataPolicy {
  *   templates of local models refuse others
  * - `xai-names`: reserves the function name `web_search`
  * - `json-word`: takes a request for a JSON object only where the messages say JSON
- * - `thinking-switch`: turns thinking off by `thinking: {type: disabled}` instead of an effort
+ * - `thinking-switch`: turns thinking off by `thinking: {type: disabled}` instead of an effort, and does not think before
+ *   a tool call that is forced
  * - `thinking-parts`: wants it back as content parts of type `thinking`
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
@@ -177,6 +178,23 @@ export type EffortName = (typeof EFFORTS)[number]
 export const JSON_FORMATS = ['json_object', 'json_schema'] as const
 export type JsonFormat = (typeof JSON_FORMATS)[number]
 
+/** Settings of a reply's sampling and end that some models refuse. */
+export const REFUSABLE = [
+  'temperature',
+  'top_p',
+  'top_k',
+  'min_p',
+  'top_a',
+  'repetition_penalty',
+  'presence_penalty',
+  'frequency_penalty',
+  'logit_bias',
+  'top_logprobs',
+  'seed',
+  'stop',
+] as const
+export type RefusableName = (typeof REFUSABLE)[number]
+
 /** The settings that models differ in. A request is changed to the nearest that the model takes. */
 export interface Takes {
   /** The efforts; none: the model has no such setting. Absent: those of the format. */
@@ -190,6 +208,10 @@ export interface Takes {
 /** The settings that models of a provider take, by their names there. */
 export interface ModelRule extends Takes {
   readonly models: RegExp
+  /** Settings that are left out. Absent: none. */
+  readonly refuses?: readonly RefusableName[]
+  /** Settings that are left out of requests with an effort other than `none`. Absent: none. */
+  readonly refusesThinking?: readonly RefusableName[]
 }
 
 /** The auth scheme of a format, for providers without one of their own. */

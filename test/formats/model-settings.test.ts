@@ -351,3 +351,86 @@ t.test('a row says what its models take, and the row of a model has the last wor
   t.equal(second.body['reasoning_effort'], undefined)
   t.same(second.told, ['reasoning.effort'])
 })
+
+/** Settings that models refuse, written out: always, and where they think. */
+const TUNED: readonly (readonly [slug: string, model: string, always: string, thinking: string])[] = [
+  ['openai', 'gpt-5', 'temperature top_p presence_penalty stop', ''],
+  ['openai', 'gpt-5.1-codex', 'temperature top_p presence_penalty stop', ''],
+  ['openai', 'o3', 'temperature top_p presence_penalty stop', ''],
+  ['openai', 'gpt-5.2', '', 'temperature top_p presence_penalty stop'],
+  ['openai', 'gpt-4.1', '', ''],
+  ['openai', 'gpt-5-chat-latest', '', ''],
+  ['azure', 'gpt-5-mini', 'temperature top_p presence_penalty stop', ''],
+  ['xai', 'grok-4.5', 'presence_penalty stop', ''],
+  ['xai', 'grok-3', '', ''],
+  ['mistral', 'mistral-large-latest', 'seed top_k', ''],
+  ['deepseek', 'deepseek-v4-pro', '', ''],
+  ['vllm', 'm', '', ''],
+]
+const SETTINGS_ASKED = {
+  temperature: 0.5,
+  top_p: 0.5,
+  presence_penalty: 0.5,
+  stop: ['END'],
+  seed: 7,
+  top_k: 5,
+}
+
+t.test('settings that a model refuses are left out, and told', async t => {
+  let size = 0
+  for (const [slug, model, always, thinking] of TUNED) {
+    const endpoint = endpointAt(slug, model)
+    for (const effort of [undefined, 'none', 'high'] as const) {
+      const request = chatCompletions.parse({
+        model: 'acme/m',
+        messages: [{ role: 'user', content: 'Hi' }],
+        ...SETTINGS_ASKED,
+        ...(effort === undefined ? {} : { reasoning_effort: effort }),
+      })
+      const { body, told } = sent('chat-completions', request, endpoint)
+      const refused = `${always} ${effort === 'high' ? thinking : ''}`.split(' ')
+      for (const name of Object.keys(SETTINGS_ASKED)) {
+        const title = `${name} at ${model}, effort ${effort}`
+        const isOfFormat =
+          endpoint.format === 'openai-chat' || ['temperature', 'top_p', 'presence_penalty'].includes(name)
+        if (!isOfFormat) continue
+        t.equal(body[name] === undefined, refused.includes(name), title)
+        // The gateway looks for stop sequences itself.
+        if (name !== 'stop') t.equal(told.includes(name), refused.includes(name), `${title}, told`)
+        size++
+      }
+    }
+  }
+  t.comment(`${size} of ${size} cases`)
+  t.ok(size > 140)
+})
+
+t.test('a request that only tunes its reply is checked too', async t => {
+  const request = responsesDialect.parse({ model: 'acme/m', input: 'Hi', temperature: 0.5 })
+  const { body, told } = sent('responses', request, endpointAt('openai', 'gpt-5'))
+  t.equal(body['temperature'], undefined)
+  t.same(told, ['temperature'])
+})
+
+t.test('DeepSeek does not think before a call that is forced', async t => {
+  const tools = [{ type: 'function', name: 'f', parameters: SCHEMA }]
+  const ask = (tool_choice: unknown, more: object = {}) =>
+    sent(
+      'responses',
+      responsesDialect.parse({ model: 'acme/m', input: 'Hi', tools, tool_choice, ...more }),
+      endpointAt('deepseek', 'deepseek-v4-pro'),
+    )
+  for (const choice of ['required', { type: 'function', name: 'f' }]) {
+    const plain = ask(choice)
+    t.match(plain.body, { thinking: { type: 'disabled' }, reasoning_effort: undefined })
+    t.same(plain.told, ['tool_choice'])
+    const thinking = ask(choice, { reasoning: { effort: 'high' } })
+    t.match(thinking.body, { thinking: { type: 'disabled' }, reasoning_effort: undefined })
+    t.same(thinking.told, ['reasoning.effort'])
+    t.same(ask(choice, { reasoning: { effort: 'none' } }).told, [])
+  }
+  t.match(ask('auto', { reasoning: { effort: 'high' } }).body, {
+    thinking: undefined,
+    reasoning_effort: 'high',
+  })
+})

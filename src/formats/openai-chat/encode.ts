@@ -85,6 +85,7 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const maxTokens = request.max_output_tokens
   if (maxTokens != null) body[quirks.has('max-tokens') ? 'max_tokens' : 'max_completion_tokens'] = maxTokens
   if (request.reasoning != null) addReasoning(body, request, request.reasoning, endpoint, quirks)
+  if (quirks.has('thinking-switch') && isForced(toolChoice)) stopThinking(body, request, omissions)
   if (request.text != null) addText(body, request.text)
   if (request.modalities?.includes('image') === true) body['modalities'] = request.modalities
   const requestedTier = request.service_tier
@@ -145,6 +146,27 @@ function addReasoning(
   if (effort === 'none' && quirks.has('thinking-switch')) body['thinking'] = { type: 'disabled' }
   else if (effort !== null) body['reasoning_effort'] = effort
 }
+
+function isForced(choice: unknown): boolean {
+  return choice != null && choice !== 'auto' && choice !== 'none'
+}
+
+/** Providers with a switch refuse to think before a call that is forced. */
+function stopThinking(
+  body: Record<string, unknown>,
+  { reasoning }: ResponsesRequest,
+  changes: Change[],
+): void {
+  if (body['reasoning_effort'] !== undefined) {
+    delete body['reasoning_effort']
+    const field = reasoning?.effort == null ? 'reasoning' : 'reasoning.effort'
+    changes.push({ field, action: 'dropped', reason: FORCED })
+  } else if (body['thinking'] === undefined)
+    changes.push({ field: 'tool_choice', action: 'added', reason: FORCED })
+  body['thinking'] = { type: 'disabled' }
+}
+
+const FORCED = 'thinking is off, because the provider does not think before a forced tool call'
 
 /** The effort, also for a switch or a token budget. */
 function effortOf(

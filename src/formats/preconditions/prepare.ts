@@ -8,11 +8,18 @@ import { GatewayError, rewritten } from '../../base/errors.ts'
 import type { Json } from '../../base/json.ts'
 import type { InputItem, InputMessage } from '../../protocol/items.ts'
 import type { InputPart } from '../../protocol/parts.ts'
-import type { Endpoint, FormatName, JsonFormat } from '../../protocol/provider.ts'
+import {
+  type Endpoint,
+  type FormatName,
+  type JsonFormat,
+  REFUSABLE,
+  type RefusableName,
+} from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { answersOfOpen } from '../open-calls.ts'
+import { fieldThatStops, takenEffort } from '../reasoning.ts'
 import { nativeAsCall, replayAsCall } from '../replayed.ts'
 import { isOutput, outputsAfterCalls, outwardIds, pairsOf } from './calls.ts'
 import { type OutwardNames, outwardNames } from './names.ts'
@@ -49,7 +56,8 @@ export function prepared(model: ModelRequest, format: FormatName, endpoint: Endp
   const mayRename = tools != null && hasSpecialName(tools)
   const hasOddRoot = tools?.some(isOddRoot) === true
   const hasLimits = stop != null || (most != null && most < MIN_OUTPUT_MAX)
-  const isPlain = survey === null && text == null && !hasLimits && !mayRename && !hasOddRoot
+  const isTuned = hasRefusable(request)
+  const isPlain = survey === null && text == null && !hasLimits && !isTuned && !mayRename && !hasOddRoot
   if (isPlain && !hasStrictTool(tools)) return null
   const demands = preconditionsOf(format, endpoint)
   const names = mayRename ? outwardNames(demands.names, tools) : null
@@ -75,6 +83,13 @@ export function prepared(model: ModelRequest, format: FormatName, endpoint: Endp
     else if (survey.hasParts && survey.hasFailures && demands.failures === 'text-field' && !prompt.isOwnApi)
       textResults(prompt, isFailure)
     if (survey.hasSystem && demands.system !== 'anywhere') joinSystem(prompt)
+  }
+  if (isTuned) {
+    const refused = refusedSettings(request, demands)
+    if (refused.length > 0) {
+      prompt ??= new Prompt(model, demands)
+      prompt.set(Object.fromEntries(refused.map(name => [name, undefined])))
+    }
   }
   // A caller who uses the provider's own API is responsible for its schemas.
   const isJudged = model.isOwnApi !== true
@@ -549,6 +564,29 @@ function objectRoots(prompt: Prompt): void {
   })
   if (tools?.some((tool, at) => tool !== before?.[at]) === true) prompt.set({ tools })
 }
+
+/** True if the request has a setting that some models refuse. */
+function hasRefusable(request: ResponsesRequest): boolean {
+  for (let at = 0; at < REFUSABLE.length; at++)
+    if (request[REFUSABLE[at] as RefusableName] != null) return true
+  return false
+}
+
+/** The settings that the model does not take; the report of changes finds them by their absence. */
+function refusedSettings(
+  request: ResponsesRequest,
+  { efforts, refuses, refusesThinking }: Preconditions,
+): readonly RefusableName[] {
+  if (refuses.length === 0 && refusesThinking.length === 0) return NONE_REFUSED
+  const { reasoning } = request
+  const wanted =
+    reasoning?.effort ?? (reasoning?.enabled === true || reasoning?.max_tokens ? 'medium' : 'none')
+  const thinks = fieldThatStops(reasoning) === null && takenEffort(wanted, efforts) !== 'none'
+  const all = thinks ? [...refuses, ...refusesThinking] : refuses
+  return all.filter(name => request[name] != null)
+}
+
+const NONE_REFUSED: readonly RefusableName[] = []
 
 /** The format of the answer that the receiver enforces in place of a wanted one; null: it enforces that. */
 function nearestFormat(

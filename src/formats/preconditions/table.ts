@@ -9,6 +9,7 @@ import {
   JSON_FORMATS,
   type JsonFormat,
   type Quirk,
+  type RefusableName,
   type Takes,
 } from '../../protocol/provider.ts'
 import type { Change } from '../format.ts'
@@ -79,6 +80,9 @@ export interface Preconditions {
   readonly jsonFormats: readonly JsonFormat[]
   /** False: not in a request with tools. */
   readonly jsonBesideTools: boolean
+  /** Settings that are left out, always and where an effort other than `none` is sent. */
+  readonly refuses: readonly RefusableName[]
+  readonly refusesThinking: readonly RefusableName[]
   /** The text that replaces a missing thought in a turn with calls; null: none. */
   readonly thought: string | null
 }
@@ -149,6 +153,8 @@ const CHAT: Preconditions = {
   efforts: ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'],
   jsonFormats: JSON_FORMATS,
   jsonBesideTools: true,
+  refuses: [],
+  refusesThinking: [],
   thought: null,
 }
 
@@ -298,10 +304,12 @@ function remember(format: FormatName, endpoint: Endpoint): Preconditions {
 }
 
 /** What the provider's row says about the model. A deployment may have any name, so that of the catalogue counts too. */
-function ruleOf({ modelId, provider: { modelRules = [] }, upstreamModel }: Endpoint): Takes {
+function ruleOf({ modelId, provider: { modelRules = [] }, upstreamModel }: Endpoint): Partial<Preconditions> {
   const named = (name: string) => modelRules.find(({ models }) => models.test(name))
   const rule = named(upstreamModel) ?? named(modelId)
-  return rule === undefined ? {} : takesOf(rule)
+  if (rule === undefined) return {}
+  const { refuses = [], refusesThinking = [] } = rule
+  return { ...takesOf(rule), refuses, refusesThinking }
 }
 
 function takesOf({ efforts, jsonFormats, jsonBesideTools }: Takes): Takes {

@@ -2,35 +2,51 @@
  * What models of providers take, where they differ: the first rule that matches a model's name counts. A model that no
  * rule names takes what its format says. Providers answer 400 to anything else. Data.
  */
-import type { ModelRule } from '../../protocol/provider.ts'
+import type { ModelRule, RefusableName } from '../../protocol/provider.ts'
 
 /** Models without a setting for efforts, whether they think or not. */
 const NO_EFFORTS = [] as const
 const USUAL = ['low', 'medium', 'high'] as const
 
-/** https://platform.openai.com/docs/guides/reasoning and the page of each model */
+/** OpenAI's models do not take them while they think. The gateway looks for stop sequences itself. */
+const SAMPLING: readonly RefusableName[] = [
+  'temperature',
+  'top_p',
+  'presence_penalty',
+  'frequency_penalty',
+  'logit_bias',
+  'top_logprobs',
+  'stop',
+]
+
+/** https://platform.openai.com/docs/guides/reasoning, .../guides/latest-model and the page of each model */
 export const GPT_MODELS: readonly ModelRule[] = [
   { models: /gpt-5-chat|gpt-4|gpt-3\.5|o1-(?:mini|preview)/, efforts: NO_EFFORTS },
   { models: /gpt-5\.\d+-chat|deep-research/, efforts: ['medium'] },
-  { models: /gpt-5-pro/, efforts: ['high'] },
-  { models: /gpt-5\.\d+-pro/, efforts: ['medium', 'high', 'xhigh'] },
-  { models: /gpt-5\.1-codex-max/, efforts: [...USUAL, 'xhigh'] },
-  { models: /gpt-5(?:\.1)?-codex/, efforts: USUAL },
-  { models: /gpt-5\.\d+-codex/, efforts: [...USUAL, 'xhigh'] },
-  { models: /gpt-5\.1(?!\d)/, efforts: ['none', ...USUAL] },
-  { models: /gpt-5\.[2-5](?!\d)/, efforts: ['none', ...USUAL, 'xhigh'] },
-  { models: /gpt-5\.\d/, efforts: ['none', ...USUAL, 'xhigh', 'max'] },
-  { models: /gpt-5/, efforts: ['minimal', ...USUAL] },
-  { models: /gpt-6/, efforts: [...USUAL, 'xhigh', 'max'] },
-  { models: /gpt-oss|(?:^|\/)o[134](?!\d)/, efforts: USUAL },
+  { models: /gpt-5-pro/, efforts: ['high'], refuses: SAMPLING },
+  { models: /gpt-5\.\d+-pro/, efforts: ['medium', 'high', 'xhigh'], refuses: SAMPLING },
+  { models: /gpt-5\.1-codex-max/, efforts: [...USUAL, 'xhigh'], refuses: SAMPLING },
+  { models: /gpt-5(?:\.1)?-codex/, efforts: USUAL, refuses: SAMPLING },
+  { models: /gpt-5\.\d+-codex/, efforts: [...USUAL, 'xhigh'], refuses: SAMPLING },
+  { models: /gpt-5\.1(?!\d)/, efforts: ['none', ...USUAL], refusesThinking: SAMPLING },
+  { models: /gpt-5\.[2-5](?!\d)/, efforts: ['none', ...USUAL, 'xhigh'], refusesThinking: SAMPLING },
+  { models: /gpt-5\.\d/, efforts: ['none', ...USUAL, 'xhigh', 'max'], refusesThinking: SAMPLING },
+  { models: /gpt-5/, efforts: ['minimal', ...USUAL], refuses: SAMPLING },
+  { models: /gpt-6/, efforts: [...USUAL, 'xhigh', 'max'], refuses: SAMPLING },
+  { models: /gpt-oss/, efforts: USUAL },
+  { models: /(?:^|\/)o[134](?!\d)/, efforts: USUAL, refuses: SAMPLING },
 ]
+
+/** Reasoning models of xAI answer 400 to them. */
+const GROK_REFUSES: readonly RefusableName[] = ['presence_penalty', 'frequency_penalty', 'stop']
 
 /** https://docs.x.ai/developers/model-capabilities/text/reasoning */
 export const GROK_MODELS: readonly ModelRule[] = [
-  { models: /grok-3-mini/, efforts: ['low', 'high'] },
-  { models: /grok-4\.20-multi-agent/, efforts: [...USUAL, 'xhigh'] },
-  { models: /grok-4\.3/, efforts: ['none', ...USUAL] },
-  { models: /grok-(?:4\.[5-9]|[5-9])/, efforts: USUAL },
+  { models: /grok-3-mini/, efforts: ['low', 'high'], refuses: GROK_REFUSES },
+  { models: /grok-4\.20-multi-agent/, efforts: [...USUAL, 'xhigh'], refuses: GROK_REFUSES },
+  { models: /grok-4\.3/, efforts: ['none', ...USUAL], refuses: GROK_REFUSES },
+  { models: /grok-(?:4\.[5-9]|[5-9])/, efforts: USUAL, refuses: GROK_REFUSES },
+  { models: /grok-4/, efforts: NO_EFFORTS, refuses: GROK_REFUSES },
   { models: /grok/, efforts: NO_EFFORTS },
 ]
 
@@ -47,13 +63,25 @@ export const GROQ_MODELS: readonly ModelRule[] = [
   { models: /./, efforts: NO_EFFORTS },
 ]
 
+/** Mistral answers 422 to fields that it does not know. */
+const MISTRAL_REFUSES: readonly RefusableName[] = [
+  'top_k',
+  'min_p',
+  'top_a',
+  'repetition_penalty',
+  'logit_bias',
+  'top_logprobs',
+  'seed',
+]
+
 /** https://docs.mistral.ai/capabilities/reasoning/ */
 export const MISTRAL_MODELS: readonly ModelRule[] = [
   {
     models: /mistral-small-(?:latest|4|26)|mistral-medium-(?:3(?!-?1)|26)|magistral-small-latest/,
     efforts: ['none', 'high'],
+    refuses: MISTRAL_REFUSES,
   },
-  { models: /./, efforts: NO_EFFORTS },
+  { models: /./, efforts: NO_EFFORTS, refuses: MISTRAL_REFUSES },
 ]
 
 /** The models always think. */
