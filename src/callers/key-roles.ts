@@ -11,17 +11,17 @@ export function roleOf({ role }: Pick<KeyRecord, 'role'>): KeyRole {
 }
 
 /**
- * Refuses a management key whose role is below `least`.
+ * Refuses a management key whose role is below `minRole`.
  * @param what the action that needs the role; begins the message
  * @throws GatewayError `permission_denied`
  */
-export function requireRole(key: Pick<KeyRecord, 'role'>, least: KeyRole, what = 'This operation'): void {
+export function requireRole(key: Pick<KeyRecord, 'role'>, minRole: KeyRole, what = 'This operation'): void {
   const role = roleOf(key)
-  if (KEY_ROLES.indexOf(role) >= KEY_ROLES.indexOf(least)) return
-  const sufficient = KEY_ROLES.slice(KEY_ROLES.indexOf(least)).join(' or ')
+  if (KEY_ROLES.indexOf(role) >= KEY_ROLES.indexOf(minRole)) return
+  const sufficient = KEY_ROLES.slice(KEY_ROLES.indexOf(minRole)).join(' or ')
   throw new GatewayError(
     'permission_denied',
     `${what} needs a management key with the role ${sufficient}, but this key has the role ${role}`,
-    { metadata: { required_role: least } },
+    { metadata: { required_role: minRole } },
   )
 }

@@ -283,7 +283,7 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   span?: AttemptNotes
   /** Receives the outcome; absent for a stored reply. */
   health?: HealthEntry
-  /** Fields that the request lost, or had changed, on its way to the provider; absent: none. */
+  /** Fields that the gateway dropped or changed on the way to the provider; absent: none. */
   changes?: readonly Change[]
   /** Stop sequences that the provider does not get, so that the gateway looks for them; absent: none. */
   stops?: readonly string[]

@@ -28,7 +28,7 @@ export interface ModelRequest {
   readonly betas?: readonly string[]
 }
 
-/** A field that a request lost, or had changed, on its way to a provider. */
+/** A field that the gateway dropped or changed on the way to a provider. */
 export interface Change {
   /** The path in the request, as encoders name it in errors; `header:NAME` for a header. */
   readonly field: string

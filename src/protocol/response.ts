@@ -23,7 +23,7 @@ export type ServerToolUse = Static<typeof ServerToolUse>
 export const commonCosts = {
   upstream_inference_cost: Type.Optional(nullable(usd)),
   server_tool_cost: Type.Optional(usd),
-  /** Present where a price was not known, and counts as 0. */
+  /** Present if a price is unknown, and was counted as 0. */
   price_unknown: Type.Optional(Type.Literal(true)),
 }
 

@@ -73,10 +73,10 @@ export interface LedgerStore {
   /** Removes up to `limit` records older than `before` (ISO 8601 UTC); their totals stay. Returns their number. */
   prune(before: string, limit: number): Promise<number>
   /**
-   * Removes up to `limit` records of requests that reached no provider, and keeps the newest `most` of each workspace;
+   * Removes up to `limit` records of requests that reached no provider, and keeps the newest `recordsMax` of each workspace;
    * their totals stay. Returns their number.
    */
-  pruneUnasked(most: number, limit: number): Promise<number>
+  pruneUnasked(recordsMax: number, limit: number): Promise<number>
 }
 
 export interface NewExplanation {

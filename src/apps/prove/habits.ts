@@ -369,7 +369,7 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'late-zero-usage',
-    asserts: 'counts of zero that come last do not replace the counts before them',
+    asserts: 'zero counts at the end of a stream do not replace earlier counts',
     matters: UNPAID,
     chat: {
       events: [

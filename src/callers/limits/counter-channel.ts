@@ -42,16 +42,16 @@ export class CounterServer {
 
   /**
    * Ends the reservation with this number.
-   * @param used the used part of each entry; null if the thread no longer waits for the reservation
+   * @param usedAmounts the used part of each entry; null if the thread no longer waits for the reservation
    */
-  settle(number: number, used: readonly number[] | null): void {
+  settle(number: number, usedAmounts: readonly number[] | null): void {
     const entries = this.#reserved.get(number)
     if (entries === undefined) {
       if (this.#pending.has(number)) this.#pending.set(number, false)
       return
     }
     this.#reserved.delete(number)
-    this.#counters.settle(entries, used ?? [])
+    this.#counters.settle(entries, usedAmounts ?? [])
   }
 
   /** Call it when the thread has ended. Its reservations are returned; its spending is in the ledger. */
@@ -109,8 +109,8 @@ export class CounterClient implements Counters {
     throw new Error('the counters did not answer in time')
   }
 
-  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
+  settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void {
     const number = this.#numbers.get(entries)
-    if (number !== undefined) this.#server.send('settle', [number, used])
+    if (number !== undefined) this.#server.send('settle', [number, usedAmounts])
   }
 }

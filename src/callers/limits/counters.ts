@@ -59,10 +59,10 @@ export interface Counters {
    */
   reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult>
   /**
-   * Ends a reservation: `used` is the used part of each amount, and may exceed it. Call it once per reservation. Never
+   * Ends a reservation: `usedAmounts` is the used part of each amount, and may exceed it. Call it once per reservation. Never
    * throws.
    */
-  settle(entries: readonly CounterEntry[], used: readonly number[]): void
+  settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void
 }
 
 /** Spending and credits in the Store, in units of 1e-9 USD. */

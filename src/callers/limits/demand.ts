@@ -18,10 +18,10 @@ export interface Offer {
   /** True for an offer on a BYOK credential, which some limits do not count. */
   readonly isOwn: boolean
   /** Maximum of output tokens. */
-  readonly most: number
-  /** Tokens that are reserved at first; less than `most` if the reservation grows with the reply. */
+  readonly tokensMax: number
+  /** Tokens that are reserved at first; less than `tokensMax` if the reservation grows with the reply. */
   readonly first: number
-  /** False if its provider accepts no limit below `most`. */
+  /** False if its provider accepts no limit below `tokensMax`. */
   readonly cappable: boolean
 }
 
@@ -33,7 +33,7 @@ export interface Demand {
 }
 
 /** The maximum number of tokens of an offer that fit into `rest`; 0 if it cannot be paid. */
-export function affordable({ base, perToken, most, cappable }: Offer, rest: PicoUsd): number {
+export function affordable({ base, perToken, tokensMax: most, cappable }: Offer, rest: PicoUsd): number {
   if (perToken === 0) return base <= rest ? most : 0
   const tokens = Math.min(most, Math.floor((rest - base) / perToken))
   return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
@@ -46,7 +46,7 @@ export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
 
 /** True if `rest` can pay for at least one token of the offer. */
 export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
-  return offer.most === 0 ? offer.base <= rest : affordable(offer, rest) > 0
+  return offer.tokensMax === 0 ? offer.base <= rest : affordable(offer, rest) > 0
 }
 
 /**

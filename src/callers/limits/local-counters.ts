@@ -49,12 +49,12 @@ export class LocalCounters implements Counters {
     return Promise.all(loads).then(() => this.#reserve(entries))
   }
 
-  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
+  settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void {
     const nowMs = this.#options.clock.monotonicMs()
     for (const [index, { id, amount }] of entries.entries()) {
       const count = this.#counts.get(id)
       if (count === undefined) continue
-      count.total += (used[index] ?? 0) - amount
+      count.total += (usedAmounts[index] ?? 0) - amount
       count.reserved -= amount
       count.returns++
       count.usedMs = nowMs

@@ -147,7 +147,7 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       return whenReady(budgeted, known => {
         if (!enforceCredits && caller.limit === null && known === null) return FREE
-        const offer: Offer = { base: cost, perToken: 0, isOwn, most: 0, first: 0, cappable: true }
+        const offer: Offer = { base: cost, perToken: 0, isOwn, tokensMax: 0, first: 0, cappable: true }
         const demand: Demand = { offers: [offer], tokens: 0 }
         const nowMs = options.clock.nowMs()
         const money = moneyLimits(options, caller, known ?? [], nowMs)
@@ -382,7 +382,8 @@ class Admission {
     const at = spentIndex === -1 ? exceeded : spentIndex
     const [money, moneyRoom] = [this.#money[at], taking.rooms[at]]
     if (money === undefined || moneyRoom === undefined) return null
-    const least: ReservedOf = offer => priceOf(offer, offer.cappable ? Math.min(1, offer.most) : offer.most)
+    const least: ReservedOf = offer =>
+      priceOf(offer, offer.cappable ? Math.min(1, offer.tokensMax) : offer.tokensMax)
     return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), moneyRoom)
   }
 

@@ -336,15 +336,15 @@ export class RedisCounters implements Counters {
     return this.#takeLocally(entries)
   }
 
-  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
+  settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void {
     const { local, prefix } = this.#options
-    local.settle(entries, used)
+    local.settle(entries, usedAmounts)
     const toRedis: CounterEntry[] = []
     const amounts: string[] = []
     for (const [index, entry] of entries.entries()) {
       if (this.#diverged.has(entry.id)) continue
       toRedis.push(entry)
-      amounts.push(String(entry.amount), String(used[index] ?? 0), entry.origin === null ? '0' : '1')
+      amounts.push(String(entry.amount), String(usedAmounts[index] ?? 0), entry.origin === null ? '0' : '1')
     }
     if (toRedis.length === 0) return
     const keys = toRedis.map(({ id }) => prefix + id)

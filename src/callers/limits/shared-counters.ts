@@ -73,8 +73,8 @@ export class SharedCounters implements Counters {
       : this.#takeOfCredits(entries, organizationId)
   }
 
-  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
-    this.#counters.settle(entries, used)
+  settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void {
+    this.#counters.settle(entries, usedAmounts)
   }
 
   async close(): Promise<void> {

@@ -45,7 +45,7 @@ const OWN_TYPES: ReadonlySet<unknown> = new Set([
 ])
 
 /** The provider's own type if it refused the request or failed; null: our type is sent. */
-function toldType({ provider_status: status, provider_code: code }: Metadata): string | null {
+function providerErrorType({ provider_status: status, provider_code: code }: Metadata): string | null {
   const isTold = typeof status === 'number' && (PASSED_ON_STATUSES.has(status) || status >= 500)
   return isTold && OWN_TYPES.has(code) ? String(code) : null
 }
@@ -112,7 +112,7 @@ function messagesError(fault: Fault): MessageFields {
   const more = inMessagesForm(rest)
   const param = status === 400 || status === 422 ? fieldIn(message) : undefined
   return {
-    type: toldType(metadata) ?? typeOf(errorType ?? '', status),
+    type: providerErrorType(metadata) ?? typeOf(errorType ?? '', status),
     message,
     error_type: errorType ?? 'unmapped',
     ...(param === undefined ? {} : { param }),
@@ -186,9 +186,9 @@ const SEARCHED_CHARS = 2_000
 function tooLongMessage(words: string): string {
   if (OWN_WORDS.test(words)) return words
   const text = words.slice(0, SEARCHED_CHARS)
-  const most = LIMIT.exec(text)?.[1]
-  const tokens = text.match(NUMBER)?.find(number => Number(number) > Number(most))
-  if (most !== undefined && tokens !== undefined)
-    return `prompt is too long: ${tokens} tokens > ${most} maximum`
+  const limit = LIMIT.exec(text)?.[1]
+  const tokens = text.match(NUMBER)?.find(number => Number(number) > Number(limit))
+  if (limit !== undefined && tokens !== undefined)
+    return `prompt is too long: ${tokens} tokens > ${limit} maximum`
   return `prompt is too long: ${words} (${REJECTED})`
 }

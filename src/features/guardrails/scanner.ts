@@ -45,16 +45,17 @@ export class Scanner {
     return this.scanUpTo(Number.POSITIVE_INFINITY, text, who) ?? []
   }
 
-  /** The same, but null if there are more findings than `most`, because each takes time. */
-  scanUpTo(most: number, text: string, who: Author): readonly Finding[] | null {
+  /** The same, but null if there are more findings than `findingsMax`, because each takes time. */
+  scanUpTo(findingsMax: number, text: string, who: Author): readonly Finding[] | null {
     const found: Finding[] = []
     if (text === '') return found
     const plain = plainForm(text)
     for (const lane of this.#builtins) {
       if (lane.userOnly && who !== 'user') continue
-      if (!gather(lane, text, plain, most, found)) return null
+      if (!gather(lane, text, plain, findingsMax, found)) return null
     }
-    for (const lane of this.#candidates(text, plain)) if (!gather(lane, text, plain, most, found)) return null
+    for (const lane of this.#candidates(text, plain))
+      if (!gather(lane, text, plain, findingsMax, found)) return null
     return inOrder(found)
   }
 
@@ -131,12 +132,18 @@ function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null
   return [...shapes, ...plainShapes(detect(plain.text), plain)]
 }
 
-/** Adds the findings of one rule; false if that makes more than `most`. */
-function gather(lane: Lane, text: string, plain: Folded | null, most: number, found: Finding[]): boolean {
+/** Adds the findings of one rule; false if that makes more than `findingsMax`. */
+function gather(
+  lane: Lane,
+  text: string,
+  plain: Folded | null,
+  findingsMax: number,
+  found: Finding[],
+): boolean {
   const shapes = shapesOf(lane, text, plain)
   if (shapes.length === 0) return true
-  sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)) <= most)
-  return found.length <= most
+  sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)) <= findingsMax)
+  return found.length <= findingsMax
 }
 
 /** True if the last hit of the rule reaches the end of the text and its shape has a definite end. */

@@ -141,16 +141,16 @@ class HeldContainers implements Containers {
 
   async read(owner: ContainerOwner, id: string, path: string) {
     const entry = this.#get(owner, id)
-    const below = filePath(path)
-    return below === null ? null : await this.#inTurn(entry, () => entry.engine.read(below))
+    const relativePath = filePath(path)
+    return relativePath === null ? null : await this.#inTurn(entry, () => entry.engine.read(relativePath))
   }
 
   async write(owner: ContainerOwner, id: string, path: string, content: Uint8Array) {
     const entry = this.#get(owner, id)
-    const below = filePath(path)
-    if (below === null)
+    const relativePath = filePath(path)
+    if (relativePath === null)
       throw new GatewayError('invalid_request', 'The path of the file must be below /mnt/data')
-    const written = await this.#inTurn(entry, () => entry.engine.write(below, content))
+    const written = await this.#inTurn(entry, () => entry.engine.write(relativePath, content))
     if (!written)
       throw new GatewayError('payload_too_large', 'The container is full: there is no room for the file')
     this.#makeRoom(entry.workspace, 0)

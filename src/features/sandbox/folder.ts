@@ -50,15 +50,15 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
       for (const entry of await readdir(join(path, folder), { withFileTypes: true })) {
         if (++entries > limits.files + SPARE_ENTRIES) return null
-        const below = folder === '' ? entry.name : `${folder}/${entry.name}`
+        const relativePath = folder === '' ? entry.name : `${folder}/${entry.name}`
         // A name that is not valid text cannot be requested, but its size counts.
-        const stat = await lstat(join(path, below)).catch(() => null)
+        const stat = await lstat(join(path, relativePath)).catch(() => null)
         if (stat === null) continue
         known += stat.size
-        if (filePath(below) !== below) continue
-        if (stat.isDirectory()) folders.push(below)
+        if (filePath(relativePath) !== relativePath) continue
+        if (stat.isDirectory()) folders.push(relativePath)
         else if (stat.isFile())
-          found.push({ path: below, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
+          found.push({ path: relativePath, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
       }
     }
     return entries > limits.files ? null : found
@@ -76,20 +76,20 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
   }
 
   /** True if every folder in the path is a real folder, and not a link. */
-  async function isReached(below: string): Promise<boolean> {
-    for (let folder = dirname(below); folder !== '.'; folder = dirname(folder)) {
+  async function isReached(relativePath: string): Promise<boolean> {
+    for (let folder = dirname(relativePath); folder !== '.'; folder = dirname(folder)) {
       const stat = await lstat(join(path, folder)).catch(() => null)
       if (stat === null || !stat.isDirectory()) return false
     }
     return true
   }
 
-  async function write(below: string, content: Uint8Array): Promise<boolean> {
+  async function write(relativePath: string, content: Uint8Array): Promise<boolean> {
     const files = await walk()
     if (files === null || files.length >= limits.files) return false
-    const before = files.find(file => file.path === below)?.bytes ?? 0
+    const before = files.find(file => file.path === relativePath)?.bytes ?? 0
     if (known - before + content.length > limits.fileBytes) return false
-    const parts = below.split('/').slice(0, -1)
+    const parts = relativePath.split('/').slice(0, -1)
     for (let at = 1; at <= parts.length; at++) {
       const folder = join(path, ...parts.slice(0, at))
       const isCreated = await mkdir(folder, { mode: 0o755 }).then(
@@ -98,8 +98,8 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
       )
       if (isCreated) await own(folder)
     }
-    if (!(await isReached(below))) return false
-    const target = join(path, below)
+    if (!(await isReached(relativePath))) return false
+    const target = join(path, relativePath)
     const handle = await open(target, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o644).catch(
       () => null,
     )
@@ -120,9 +120,11 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     write,
     list: async () => (await walk()) ?? [],
     bytes: () => known,
-    async read(below) {
-      if (!(await isReached(below))) return null
-      const handle = await open(join(path, below), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => null)
+    async read(relativePath) {
+      if (!(await isReached(relativePath))) return null
+      const handle = await open(join(path, relativePath), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
+        () => null,
+      )
       if (handle === null) return null
       try {
         const stat = await handle.stat()

@@ -72,12 +72,12 @@ export class RunQueue {
   /** The first one of the workspace with the fewest running. */
   #next(): void {
     let best: WaitingRun | null = null
-    let least = Number.POSITIVE_INFINITY
+    let fewestRunning = Number.POSITIVE_INFINITY
     for (const entry of this.#waiting) {
       const running = this.#running.get(entry.workspace) ?? 0
-      if (running < least && this.#mayBegin(entry.workspace)) {
+      if (running < fewestRunning && this.#mayBegin(entry.workspace)) {
         best = entry
-        least = running
+        fewestRunning = running
       }
     }
     if (best === null) return

@@ -47,8 +47,8 @@ export function checkBatchBodies({
 /** Null: the endpoint accepts the body. */
 function faultOf(body: string, model: string, parse: BodyParser): GatewayError | null {
   if (body === '') {
-    const most = `one request may have at most ${INFERENCE_BODY_MAX_BYTES} bytes`
-    return new GatewayError('payload_too_large', `Request payload too large: ${most}`)
+    const sizeRule = `one request may have at most ${INFERENCE_BODY_MAX_BYTES} bytes`
+    return new GatewayError('payload_too_large', `Request payload too large: ${sizeRule}`)
   }
   try {
     const value = parseJson(Buffer.from(body))

@@ -275,8 +275,8 @@ class Copier {
   #pattern(source: string): string {
     const existing = this.#names.get(source)
     if (existing !== undefined) return existing
-    for (const [, least, most] of source.matchAll(/\{(\d+)(?:,(\d*))?\}/g))
-      this.#repeats += Number(most || least)
+    for (const [, minimum, maximum] of source.matchAll(/\{(\d+)(?:,(\d*))?\}/g))
+      this.#repeats += Number(maximum || minimum)
     if (
       source.length > PATTERN_CHARS_MAX ||
       this.#repeats > REPEATS_MAX ||

@@ -95,10 +95,10 @@ function isModest(html: string): boolean {
   return isAtMost(html, '<', TREE_TAGS_MAX * 2) && isAtMost(html, '&', TREE_ENTITIES_MAX)
 }
 
-function isAtMost(text: string, mark: string, most: number): boolean {
+function isAtMost(text: string, mark: string, countMax: number): boolean {
   let count = 0
   for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1))
-    if (++count > most) return false
+    if (++count > countMax) return false
   return true
 }
 

@@ -59,9 +59,9 @@ export async function pdfText({ bytes, pagesMax = PAGES_MAX }: PdfTextInput): Pr
   return await withBoundedBuffers(BUFFERS, async check => {
     const document = await open(bytes)
     try {
-      const most = Math.min(pagesMax, PAGES_MAX)
-      if (document.numPages > most)
-        throw new TaskFailure('too_many_pages', `the document has more than ${most} pages`)
+      const pageLimit = Math.min(pagesMax, PAGES_MAX)
+      if (document.numPages > pageLimit)
+        throw new TaskFailure('too_many_pages', `the document has more than ${pageLimit} pages`)
       return { pages: await readPages(document, check) }
     } finally {
       await document.destroy()

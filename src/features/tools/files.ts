@@ -13,7 +13,7 @@ import type {
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FileRecord } from '../../storage/files.ts'
 import {
-  replacedOnce,
+  replaceOnce,
   requiredArgument,
   StoredTexts,
   type TextDeps,
@@ -117,7 +117,7 @@ const VERBS: Readonly<Record<Operation, (deps: TextDeps) => Verb>> = {
   edit: () => async (texts, args, signal) => {
     const [before, after] = [requiredArgument(args, 'old_string'), requiredArgument(args, 'new_string')]
     const file = await texts.find(nameOf(args))
-    const edited = replacedOnce(await texts.read(file, signal), before, after)
+    const edited = replaceOnce(await texts.read(file, signal), before, after)
     return nameAndId(await texts.write(textArgument(args, 'new_filename') ?? file.filename, edited))
   },
 }

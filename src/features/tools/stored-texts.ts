@@ -120,7 +120,7 @@ function clean(filename: string): string {
 }
 
 /** The text with its one occurrence of `before` replaced. @throws TextFault when there are none or several */
-export function replacedOnce(text: string, before: string, after: string): string {
+export function replaceOnce(text: string, before: string, after: string): string {
   if (before === '') throw new TextFault('The text to replace is empty')
   const at = text.indexOf(before)
   if (at === -1) throw new TextFault('The text to replace is not in the file')

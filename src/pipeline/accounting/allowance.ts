@@ -47,7 +47,7 @@ export function demandOf(
       base: calls * offer.base,
       ...(offer.fetched === undefined ? {} : { fetched: calls * offer.fetched }),
       perToken: calls * offer.perToken + rereads * perInputToken,
-      first: offer.most,
+      first: offer.tokensMax,
     }
   })
   return { offers, tokens }
@@ -74,7 +74,7 @@ function offerOf(
     perToken: shareOf(highestPrices.perOutputToken, factor),
     perInputToken: shareOf(highestPrices.perInputToken, factor),
     isOwn: credential !== null,
-    most: maxTokens,
+    tokensMax: maxTokens,
     first: grows ? Math.min(PIECE_TOKENS, maxTokens) : maxTokens,
     cappable: canCap,
   }
@@ -140,7 +140,7 @@ function capOf(
   if (!offer.cappable || offer.perToken === 0) return null
   if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return affordableTokens
   // A stream is metered, so sending a cap that the model may reject is not worth the risk.
-  if (affordableTokens > SAFE_CAP_TOKENS && offer.first < offer.most) return null
+  if (affordableTokens > SAFE_CAP_TOKENS && offer.first < offer.tokensMax) return null
   return Math.min(affordableTokens, SAFE_CAP_TOKENS)
 }
 

@@ -58,7 +58,7 @@ function offerOf(
     base: atFactor(dearestPrices(prompt, endpoint, tokens).input, factor),
     perToken: 0,
     isOwn: credential !== null,
-    most: 0,
+    tokensMax: 0,
     first: 0,
     cappable: false,
   }

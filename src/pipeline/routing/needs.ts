@@ -36,7 +36,7 @@ export class Needs {
   readonly #input: RankInput
   #modalities: readonly string[] | null = null
   #tokens: number | null = null
-  #least: number | null = null
+  #tokensMin: number | null = null
   /** True once endpoints are admitted for which the prompt is cut. */
   #cuts = false
   #couldCut = false
@@ -113,8 +113,8 @@ export class Needs {
     }
     if (contextLength === null) return true
     const { inputTokens, leastTokens = inputTokens } = routing
-    this.#least ??= leastTokens?.(request) ?? 0
-    if (this.#least + output <= contextLength) return true
+    this.#tokensMin ??= leastTokens?.(request) ?? 0
+    if (this.#tokensMin + output <= contextLength) return true
     this.longestRefused = Math.max(this.longestRefused, contextLength)
     return false
   }

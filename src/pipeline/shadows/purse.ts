@@ -55,9 +55,9 @@ export class Purses {
       limits: () => true,
       limitsMoney: () => true,
       admit: async (_, { offers }) => {
-        const most = Math.max(...offers.map(offer => reservedPrice(offer, offer.most)))
+        const maxPrice = Math.max(...offers.map(offer => reservedPrice(offer, offer.tokensMax)))
         const askedMs = clock.monotonicMs()
-        isRefused = !(await store.rollouts.reserveShadow(of, most, budget, this.#open === 0))
+        isRefused = !(await store.rollouts.reserveShadow(of, maxPrice, budget, this.#open === 0))
         waitedMs = clock.monotonicMs() - askedMs
         if (isRefused) throw new GatewayError('payment_required', 'The budget of shadows does not suffice')
         this.#open++
@@ -69,7 +69,7 @@ export class Purses {
             isOpen = false
             this.#open--
             settled = store.rollouts
-              .settleShadow(of, most, cost, shadows)
+              .settleShadow(of, maxPrice, cost, shadows)
               .catch((error: unknown) =>
                 log.fault(
                   'rollouts',

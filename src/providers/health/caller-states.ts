@@ -94,14 +94,14 @@ export class CallerState extends Breaker {
   }
 
   /** The reason that its own breaker is open or has to open; null if neither applies. */
-  verdict(nowMs: number, least: number): Cause | null {
+  verdict(nowMs: number, countMin: number): Cause | null {
     if (this.isOpen) return this.cause
     this.window.advance(nowMs)
     const { ok, failed, limited } = this.window
     // Failures in a row also count: otherwise an outage would open the breaker only after as many failures as there
     // were successes.
-    if (failed >= least && (failed > ok || this.failedInRow >= least)) return 'failure'
-    return limited >= least && (limited > ok || this.limitedInRow >= least) ? 'limit' : null
+    if (failed >= countMin && (failed > ok || this.failedInRow >= countMin)) return 'failure'
+    return limited >= countMin && (limited > ok || this.limitedInRow >= countMin) ? 'limit' : null
   }
 
   /** True if its requests mostly succeed, and did so until moments ago. */
@@ -185,9 +185,9 @@ export class CallerStates {
    * key is served, the keys that fail have their own breakers: two keys of one owner may together send requests that
    * make a provider fail.
    */
-  verdict(nowMs: number, row: number, least: number): Cause | null {
+  verdict(nowMs: number, row: number, countMin: number): Cause | null {
     for (const each of this.all) each.window.advance(nowMs)
-    const found = CAUSES.find(cause => this.#fails(nowMs, row, least, cause)) ?? null
+    const found = CAUSES.find(cause => this.#fails(nowMs, row, countMin, cause)) ?? null
     return found !== null && this.all.some(each => each.isServed(nowMs, row, found)) ? null : found
   }
 
@@ -197,9 +197,11 @@ export class CallerStates {
    */
   aloneBesides(nowMs: number, row: number, cause: Cause): string {
     const failing = this.all.filter(each => each.inRow(row, cause) > 0)
-    const isKnown = failing.every(({ name }) => name !== '')
-    const isBeside = this.all.some(each => !failing.includes(each) && each.succeededMs > nowMs - WINDOW_MS)
-    return isKnown && isBeside ? failing.map(({ name }) => name).join(' ') : ''
+    const isEachNamed = failing.every(({ name }) => name !== '')
+    const isOtherServed = this.all.some(
+      each => !failing.includes(each) && each.succeededMs > nowMs - WINDOW_MS,
+    )
+    return isEachNamed && isOtherServed ? failing.map(({ name }) => name).join(' ') : ''
   }
 
   /** True if no other key has failed since the last success. */
@@ -211,18 +213,18 @@ export class CallerStates {
     for (const each of this.all) each.clear(nowMs)
   }
 
-  #fails(nowMs: number, row: number, least: number, cause: Cause): boolean {
+  #fails(nowMs: number, row: number, countMin: number, cause: Cause): boolean {
     // Failures of a single key prove nothing; the other keys must fail too.
-    const fewest = Math.max(1, least >> 1)
+    const fewest = Math.max(1, countMin >> 1)
     const inRow = this.#counts(nowMs, each => each.inRow(row, cause))
-    if (inRow.all >= least && inRow.withoutWorst >= fewest) return true
-    const failing = this.#counts(nowMs, each => (each.verdict(nowMs, least) === cause ? 1 : 0))
+    if (inRow.all >= countMin && inRow.withoutWorst >= fewest) return true
+    const failing = this.#counts(nowMs, each => (each.verdict(nowMs, countMin) === cause ? 1 : 0))
     if (failing.withoutWorst >= 1) return true
     const kind = cause === 'failure' ? 'failed' : 'limited'
     const failures = this.#counts(nowMs, each => each.window[kind])
     const okCount = this.all.reduce((sum, { window }) => sum + window.ok, 0)
     return (
-      failures.all >= least &&
+      failures.all >= countMin &&
       failures.all > okCount &&
       failures.withoutWorst >= Math.max(fewest, okCount + 1)
     )

@@ -102,13 +102,13 @@ export class EndpointBreakers {
    * Opens the breaker of a caller that mostly fails, or the breaker for all. Returns the cause if the latter opened,
    * otherwise null.
    */
-  judge(nowMs: number, caller: HealthCaller | null, least: number): Cause | null {
+  judge(nowMs: number, caller: HealthCaller | null, countMin: number): Cause | null {
     const { all, callers } = this
     if (all.isOpen) return null
     const state = callers.of(nowMs, caller)
-    const ownCause = state.verdict(nowMs, least)
+    const ownCause = state.verdict(nowMs, countMin)
     const isHeardAlone = ownCause !== null && !callers.hasSuccessBeside(state, nowMs)
-    const cause = isHeardAlone ? ownCause : callers.verdict(nowMs, this.#row, least)
+    const cause = isHeardAlone ? ownCause : callers.verdict(nowMs, this.#row, countMin)
     if (cause !== null) {
       const isAlone = isHeardAlone && callers.isAlone(state, this.#row, cause)
       this.openAll(nowMs, cause, nowMs, isAlone ? state.name : callers.aloneBesides(nowMs, this.#row, cause))

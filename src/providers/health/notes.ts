@@ -156,8 +156,10 @@ function causeOf(value: unknown): Cause {
   return value === 'limit' ? 'limit' : 'failure'
 }
 
-function whole(value: unknown, least: number): number {
-  return Number.isInteger(value) ? Math.max(least, Math.min(COUNT_MAX, value as number)) : Math.max(least, 0)
+function whole(value: unknown, minimum: number): number {
+  return Number.isInteger(value)
+    ? Math.max(minimum, Math.min(COUNT_MAX, value as number))
+    : Math.max(minimum, 0)
 }
 
 function span(value: unknown): number {

@@ -19,7 +19,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .selectFrom('alertDeliveries')
         .select(['alertId', 'receiver', 'body', 'tries', 'dueMs'])
         .where('receiver', 'in', receivers)
-        .where(where => where.or([where('dueMs', '<=', nowMs), where('dueMs', '>', latestMs)]))
+        .where(eb => eb.or([eb('dueMs', '<=', nowMs), eb('dueMs', '>', latestMs)]))
         .orderBy('dueMs')
         .limit(limit)
         .execute()
@@ -29,7 +29,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         const { numUpdatedRows } = await db
           .updateTable('alertDeliveries')
           .set({ dueMs: nowMs + leaseMs, tries: tries + 1 })
-          .where(where => where.and({ alertId: row.alertId, receiver: row.receiver, tries, dueMs }))
+          .where(eb => eb.and({ alertId: row.alertId, receiver: row.receiver, tries, dueMs }))
           .executeTakeFirst()
         if (numUpdatedRows > 0n) claimed.push({ ...row, tries })
       }
@@ -39,7 +39,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
       await db
         .updateTable('alertDeliveries')
         .set({ dueMs })
-        .where(where => where.and({ alertId, receiver }))
+        .where(eb => eb.and({ alertId, receiver }))
         .execute()
     },
     async isKnown(alertId) {

@@ -40,7 +40,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
       const query = db
         .selectFrom('captures')
         .selectAll()
-        .where(where => where.and({ id, organizationId }))
+        .where(eb => eb.and({ id, organizationId }))
       return await firstOf(query, captureOf)
     },
     async list() {
@@ -123,7 +123,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
       return inTransaction(db, async transaction => {
         const { numDeletedRows } = await transaction
           .deleteFrom('captures')
-          .where(where => where.and({ id, organizationId }))
+          .where(eb => eb.and({ id, organizationId }))
           .executeTakeFirst()
         if (numDeletedRows === 0n) return false
         await transaction.deleteFrom('captureParts').where('captureId', '=', id).execute()

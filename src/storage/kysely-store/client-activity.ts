@@ -54,7 +54,7 @@ export async function readClientRecords(
   const sessionRows = db
     .selectFrom('usage')
     .where('organizationId', '=', organizationId)
-    .where(where => where.or([where('sessionId', 'is not', null), where('agent', 'is not', null)]))
+    .where(eb => eb.or([eb('sessionId', 'is not', null), eb('agent', 'is not', null)]))
     .orderBy('createdAt', 'desc')
     .orderBy('id', 'desc')
   const first = { createdAt: since, id: '' }
@@ -69,7 +69,7 @@ export async function readClientRecords(
       .executeTakeFirst()
     const rows = await sessionRows
       .where(between(border ?? first, after))
-      .where(where => where.and(within))
+      .where(eb => eb.and(within))
       .select([
         'id',
         'createdAt',

@@ -12,7 +12,7 @@ type Seen = Pick<Credential, 'isRequired' | 'isFallback' | 'isByokOnly' | 'decla
 type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspaceId' | 'provider'>>
 
 export function createCredentialStore(db: Kysely<Tables>, engine: Engine): CredentialStore {
-  const matching = (columns: Matching) => db.selectFrom('credentials').where(where => where.and(columns))
+  const matching = (columns: Matching) => db.selectFrom('credentials').where(eb => eb.and(columns))
   const selectionOf = (columns: Matching) =>
     matching(columns).selectAll().orderBy('provider').orderBy('sortOrder').orderBy('id')
 
@@ -30,13 +30,13 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
         const { counted } = await transaction
           .selectFrom('credentials')
           .select(COUNTED)
-          .where(where => where.and({ organizationId, workspaceId }))
+          .where(eb => eb.and({ organizationId, workspaceId }))
           .executeTakeFirstOrThrow()
         if (Number(counted) >= most) throw new ConflictError('workspace_id')
         const { next } = await transaction
           .selectFrom('credentials')
           .select(sql<number>`coalesce(max(sort_order) + 1, 0)`.as('next'))
-          .where(where => where.and({ organizationId, workspaceId, provider }))
+          .where(eb => eb.and({ organizationId, workspaceId, provider }))
           .executeTakeFirstOrThrow()
         const added = { ...record, sortOrder: next }
         await transaction
@@ -56,7 +56,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
           ...(sealed === undefined ? {} : sealColumns(sealed)),
           updatedAt,
         })
-        .where(where => where.and({ organizationId, id, ...as }))
+        .where(eb => eb.and({ organizationId, id, ...as }))
         .returningAll()
         .executeTakeFirst()
       if (row === undefined) return null
@@ -96,7 +96,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       const { numUpdatedRows } = await db
         .updateTable('credentials')
         .set(sealColumns(after))
-        .where(where => where.and({ id, ...sealColumns(before) }))
+        .where(eb => eb.and({ id, ...sealColumns(before) }))
         .executeTakeFirst()
       if (numUpdatedRows === 0n) return false
       // Someone with the old master key could decrypt what an old database page still contains.
@@ -119,11 +119,11 @@ export async function wipeCredentials(
   await transaction
     .updateTable('credentials')
     .set({ wrapped: '', box: '', label: '' })
-    .where(where => where.and(columns))
+    .where(eb => eb.and(columns))
     .execute()
   const rows = await transaction
     .deleteFrom('credentials')
-    .where(where => where.and(columns))
+    .where(eb => eb.and(columns))
     .returning('id')
     .execute()
   return rows.map(row => row.id)

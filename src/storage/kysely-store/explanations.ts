@@ -36,7 +36,7 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
       return await db
         .selectFrom('explanations')
         .select(['id', 'organizationId', 'document'])
-        .where(where => where.or([where('id', '=', id), where('requestId', '=', id)]))
+        .where(eb => eb.or([eb('id', '=', id), eb('requestId', '=', id)]))
         .$if(organizationId !== null, query => query.where('organizationId', '=', organizationId ?? ''))
         .orderBy('createdAt', 'desc')
         .orderBy('id', 'desc')
@@ -73,7 +73,7 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
           const { createdAt, id } = oldestKept
           const old = ofThisKind
             .select('id')
-            .where(where => where(where.refTuple('createdAt', 'id'), '<', where.tuple(createdAt, id)))
+            .where(eb => eb(eb.refTuple('createdAt', 'id'), '<', eb.tuple(createdAt, id)))
             .orderBy('createdAt')
             .limit(limit - removed)
           removed += await remove(db, old)
@@ -112,7 +112,7 @@ async function nextKind(db: Kysely<Tables>, after: Kind | undefined): Promise<Ki
 }
 
 function ofKind(db: Kysely<Tables>, { organizationId, isPlain }: Kind) {
-  return db.selectFrom('explanations').where(where => where.and({ organizationId, isPlain }))
+  return db.selectFrom('explanations').where(eb => eb.and({ organizationId, isPlain }))
 }
 
 async function remove(

@@ -38,7 +38,7 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       const query = db
         .updateTable('files')
         .set({ status: 'stored', text })
-        .where(where => where.and({ id, status: 'arriving' }))
+        .where(eb => eb.and({ id, status: 'arriving' }))
         .returningAll()
       return await firstOf(query, recordOf)
     },
@@ -74,7 +74,7 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
         .updateTable('files')
         .set({ status: 'removed' })
         .where(inPlace(scope))
-        .where(where => where.and({ id, status: 'stored' }))
+        .where(eb => eb.and({ id, status: 'stored' }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
     },

@@ -25,7 +25,7 @@ type GuardrailRow = Selectable<GuardrailsTable>
 type Matching = Partial<Pick<GuardrailRow, 'id' | 'organizationId' | 'workspaceId'>>
 
 export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): GuardrailAdministration {
-  const matching = (columns: Matching) => db.selectFrom('guardrails').where(where => where.and(columns))
+  const matching = (columns: Matching) => db.selectFrom('guardrails').where(eb => eb.and(columns))
 
   return {
     page(filter, page) {
@@ -43,7 +43,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
           const workspace = await transaction
             .selectFrom('workspaces')
             .select('id')
-            .where(where => where.and({ organizationId, id: workspaceId }))
+            .where(eb => eb.and({ organizationId, id: workspaceId }))
             .executeTakeFirst()
           if (workspace === undefined) return false
         }
@@ -57,7 +57,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       const { numUpdatedRows } = await db
         .updateTable('guardrails')
         .set(cellsOf(GUARDRAIL, changed))
-        .where(where => where.and({ organizationId, id, revision }))
+        .where(eb => eb.and({ organizationId, id, revision }))
         .executeTakeFirst()
       if (numUpdatedRows > 0n) return changed
       if ((await matching({ organizationId, id }).select('id').executeTakeFirst()) === undefined) return null
@@ -68,7 +68,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction
           .deleteFrom('guardrails')
-          .where(where => where.and({ organizationId, id, isWorkspaceDefault: 0 }))
+          .where(eb => eb.and({ organizationId, id, isWorkspaceDefault: 0 }))
           .executeTakeFirst()
         return numDeletedRows > 0n
       })
@@ -182,7 +182,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         const guardrail = await transaction
           .selectFrom('guardrails')
           .select('workspaceId')
-          .where(where => where.and({ organizationId, id: guardrailId, isWorkspaceDefault: 0 }))
+          .where(eb => eb.and({ organizationId, id: guardrailId, isWorkspaceDefault: 0 }))
           .executeTakeFirst()
         if (guardrail === undefined) return null
         const distinct = [...new Set(assignees)]
@@ -229,9 +229,9 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         .where('assignment.guardrailId', '=', id)
       const inWorkspace = db
         .selectFrom('apiKeys')
-        .where(where => where.and({ organizationId, kind: 'inference' }))
+        .where(eb => eb.and({ organizationId, kind: 'inference' }))
         // A key without a workspace belongs to the default one.
-        .where(where => where.fn.coalesce('workspaceId', where.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
+        .where(eb => eb.fn.coalesce('workspaceId', eb.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
       const ofKeys = inWorkspace
         .where('creatorUserId', 'is', null)
         .select(['hash as keyHash', 'creatorUserId as memberId', 'name', 'createdAt as since'])
@@ -259,7 +259,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
       if (assignees.length === 0) return 0
       const { numDeletedRows } = await db
         .deleteFrom('guardrailAssignments')
-        .where(where => where.and({ organizationId, guardrailId }))
+        .where(eb => eb.and({ organizationId, guardrailId }))
         .where(COLUMNS[kind], 'in', assignees)
         .executeTakeFirst()
       return Number(numDeletedRows)
@@ -282,7 +282,7 @@ async function keysAmong(
   const rows = await transaction
     .selectFrom('apiKeys')
     .select('hash')
-    .where(where => where.and({ organizationId, ...(workspaceId === null ? {} : { workspaceId }) }))
+    .where(eb => eb.and({ organizationId, ...(workspaceId === null ? {} : { workspaceId }) }))
     .where('hash', 'in', hashes)
     // SQLite allows one writer at a time and has no such clause.
     .$if(engine.name === 'postgres', query => query.forKeyShare())

@@ -14,7 +14,7 @@ type Matching = Partial<Pick<KeyRow, 'workspaceId' | 'disabled'>>
 
 export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration {
   const keysOf = (organizationId: string, matching: Matching = {}) =>
-    db.selectFrom('apiKeys').where(where => where.and({ organizationId, ...matching }))
+    db.selectFrom('apiKeys').where(eb => eb.and({ organizationId, ...matching }))
   /** Newest first. Keys of the same millisecond have a fixed order, so that pages do not overlap. */
   const selectionOf = (organizationId: string, matching?: Matching) =>
     keysOf(organizationId, matching).selectAll().orderBy('createdAt', 'desc').orderBy('hash')
@@ -113,7 +113,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       const query = db
         .updateTable('apiKeys')
         .set({ ...cellsOf(KEY, change), updatedAt })
-        .where(where => where.and({ organizationId, hash }))
+        .where(eb => eb.and({ organizationId, hash }))
         .returningAll()
       return await firstOf(query, keyOf)
     },
@@ -121,7 +121,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return await inTransaction(db, async transaction => {
         const { numDeletedRows } = await transaction
           .deleteFrom('apiKeys')
-          .where(where => where.and({ organizationId, hash }))
+          .where(eb => eb.and({ organizationId, hash }))
           .executeTakeFirst()
         if (numDeletedRows === 0n) return false
         const secrets = await transaction
@@ -140,7 +140,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           transaction
             .updateTable('apiKeys')
             .set(fields)
-            .where(where => where.and({ organizationId, hash }))
+            .where(eb => eb.and({ organizationId, hash }))
             .returningAll()
             .executeTakeFirst()
         // The row lock makes rotations run one after the other.
@@ -156,7 +156,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           .updateTable('keySecrets')
           .set({ expiresAt: endsAt })
           .where('keyHash', '=', hash)
-          .where(where => where.or([where('expiresAt', 'is', null), where('expiresAt', '>', endsAt)]))
+          .where(eb => eb.or([eb('expiresAt', 'is', null), eb('expiresAt', '>', endsAt)]))
           .execute()
         const { counted } = await transaction
           .selectFrom('keySecrets')
@@ -184,7 +184,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return await db
         .selectFrom('keySecrets')
         .where('keyHash', '=', hash)
-        .where(where => where.or([where('expiresAt', 'is', null), where('expiresAt', '>', now)]))
+        .where(eb => eb.or([eb('expiresAt', 'is', null), eb('expiresAt', '>', now)]))
         .select(['hash', 'label', 'createdAt', 'expiresAt'])
         .orderBy('createdAt', 'desc')
         .orderBy('hash')

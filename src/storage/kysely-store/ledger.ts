@@ -58,7 +58,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       const query = db
         .selectFrom('usage')
         .select(COLUMNS)
-        .where(where => where.and({ id, organizationId }))
+        .where(eb => eb.and({ id, organizationId }))
       return await firstOf(query, recordOf)
     },
     async findOfAny(id) {
@@ -68,7 +68,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       const rows = await db
         .selectFrom('usage')
         .select(COLUMNS)
-        .where(where => where.and({ organizationId, ...(keyHash === undefined ? {} : { keyHash }) }))
+        .where(eb => eb.and({ organizationId, ...(keyHash === undefined ? {} : { keyHash }) }))
         .$if(before !== undefined, query =>
           query.where(where =>
             where(
@@ -173,15 +173,15 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       }
       return removed
     },
-    async pruneUnasked(most, limit) {
+    async pruneUnasked(recordsMax, limit) {
       const progress = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
       if (progress !== undefined) return 0
-      let at: UnaskedOwner | undefined
+      let owner: UnaskedOwner | undefined
       let removed = 0
       while (removed < limit) {
-        at = await nextUnasked(db, at)
-        if (at === undefined) break
-        removed += await removeUnasked(db, at, most, limit - removed)
+        owner = await nextUnasked(db, owner)
+        if (owner === undefined) break
+        removed += await removeUnasked(db, owner, recordsMax, limit - removed)
       }
       return removed
     },
@@ -220,7 +220,7 @@ async function nextUnasked(
 async function removeUnasked(
   db: Kysely<Tables>,
   { organizationId, workspaceId }: UnaskedOwner,
-  most: number,
+  recordsMax: number,
   limit: number,
 ): Promise<number> {
   const own = db
@@ -231,7 +231,7 @@ async function removeUnasked(
   const oldestKept = await own
     .select('createdAt')
     .orderBy('createdAt', 'desc')
-    .offset(most - 1)
+    .offset(recordsMax - 1)
     .limit(1)
     .executeTakeFirst()
   if (oldestKept === undefined) return 0
@@ -254,7 +254,7 @@ export function createCreditStore(db: Kysely<Tables>): CreditStore {
       const row = await db
         .selectFrom('credits')
         .selectAll()
-        .where(where => where.and({ organizationId, id }))
+        .where(eb => eb.and({ organizationId, id }))
         .executeTakeFirst()
       return row === undefined ? null : { ...row, amount: Number(row.amount) }
     },

@@ -39,7 +39,7 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
         const counting = transaction
           .selectFrom('memory')
           .select(COUNTED)
-          .where(where => where.and({ organizationId, workspaceId }))
+          .where(eb => eb.and({ organizationId, workspaceId }))
         const all = await counting.executeTakeFirstOrThrow()
         const ofPlace = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
         if (Number(all.counted) >= room.ofWorkspace || Number(ofPlace.counted) >= room.ofPlace) return false
@@ -67,7 +67,7 @@ export async function removeMemoryOf(
 ): Promise<void> {
   await transaction
     .deleteFrom('memory')
-    .where(where => where.and({ organizationId, workspaceId }))
+    .where(eb => eb.and({ organizationId, workspaceId }))
     .execute()
 }
 

@@ -47,7 +47,7 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
       const { numUpdatedRows } = await db
         .updateTable('rollouts')
         .set({ ...to, revision: revision + 1 })
-        .where(where => where.and({ route, revision }))
+        .where(eb => eb.and({ route, revision }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
     },
@@ -55,7 +55,7 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
       await db
         .updateTable('rollouts')
         .set({ reason })
-        .where(where => where.and({ route, revision }))
+        .where(eb => eb.and({ route, revision }))
         .execute()
     },
     add: all =>
@@ -79,13 +79,13 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
       const rows = await db
         .selectFrom('rolloutSums')
         .selectAll()
-        .where(where => where.and({ route, candidate, step }))
+        .where(eb => eb.and({ route, candidate, step }))
         .execute()
       const of = (arm: RolloutArm) => [arm, sumsOf(rows.find(row => row.arm === arm))] as const
       return Object.fromEntries(ROLLOUT_ARMS.map(of)) as StepSums
     },
     async reserveShadow({ route, candidate }, amount, budget, isLast) {
-      const update = () => db.updateTable('rollouts').where(where => where.and({ route, candidate }))
+      const update = () => db.updateTable('rollouts').where(eb => eb.and({ route, candidate }))
       const { numUpdatedRows } = await update()
         .set(({ eb }) => ({ shadowSpent: eb('shadowSpent', '+', amount) }))
         .where('shadowSpent', '<=', budget - amount)
@@ -105,7 +105,7 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
           shadowSpent: eb('shadowSpent', '+', cost - reserved),
           shadowRefused: 0,
         }))
-        .where(where => where.and({ route, candidate }))
+        .where(eb => eb.and({ route, candidate }))
         // What an earlier rollout of the same candidate reserved is not in this one.
         .where('shadowSpent', '>=', reserved)
         .execute()

@@ -99,7 +99,7 @@ async function addEach(
     const next = await db
       .selectFrom('usageTotals')
       .select(({ fn }) => fn.min('owner').as('owner'))
-      .where(where => where.and({ organizationId: filter.organizationId, kind }))
+      .where(eb => eb.and({ organizationId: filter.organizationId, kind }))
       .where('owner', '>', owner)
       .executeTakeFirstOrThrow()
     if (next.owner === null) return true

@@ -52,7 +52,7 @@ export async function searchUsage(
             .executeTakeFirst()
     const rows = await led
       .where(between(border ?? first, after))
-      .where(where => where.and(others.map(other => other(where))))
+      .where(eb => eb.and(others.map(other => other(eb))))
       .select(COLUMNS)
       .limit(limit - records.length + 1)
       .execute()
@@ -83,23 +83,17 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
  * many records lie between two times, but assumes a third of the table for tuples and would read all of it.
  */
 export function between(first: Place | undefined, last: Place | undefined): Where {
-  return where => {
-    const position = where.refTuple('createdAt', 'id')
+  return eb => {
+    const position = eb.refTuple('createdAt', 'id')
     const from =
       first === undefined
         ? []
-        : [
-            where('createdAt', '>=', first.createdAt),
-            where(position, '>=', where.tuple(first.createdAt, first.id)),
-          ]
+        : [eb('createdAt', '>=', first.createdAt), eb(position, '>=', eb.tuple(first.createdAt, first.id))]
     const to =
       last === undefined
         ? []
-        : [
-            where('createdAt', '<=', last.createdAt),
-            where(position, '<', where.tuple(last.createdAt, last.id)),
-          ]
-    return where.and([...from, ...to])
+        : [eb('createdAt', '<=', last.createdAt), eb(position, '<', eb.tuple(last.createdAt, last.id))]
+    return eb.and([...from, ...to])
   }
 }
 
@@ -154,7 +148,7 @@ function conditions(
   const column = (name: keyof typeof COLUMN_INDEXES, value: string | undefined): void => {
     if (value === undefined) return
     found.push({
-      leading: where => where(name, '=', value),
+      leading: eb => eb(name, '=', value),
       index: COLUMN_INDEXES[name],
       other: () => sql<SqlBool>`coalesce(${sql.ref(name)}, '') = ${value}`,
       isWhole: true,
@@ -177,7 +171,7 @@ function conditions(
       // The same condition as the index `usage_not_completed`.
       leading: outcomes.includes('completed') ? null : () => sql<SqlBool>`outcome <> 'completed'`,
       index: 'usage_not_completed',
-      other: where => where('outcome', 'in', outcomes),
+      other: eb => eb('outcome', 'in', outcomes),
       isWhole: false,
     })
   }
@@ -185,7 +179,7 @@ function conditions(
   column('model', model)
   const isIn = (name: 'workspaceId' | 'provider', value: string | undefined): void => {
     if (value !== undefined) {
-      found.push({ leading: null, index: null, other: where => where(name, '=', value), isWhole: false })
+      found.push({ leading: null, index: null, other: eb => eb(name, '=', value), isWhole: false })
     }
   }
   isIn('workspaceId', workspaceId)

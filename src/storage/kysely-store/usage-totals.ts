@@ -260,7 +260,7 @@ export function modelTotals(
       : keyHash !== undefined
         ? ['key-models', keyHash]
         : ['organization-models', '']
-  return db.selectFrom('usageTotals').where(where => where.and({ organizationId, kind, owner }))
+  return db.selectFrom('usageTotals').where(eb => eb.and({ organizationId, kind, owner }))
 }
 
 /**
@@ -290,7 +290,7 @@ export async function readActivity(
     if (day === null) return found
     const rows = await totals
       .where('day', '=', day)
-      .where(where => where.and(within))
+      .where(eb => eb.and(within))
       .select(['model', 'provider', workspace.as('workspaceId')])
       .select(SUMS)
       .groupBy(['model', 'provider'])
@@ -333,7 +333,7 @@ export async function readProviderDay(
     organizationId = next.id
     if (organizationId === null) return [...sums.values()]
     const rows = await modelTotals(db, { organizationId })
-      .where(where => where.and({ provider, day }))
+      .where(eb => eb.and({ provider, day }))
       .select('model')
       .select(SUMS)
       .groupBy('model')

@@ -48,7 +48,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
         const query = db
           .updateTable('workspaces')
           .set({ ...cellsOf(WORKSPACE, change), updatedAt })
-          .where(where => where.and({ organizationId, id }))
+          .where(eb => eb.and({ organizationId, id }))
           .returningAll()
         return await firstOf(query, workspaceOf)
       } catch (error) {
@@ -63,13 +63,13 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction
           .deleteFrom('workspaces')
-          .where(where => where.and({ organizationId, id }))
+          .where(eb => eb.and({ organizationId, id }))
           .executeTakeFirst()
         if (numDeletedRows === 0n) return null
         const keys = await transaction
           .updateTable('apiKeys')
           .set({ disabled: 1, updatedAt })
-          .where(where => where.and({ organizationId, workspaceId: id }))
+          .where(eb => eb.and({ organizationId, workspaceId: id }))
           // Management keys belong to the organization, which would be locked out without them.
           .where('kind', '=', 'inference')
           .returning('hash')
@@ -80,7 +80,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
             from
               .selectFrom('apiKeys')
               .select('hash')
-              .where(where => where.and({ organizationId, workspaceId: id, kind: 'inference' })),
+              .where(eb => eb.and({ organizationId, workspaceId: id, kind: 'inference' })),
           )
           .execute()
         await removeFilesOf(transaction, { organizationId, workspaceId: id })
@@ -106,7 +106,7 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
         ...(user === undefined ? {} : { endUser: user }),
         ...(includeInactive ? {} : { isActive: 1 }),
       }
-      const matched = db.selectFrom('endUsers').where(where => where.and(matching))
+      const matched = db.selectFrom('endUsers').where(eb => eb.and(matching))
       const selection = matched.selectAll().orderBy('createdAt').orderBy('endUser')
       return pageOf(selection, matched.select(COUNTED), page, endUserOf)
     },
@@ -114,7 +114,7 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
       const query = db
         .selectFrom('endUsers')
         .selectAll()
-        .where(where => where.and({ organizationId, endUser: user }))
+        .where(eb => eb.and({ organizationId, endUser: user }))
       return await firstOf(query, endUserOf)
     },
     async add(record) {
@@ -129,7 +129,7 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
       const query = db
         .updateTable('endUsers')
         .set({ ...cellsOf(END_USER, change), updatedAt })
-        .where(where => where.and({ organizationId, endUser: user }))
+        .where(eb => eb.and({ organizationId, endUser: user }))
         .returningAll()
       return await firstOf(query, endUserOf)
     },

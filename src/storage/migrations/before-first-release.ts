@@ -19,8 +19,8 @@ const NAMES = [
   ...['0027-key-secrets', '0028-usage-search', '0029-captures', '0030-explanations', '0031-key-identities'],
   ...['0032-usage-refused', '0033-batch-waits'],
 ]
-/** A database needs at least these many migrations to be upgraded: those of 54b545f9. */
-const LEAST = 31
+/** How many migrations commit 54b545f9 had: a database with fewer cannot be upgraded. */
+const MIGRATIONS_MIN = 31
 
 /**
  * Upgrades a database of these versions to the schema of the first migration.
@@ -32,7 +32,7 @@ export async function upgradeUnreleased(transaction: Transaction<unknown>): Prom
     transaction,
   )
   if (rows.length > NAMES.length || rows.some(({ name }, at) => name !== NAMES[at])) return false
-  if (rows.length < LEAST) {
+  if (rows.length < MIGRATIONS_MIN) {
     throw new StoreError(
       'storage: the database is too old for this version of Sluice. Make a backup, start the version of commit 54b545f9 once on the database, then start this one',
       'schema',

@@ -239,8 +239,8 @@ t.test('a request demands what each candidate charges for reading and for each t
   const text = 'x'.repeat(400)
   t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own], NOTHING_SHOWN), {
     offers: [
-      { base: 105, perToken: 2, isOwn: false, most: 60, first: 60, cappable: true },
-      { base: 105, perToken: 2, isOwn: true, most: 50, first: 50, cappable: true },
+      { base: 105, perToken: 2, isOwn: false, tokensMax: 60, first: 60, cappable: true },
+      { base: 105, perToken: 2, isOwn: true, tokensMax: 50, first: 50, cappable: true },
     ],
     tokens: 160,
   })
@@ -251,11 +251,14 @@ t.test('an output limit is believed where the endpoint has one, else its maximum
   const offer = (request: ResponsesRequest, more: Record<string, unknown>) =>
     demandOf(request, [shared(priced(more))], NOTHING_SHOWN).offers[0]
   const without = { supportedParameters: new Set(['temperature']), maxOutputTokens: 100_000 }
-  t.match(offer(limited, without), { most: 100_000, first: 100_000, cappable: false })
-  t.match(offer(limited, { ...without, maxOutputTokens: null, contextLength: 8_000 }), { most: 8_000 })
-  t.match(offer(limited, { ...without, maxOutputTokens: null }), { most: 65_536 })
+  t.match(offer(limited, without), { tokensMax: 100_000, first: 100_000, cappable: false })
+  t.match(offer(limited, { ...without, maxOutputTokens: null, contextLength: 8_000 }), { tokensMax: 8_000 })
+  t.match(offer(limited, { ...without, maxOutputTokens: null }), { tokensMax: 65_536 })
   for (const name of ['max_tokens', 'max_completion_tokens']) {
-    t.match(offer(limited, { ...without, supportedParameters: new Set([name]) }), { most: 1, cappable: true })
+    t.match(offer(limited, { ...without, supportedParameters: new Set([name]) }), {
+      tokensMax: 1,
+      cappable: true,
+    })
   }
 })
 
@@ -278,7 +281,7 @@ t.test('a stream demands a piece at a time, where all that is written is seen', 
 })
 
 t.test('so many tokens of an offer are affordable as the rest pays for', async t => {
-  const offer = { base: 100, perToken: 3, isOwn: false, most: 1_000, first: 1_000, cappable: true }
+  const offer = { base: 100, perToken: 3, isOwn: false, tokensMax: 1_000, first: 1_000, cappable: true }
   t.equal(affordable(offer, 10_000), 1_000)
   t.equal(affordable(offer, 400), 100)
   t.equal(affordable(offer, 103), 1)

@@ -12,7 +12,7 @@ import type {
 } from '../../../exchange/server-tool.ts'
 import { objectSchema } from '../../../protocol/json/object-schema.ts'
 import {
-  replacedOnce,
+  replaceOnce,
   requiredArgument,
   StoredTexts,
   type TextDeps,
@@ -115,7 +115,7 @@ const VERBS: Readonly<Record<EditorCommand, Verb>> = {
   async str_replace(texts, filename, args, signal) {
     const before = requiredArgument(args, 'old_str')
     const text = await texts.read(await texts.find({ filename }), signal)
-    await texts.write(filename, replacedOnce(text, before, textArgument(args, 'new_str') ?? ''))
+    await texts.write(filename, replaceOnce(text, before, textArgument(args, 'new_str') ?? ''))
     return 'The text was replaced.'
   },
   async insert(texts, filename, args, signal) {

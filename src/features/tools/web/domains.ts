@@ -10,7 +10,7 @@ const ENTRY_MAX_CHARS = 300
 interface Entry {
   readonly host: string
   /** Only subdomains. */
-  readonly below: boolean
+  readonly coversSubdomains: boolean
   /** Begins with a slash; empty: any path. */
   readonly path: string
 }
@@ -53,7 +53,7 @@ function entryOf(text: string): Entry | null {
   if (name === '' || /[^\p{L}\p{N}.:[\]-]/u.test(name) || name.includes('*')) return null
   const url = `https://${name}`
   if (!URL.canParse(url)) return null
-  return { host: bare(new URL(url).hostname), below, path }
+  return { host: bare(new URL(url).hostname), coversSubdomains: below, path }
 }
 
 /** `/docs/*` and `/docs/` mean `/docs`. */
@@ -63,7 +63,7 @@ function trimPath(path: string): string {
   return path.slice(0, end)
 }
 
-function matches({ host, below, path }: Entry, url: URL): boolean {
+function matches({ host, coversSubdomains: below, path }: Entry, url: URL): boolean {
   const hostname = bare(url.hostname)
   const isBelow = hostname.endsWith(`.${host}`)
   if (below ? !isBelow : !isBelow && hostname !== host) return false

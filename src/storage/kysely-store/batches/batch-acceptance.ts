@@ -38,7 +38,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
       const { numUpdatedRows } = await db
         .updateTable('batches')
         .set({ leaseUntilMs })
-        .where(where => where.and({ id, status: 'opening' }))
+        .where(eb => eb.and({ id, status: 'opening' }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
     },
@@ -51,7 +51,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
         const { numUpdatedRows } = await transaction
           .updateTable('batches')
           .set({ workspaceId, roomRequests: requests, roomBytes: bytes })
-          .where(where => where.and({ id, status: 'opening' }))
+          .where(eb => eb.and({ id, status: 'opening' }))
           .executeTakeFirst()
         return numUpdatedRows > 0n ? 'reserved' : 'lost'
       })
@@ -85,7 +85,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
           expiresAt: batch.expiresAt,
           leaseUntilMs: 0,
         })
-        .where(where => where.and({ id: batch.id, status: 'opening', total: batch.total }))
+        .where(eb => eb.and({ id: batch.id, status: 'opening', total: batch.total }))
         .returningAll()
         .executeTakeFirst()
       if (row !== undefined) return recordOf(row)
@@ -104,7 +104,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
       await db
         .updateTable('batches')
         .set({ status: 'removed', idempotencyKey: null })
-        .where(where => where.and({ id, status: 'opening' }))
+        .where(eb => eb.and({ id, status: 'opening' }))
         .execute()
     },
   }
@@ -206,7 +206,7 @@ async function holderOf(
   const row = await transaction
     .selectFrom('batches')
     .selectAll()
-    .where(where => where.and({ organizationId, keyHash }))
+    .where(eb => eb.and({ organizationId, keyHash }))
     .where(({ or, eb }) => or([eb('id', '=', id), eb('idempotencyKey', '=', idempotencyKey)]))
     .$if(locksRows, query => query.forUpdate())
     .executeTakeFirst()
@@ -241,7 +241,7 @@ async function insertLines(
   const batch = await transaction
     .updateTable('batches')
     .set({ total: sql`total + ${lines.length}` })
-    .where(where => where.and({ id: batchId, status: 'opening' }))
+    .where(eb => eb.and({ id: batchId, status: 'opening' }))
     .returning('total')
     .executeTakeFirst()
   if (batch === undefined) throw new ConflictError('id')

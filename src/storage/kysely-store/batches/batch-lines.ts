@@ -21,7 +21,7 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
         const batch = await transaction
           .selectFrom('batches')
           .select('id')
-          .where(where => where.and({ id, status: 'in_progress' }))
+          .where(eb => eb.and({ id, status: 'in_progress' }))
           .$if(engine.locksRows, query => query.forShare())
           .executeTakeFirst()
         if (batch === undefined) return []

@@ -82,7 +82,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
       await db
         .updateTable('batches')
         .set({ owner: null, leaseUntilMs: 0 })
-        .where(where => where.and({ id, owner: claim.owner, fence: claim.fence }))
+        .where(eb => eb.and({ id, owner: claim.owner, fence: claim.fence }))
         .execute()
     },
     async uncheckedLines(id, end) {
@@ -119,7 +119,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         const batch = await transaction
           .selectFrom('batches')
           .select(['id', 'completed', 'failed', 'usage', 'roomBytes', 'checkedThrough', 'total'])
-          .where(where => where.and({ id, status: 'validating', owner: claim.owner, fence: claim.fence }))
+          .where(eb => eb.and({ id, status: 'validating', owner: claim.owner, fence: claim.fence }))
           .$if(engine.locksRows, query => query.forUpdate())
           .executeTakeFirst()
         if (batch === undefined) return false

@@ -26,7 +26,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
   const claimed = ({ batchId, number }: JobKey, claim: { readonly owner: string; readonly fence: number }) =>
     db
       .updateTable('serviceJobs')
-      .where(where => where.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
+      .where(eb => eb.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
 
   return {
     open(owner, job, lines, leaseUntilMs) {
@@ -35,7 +35,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         const batch = await transaction
           .selectFrom('batches')
           .select('id')
-          .where(where => where.and({ id: batchId, status: 'in_progress' }))
+          .where(eb => eb.and({ id: batchId, status: 'in_progress' }))
           .$if(engine.locksRows, query => query.forUpdate())
           .executeTakeFirst()
         if (batch === undefined) return null
@@ -95,7 +95,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
           leaseUntilMs,
           fence: sql`case when owner = ${owner} then fence else fence + 1 end`,
         })
-        .where(where => where.and({ batchId, number, closed: 0 }))
+        .where(eb => eb.and({ batchId, number, closed: 0 }))
         .where(({ eb, or }) =>
           or([eb('owner', 'is', null), eb('owner', '=', owner), eb('leaseUntilMs', '<=', nowMs)]),
         )
@@ -134,7 +134,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         const { numUpdatedRows } = await transaction
           .updateTable('serviceJobs')
           .set({ closed: 1, owner: null, leaseUntilMs: 0 })
-          .where(where => where.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
+          .where(eb => eb.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
           .executeTakeFirst()
         if (numUpdatedRows === 0n) return false
         await transaction
