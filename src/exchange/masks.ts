@@ -128,7 +128,7 @@ export class Masks {
     return at === -1 || length >= this.#longest || !BEGUN.test(piece.slice(at)) ? 0 : length
   }
 
-  /** True if the text has a placeholder with another original. */
+  /** True if the text has a placeholder whose original is not the placeholder itself. */
   isIn(text: string): boolean {
     if (!text.includes('[')) return false
     for (const [token] of text.matchAll(PLACEHOLDER)) {

@@ -314,7 +314,7 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'finished-and-silent',
-    asserts: 'an answer that is finished ends, even if the provider keeps the connection open',
+    asserts: 'a finished answer ends even if the provider keeps the connection open',
     matters: 'clients wait for minutes for nothing',
     chat: {
       events: [OPENING, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],

@@ -17,7 +17,7 @@ export interface TextDeps {
 /** More than any model reads at once. */
 const READ_MAX_BYTES = 4 * 1024 * 1024
 const PDF_MAX_BYTES = 50 * 1024 * 1024
-const PDF_MS = 10_000
+const PDF_TIMEOUT_MS = 10_000
 
 /** A failed call. The message is for the model. */
 export class TextFault extends Error {}
@@ -95,7 +95,7 @@ export class StoredTexts {
       const { pages } = await this.#deps.tasks.run(
         'pdf-text',
         { bytes: new Uint8Array(bytes) },
-        { deadlineMs: PDF_MS, key: this.#exchange.caller.keyHash, signal },
+        { deadlineMs: PDF_TIMEOUT_MS, key: this.#exchange.caller.keyHash, signal },
       )
       return pages.join('\n\n')
     } catch (thrown) {

@@ -49,12 +49,12 @@ export function withLastMarks<Body extends Json>(body: Body): Body {
  * than the caller requested. Null: no change is needed.
  */
 export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly unknown[] | null {
-  const times: unknown[] = []
-  for (const list of lists) timesIn(list, form, DEPTH_MAX, times)
-  const surplusCount = Math.max(0, times.length - CACHE_MARKS_MAX)
-  const shortFrom = times.findIndex((time, at) => at >= surplusCount && time !== LONG)
-  if (surplusCount === 0 && (shortFrom === -1 || times.lastIndexOf(LONG) < shortFrom)) return null
-  const changes = new Changes(form, surplusCount, shortFrom === -1 ? times.length : shortFrom)
+  const ttls: unknown[] = []
+  for (const list of lists) collectTtls(list, form, DEPTH_MAX, ttls)
+  const surplusCount = Math.max(0, ttls.length - CACHE_MARKS_MAX)
+  const shortFrom = ttls.findIndex((ttl, at) => at >= surplusCount && ttl !== LONG)
+  if (surplusCount === 0 && (shortFrom === -1 || ttls.lastIndexOf(LONG) < shortFrom)) return null
+  const changes = new Changes(form, surplusCount, shortFrom === -1 ? ttls.length : shortFrom)
   return lists.map(list => changes.markBlocks(list, DEPTH_MAX))
 }
 
@@ -62,14 +62,14 @@ function isMark(value: unknown): boolean {
   return value !== undefined && value !== null
 }
 
-function timesIn(value: unknown, form: MarkForm, depth: number, times: unknown[]): void {
+function collectTtls(value: unknown, form: MarkForm, depth: number, ttls: unknown[]): void {
   if (!Array.isArray(value) || depth === 0) return
   for (const block of value) {
     if (!isRecord(block)) continue
     // The mark of a block comes after the marks of its content.
-    for (const name of NESTED) timesIn(block[name], form, depth - 1, times)
+    for (const name of NESTED) collectTtls(block[name], form, depth - 1, ttls)
     const mark = block[form.name]
-    if (isMark(mark)) times.push(isRecord(mark) ? mark['ttl'] : undefined)
+    if (isMark(mark)) ttls.push(isRecord(mark) ? mark['ttl'] : undefined)
   }
 }
 

@@ -14,7 +14,7 @@ import { encodeToolChoice, encodeTools, runsAtProvider } from './tools.ts'
 
 type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
-/** Fields that go out unchanged. A request has the chat dialect's only if a Responses caller sent them. */
+/** Fields that go out unchanged. Those of the chat dialect are present only if a Responses caller sent them. */
 const SAME = [
   'max_output_tokens',
   'temperature',

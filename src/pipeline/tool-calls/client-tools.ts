@@ -394,7 +394,7 @@ function searchFunction(tool: Tool, name: string): Tool {
   } as Tool
 }
 
-/** A search that a provider ran leaves nothing but its tools. */
+/** Removes searches that a provider ran; the tools that they found stay. */
 function searchCallOf(item: InputItem, name: string): readonly InputItem[] {
   if (item.type !== 'tool_search_call' && item.type !== 'tool_search_output') return [item]
   const { call_id: id } = item

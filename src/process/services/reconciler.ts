@@ -26,7 +26,7 @@ const DAY_MS = 24 * HOUR_MS
 const REPORT_DELAY_MS = 6 * HOUR_MS
 /** After the start, when records of an earlier process are in the ledger. */
 const FIRST_MS = 60_000
-const LIMIT_MS = 300_000
+const REPORT_TIMEOUT_MS = 300_000
 
 export class Reconciler {
   readonly #options: ReconcilerOptions
@@ -77,7 +77,9 @@ export class Reconciler {
     const { clock, log } = this.#options
     const { provider } = row
     const late = new AbortController()
-    const timer = clock.after(LIMIT_MS, () => late.abort(new Error('the usage report took too long')))
+    const timer = clock.after(REPORT_TIMEOUT_MS, () =>
+      late.abort(new Error('the usage report took too long')),
+    )
     try {
       const signal = AbortSignal.any([late.signal, this.#closing.signal])
       this.#note(await reconcileDay(this.#options, row, day, signal))

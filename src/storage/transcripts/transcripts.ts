@@ -87,7 +87,7 @@ export interface TranscriptClaim {
   readonly maxBytes?: number
 }
 
-/** Somebody else was first: what to read, and the digest to compare with. */
+/** The transcript of an earlier request with the same name, and the digest of that request. */
 export interface TakenClaim {
   readonly id: string
   readonly digest: string

@@ -9,7 +9,7 @@ const PARTICLE = "(?:(?:de|del|della|di|da|dos|van|von|der|den|la|le|el|al|bin|i
 const REST = `(?: (?:[A-Z]\\. )?${PARTICLE}${CAP}){0,2}`
 
 const NEXT = new RegExp(`^ (?:[A-Z]\\.? )?(${PARTICLE}(${CAP}))(?![\\p{L}\\p{N}_@])`, 'u')
-const NEXT_REACH = 72
+const NEXT_MAX_CHARS = 72
 const GIVEN_MAX_CHARS = 24
 
 /** Lower and upper case of Latin letters, by code unit. */
@@ -80,11 +80,11 @@ function firstOf(
 
 /** The end of the name that begins with a given name; null if no surname follows. */
 function endOfName(text: string, { end }: GivenName): number | null {
-  const next = NEXT.exec(text.slice(end, end + NEXT_REACH))
+  const next = NEXT.exec(text.slice(end, end + NEXT_MAX_CHARS))
   const surname = next?.[2]
   if (next === null || surname === undefined || !isSurname(surname)) return null
   const second = end + next[0].length
-  const third = NEXT.exec(text.slice(second, second + NEXT_REACH))
+  const third = NEXT.exec(text.slice(second, second + NEXT_MAX_CHARS))
   if (third?.[2] === undefined) return second
   if (SURNAMES.has(third[2])) return second + third[0].length
   // `Charles Darwin University` is a place, `Ann Lee Smith` is not.
