@@ -163,7 +163,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
 
 /** The address under which the objects are stored. */
 function baseOf({ bucket, prefix, endpoint, region }: S3Settings): URL {
-  const folder = prefix === '' ? '' : `${prefix.split('/').map(escape).join('/')}/`
+  const folder = prefix === '' ? '' : `${prefix.split('/').map(percentEncode).join('/')}/`
   // The bucket is in the path, because not every bucket name is a valid host name.
   if (endpoint !== null) return new URL(`/${percentEncode(bucket)}/${folder}`, endpoint)
   const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
