@@ -1,5 +1,5 @@
 /**
- * Slugs of the providers whose credentials can be stored, as enumerated in the public API. Data. `providers/table.ts`
+ * Slugs of the providers whose credentials can be stored, as enumerated in the public API. Data. `providers/rows`
  * has a row for each.
  */
 const SLUGS = [

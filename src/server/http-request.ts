@@ -9,7 +9,12 @@ import type { ApiContext, ApiRequest, EndUserFields, Operation, Reply } from '..
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloadError, storeUnavailable, toGatewayError } from '../base/errors.ts'
 import type { LoopShare, LoopWork } from '../base/fairness/loop-share.ts'
-import { BODY_CUT_TOO_FINE, BODY_PIECES, DISCARDED_PIECES, PieceCount } from '../base/fairness/pieces.ts'
+import {
+  BODY_CUT_TOO_FINE,
+  BODY_PIECES,
+  DISCARDED_PIECES,
+  PieceCount,
+} from '../base/fairness/short-chunks.ts'
 import { shownPath } from '../base/log/shown.ts'
 import { isPending } from '../base/maybe-promise.ts'
 import { callerRequestId } from '../base/telemetry/caller-names.ts'

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import type { Holder } from '../base/fairness/held-share.ts'
-import { BODY_PIECES, PerSecond, PieceCount } from '../base/fairness/pieces.ts'
+import { BODY_PIECES, PerSecond, PieceCount } from '../base/fairness/short-chunks.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'

@@ -240,6 +240,11 @@ t.test(
     const { key, hash } = await one.key()
     await one.assign(await one.budget(0.2, LONG), 'keys', [hash])
     const targets = [one, two].map(({ gateway }) => ({ port: gateway.port, apiKey: key }))
-    t.equal((await askMany(targets, ASK, 1000)).byStatus.get(200), 200)
+    // What a request gives back that a busy machine ended early, only a later request can use.
+    const waves = [await askMany(targets, ASK, 1000), await askMany(targets, ASK, 100)]
+    t.equal(
+      waves.reduce((sum, { byStatus }) => sum + (byStatus.get(200) ?? 0), 0),
+      200,
+    )
   },
 )

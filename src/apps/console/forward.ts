@@ -4,7 +4,7 @@ import { request as askPlainly, type IncomingMessage, type ServerResponse } from
 import { request as askSecurely } from 'node:https'
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
-import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/pieces.ts'
+import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/short-chunks.ts'
 
 /** Reply headers that the page shows. */
 const PASSED = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const

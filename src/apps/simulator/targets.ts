@@ -1,7 +1,7 @@
 /** Parses the target of a request to the simulated provider from its path, key and body. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { GatewayError } from '../../base/errors.ts'
-import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/pieces.ts'
+import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/short-chunks.ts'
 import { parseJson, record } from '../../base/json.ts'
 import type { SimFields, SimFormat } from './ask.ts'
 

@@ -25,7 +25,7 @@ import { askJudge, type Pair, readVerdict } from './judge.ts'
 import { type Purse, Purses, type PursesDeps } from './purse.ts'
 
 /** Shadows of one thread at once, and the bytes that the request of each may hold. */
-const MOST = 8
+const AT_ONCE_MAX = 8
 const BYTES_MAX = 1024 * 1024
 /** Time that a stop waits until the cost of its last shadows is stored. */
 const CLOSE_MS = 1_000
@@ -79,7 +79,7 @@ export class Shadows implements ShadowSender {
   after(end: EndedExchange<RunningExchange>): void {
     if (this.#isStopped || end.exchange.parent !== undefined) return
     const isLarge = end.exchange.held.bytes > BYTES_MAX
-    if (isLarge || this.#running.size >= MOST || this.isBusy()) {
+    if (isLarge || this.#running.size >= AT_ONCE_MAX || this.isBusy()) {
       this.#count(isLarge ? 'unfit' : 'dropped')
       return
     }

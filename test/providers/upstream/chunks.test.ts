@@ -1,7 +1,7 @@
 /** How a server cuts its reply into chunks, which both transports, pages and MCP servers are read from alike. */
 import t from 'tap'
 import { systemClock } from '../../../src/base/clock.ts'
-import { REPLY_PIECES } from '../../../src/base/fairness/pieces.ts'
+import { REPLY_PIECES } from '../../../src/base/fairness/short-chunks.ts'
 import { TRANSPORTS } from '../../../src/protocol/provider.ts'
 import { createPageFetcher, resolverOf } from '../../../src/providers/upstream/pages/fetch-page.ts'
 import { openServiceFetch } from '../../../src/providers/upstream/pages/service-fetch.ts'

@@ -4,7 +4,7 @@
  * framing only.
  */
 import type { GatewayError } from '../../../base/errors.ts'
-import { isCutTooFine, REPLY_PIECES } from '../../../base/fairness/pieces.ts'
+import { isCutTooFine, REPLY_PIECES } from '../../../base/fairness/short-chunks.ts'
 import { unavailable } from '../transport.ts'
 
 export interface ReplyHead {

@@ -2,7 +2,7 @@
  * Joins the chunks of a reply that undici reads at once into one, so that later work is done once per read and not once
  * per chunk. Also counts the chunks, because each costs undici the same, whatever its length.
  */
-import { PieceCount, REPLY_PIECES } from '../../../base/fairness/pieces.ts'
+import { PieceCount, REPLY_PIECES } from '../../../base/fairness/short-chunks.ts'
 
 /** Bytes that cost as much as one more chunk: this many are added to the length of each. */
 const CHUNK_COST_BYTES = 64

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { PieceCount } from '../../../src/base/fairness/pieces.ts'
+import { PieceCount } from '../../../src/base/fairness/short-chunks.ts'
 
 const BOUND = { free: 3, leastMeanBytes: 10 }
 
