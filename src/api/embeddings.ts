@@ -26,7 +26,7 @@ export function createEmbeddingsHandler(
     }
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
     const call = open(request, reply)
-    const wait = request.context.waitForPlace(call.request)
+    const wait = request.context.waitForSlot(call.request)
     if (wait !== null) return wait.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }

@@ -54,7 +54,7 @@ export function createInference(
       answerEmpty(dialect, deps, call, reply)
       return
     }
-    const wait = request.context.waitForPlace(call.request)
+    const wait = request.context.waitForSlot(call.request)
     if (wait === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
     return whenReady(wait, () => prove(dialect, deps, request, call, reply))
   }

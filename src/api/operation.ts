@@ -22,7 +22,7 @@ export interface ApiContext extends RequestContext {
    * Call it once the end user is known, before any work. Returns null, or a promise while the API key is at its limit
    * of open requests. Rejects, or throws, if this request may not wait (any longer).
    */
-  waitForPlace(fields: EndUserFields): Promise<void> | null
+  waitForSlot(fields: EndUserFields): Promise<void> | null
 }
 
 /** An admitted request with an accepted key. `Body` follows from the row's `accept`. */

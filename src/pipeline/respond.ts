@@ -127,7 +127,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       }
       // Uses callbacks, because they need less memory than an async function that waits as long as the stream is open.
       return Promise.resolve(stageRun).then(
-        () => endedExchange(deps, exchange, null),
+        () => endExchange(deps, exchange, null),
         thrown => endFailed(deps, exchange, thrown),
       )
     },
@@ -152,11 +152,11 @@ async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: Clien
 }
 
 async function endFailed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
-  return endedExchange(deps, exchange, await failureOf(deps, exchange, thrown))
+  return endExchange(deps, exchange, await failureOf(deps, exchange, thrown))
 }
 
 /** Accounts for the exchange, and sends its end once its record is written. */
-function endedExchange(
+function endExchange(
   deps: GatewayDeps,
   exchange: RunningExchange,
   conclusion: Conclusion,

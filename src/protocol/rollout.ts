@@ -136,7 +136,7 @@ export function nextStep(steps: readonly number[], { share }: Pick<RolloutProgre
     : { state: 'running', step, share: next }
 }
 
-/** The place at which a rollout begins. Its first step may have the share 0, for shadows alone. */
+/** The position at which a rollout begins. Its first step may have the share 0, for shadows alone. */
 export function firstStep(steps: readonly number[]): Position {
   return nextStep(steps, { share: -1 })
 }

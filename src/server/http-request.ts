@@ -149,12 +149,12 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   #isLookedUp = false
   /** Null before the key has been looked up, and if it was refused. */
   #found: KeyRecord | Promise<KeyRecord> | null = null
-  /** Set if a limit has just refused requests of the key: the bytes of the body count before the request has a place. */
+  /** Set if a limit has just refused requests of the key: the bytes of the body count before the request has a slot. */
   #early: KeyRecord | null = null
   #earlyBytes = 0
   #earlyFault: GatewayError | null = null
   /** Null before the key was accepted, and if none is needed. */
-  #place: KeySlot | null = null
+  #slot: KeySlot | null = null
   /** True once the handler was called, so that there has to be an answer. */
   #handled = false
 
@@ -244,7 +244,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     body.push(bytes, isLast)
     if (this.#contentLength !== null || body instanceof BodyStream) return
     try {
-      this.#place?.add(bytes.length)
+      this.#slot?.add(bytes.length)
     } catch (thrown) {
       body.fail(toGatewayError(thrown))
     }
@@ -340,7 +340,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   protected onAbort(reason: GatewayError): void {
     this.#body?.fail(reason)
-    this.#place?.giveUp(reason)
+    this.#slot?.giveUp(reason)
   }
 
   protected onRevoked(reason: GatewayError): void {
@@ -393,7 +393,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       this.#fail(new Error('handler ended without an answer'))
     this.#body?.release()
     if (this.#early !== null) this.#endEarly()
-    this.#place?.leave()
+    this.#slot?.leave()
     const { key, reply } = this
     if (key !== null && this.generates && (reply.error !== null || this.#deps.admissions.refused.size > 0))
       if (reply.ended) this.#deps.admissions.refused.note(key.hash, reply.error)
@@ -427,7 +427,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     return this.#discarded.ended
   }
 
-  /** Share and rate: takes a place among the requests of the key, and counts the request in this minute. */
+  /** Share and rate: takes a slot among the requests of the key, and counts the request in this minute. */
   #enter(operation: KeyedOperation, key: KeyRecord): void | Promise<void> {
     this.key = key
     if (this.trace !== null) this.trace.request.isTrusted = key.traceTrusted
@@ -439,8 +439,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     // Counts the length stated in the head or, if there is none, the bytes that have arrived.
     const announced = this.#contentLength ?? buffer?.receivedBytes ?? 0
     const mayWait = this.generates && buffer !== null
-    if (this.#deps.admissions.refused.size > 0) this.#judgeEarly(key)
-    this.#place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
+    if (this.#early !== null || this.#deps.admissions.refused.size > 0) this.#judgeEarly(key)
+    this.#slot = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
     const { rate } = this.#deps
     const isCounted = this.generates && rate !== null && (rate.limitsAll || key.rates !== null)
     const rateRoom = isCounted ? rate.enter(key) : undefined
@@ -477,13 +477,13 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.#decodedBytes = bytes.length
     if (this.#socket.dead) return
     // The key's share counts the memory that is held, not the bytes that were sent.
-    this.#place?.add(Math.max(0, bytes.length - sent.length))
+    this.#slot?.add(Math.max(0, bytes.length - sent.length))
     await this.#read(operation, bytes, clock.monotonicMs())
   }
 
   /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
   #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
-    const slot = this.#place as KeySlot
+    const slot = this.#slot as KeySlot
     if (bytes !== null && bytes.byteLength + (this.#adapter?.addsBytes ?? 0) >= LARGE_BYTES) {
       return workInTurn(slot, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,
@@ -548,8 +548,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     return handler(request, this.reply)
   }
 
-  waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
-    const slot = this.#place
+  waitForSlot({ user, safety_identifier }: EndUserFields): Promise<void> | null {
+    const slot = this.#slot
     if (slot?.isLate !== true) return null
     const waiting = slot.wait(safety_identifier ?? user ?? null, this.key?.organizationId ?? null)
     if (waiting === null) return null

@@ -31,7 +31,7 @@ export async function documentOf(
       route: '',
       outlive: () => false,
       abort: () => undefined,
-      waitForPlace: () => null,
+      waitForSlot: () => null,
     },
     headers: new Map(),
     host: '',

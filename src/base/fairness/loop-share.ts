@@ -18,7 +18,7 @@ const PART_OF_OTHERS = 0.5
 
 export class LoopShare {
   readonly #clock: Pick<Clock, 'monotonicMs'>
-  /** Milliseconds that such work has taken so far, in turns with more than one piece of it. Written only here. */
+  /** Milliseconds of such work so far, without starts that were alone in their turn. Written only here. */
   spentMs = 0
   #starts: LoopWork[] = []
   #pieces: LoopWork[] = []

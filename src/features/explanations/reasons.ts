@@ -104,7 +104,7 @@ const UNCALLED: Readonly<Partial<Record<EndpointChoice, string>>> = {
   price: 'it was picked at random, weighted by price (routing.loadBalancing)',
 }
 
-/** What the gateway sends for a rollout itself names no route. */
+/** Requests that the gateway itself makes for a rollout name no route. */
 const ARMS: Readonly<Partial<Record<NonNullable<Explanation['rollout']>, string>>> = {
   base: ', and not to the candidate of its rollout',
   candidate: ', the candidate of its rollout',

@@ -303,7 +303,7 @@ function remember(format: FormatName, endpoint: Endpoint): Preconditions {
   return preconditions
 }
 
-/** What the provider's row says about the model. A deployment may have any name, so that of the catalogue counts too. */
+/** The provider's rule for the model, by its name there or in the catalogue: a deployment may have any name. */
 function ruleOf({ modelId, provider: { modelRules = [] }, upstreamModel }: Endpoint): Partial<Preconditions> {
   const named = (name: string) => modelRules.find(({ models }) => models.test(name))
   const rule = named(upstreamModel) ?? named(modelId)

@@ -76,7 +76,7 @@ export function readVerdict(
   return isShadowFirst ? { shadowed: second, shadow: first } : { shadowed: first, shadow: second }
 }
 
-/** What an answer says and calls; its thoughts are nobody's answer. */
+/** The texts and calls of an answer, without its thoughts. */
 function textOf(output: readonly OutputItem[]): readonly unknown[] {
   return output.flatMap((item): readonly unknown[] => {
     if (item.type === 'message') return textsOf(item)

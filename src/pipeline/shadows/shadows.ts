@@ -48,7 +48,7 @@ interface ShadowsDeps extends PursesDeps {
   readonly draw: () => number
 }
 
-/** What stays of a request for its shadow. */
+/** The part of a request that its shadow needs. */
 interface Shadowed {
   readonly of: ShadowedRollout & { readonly step: number }
   readonly terms: ShadowTerms

@@ -1,5 +1,5 @@
 /**
- * What a rollout does next: back, on, or hold. Pure.
+ * The next move of a rollout: back, on, or hold. Pure.
  *
  * Requests of callers are compared with each other, and shadows with the requests that they repeat, never one with the
  * other: only plain requests are shadowed, so that the two are of different kinds.
@@ -116,16 +116,16 @@ export function decide(
     all.every(each => each.isProvenFine || !against.includes(each))
   )
     return { does: 'on', reason: `proven within the guard: ${textOf(known)}` }
-  const lacking = lackOf(pairs, guard)
-  if (isTimeOver && lacking === null && against.length === 0)
+  const missing = missingSamples(pairs, guard)
+  if (isTimeOver && missing === null && against.length === 0)
     return { does: 'on', reason: `the time is over, and nothing is against it: ${textOf(known)}` }
   if (against.length > 0) return { does: 'hold', reason: `worse, but not proven: ${textOf(against)}` }
-  if (isTimeOver && lacking !== null) return { does: 'hold', reason: lacking }
+  if (isTimeOver && missing !== null) return { does: 'hold', reason: missing }
   return { does: 'hold', reason: `nothing is proven yet: ${textOf(known)}` }
 }
 
-/** What is missing for a step that time alone takes; null: nothing. */
-function lackOf(pairs: readonly Pair[], { judged }: RolloutGuard): string | null {
+/** The samples that are missing before a step is taken because its time is over; null: there are enough. */
+function missingSamples(pairs: readonly Pair[], { judged }: RolloutGuard): string | null {
   const [callers, shadows] = pairs
   if (!pairs.some(({ base, candidate }) => Math.min(base.requests, candidate.requests) >= LEAST_REQUESTS)) {
     const has = `needs ${LEAST_REQUESTS} requests in each arm, and has ${callers?.base.requests} and ${callers?.candidate.requests}`
@@ -138,12 +138,12 @@ function lackOf(pairs: readonly Pair[], { judged }: RolloutGuard): string | null
 }
 
 function textOf(all: readonly (Compared & { readonly isOfShadows: boolean })[]): string {
-  const said = (isOfShadows: boolean) =>
+  const textFor = (isOfShadows: boolean) =>
     all
       .filter(each => each.isOfShadows === isOfShadows)
       .map(({ text }) => text)
       .join(', ')
-  const [callers, shadows] = [said(false), said(true)]
+  const [callers, shadows] = [textFor(false), textFor(true)]
   if (shadows === '') return callers
   return `${callers === '' ? '' : `${callers}; `}shadows: ${shadows}`
 }

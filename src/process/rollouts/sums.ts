@@ -18,7 +18,7 @@ export const NO_SUMS: ArmSums = {
 /** Shorter answers say nothing about the speed. */
 const SPEED_LEAST = { tokens: 16, ms: 1 } as const
 
-/** What a usage record adds to arms: `add` makes new sums of those before. */
+/** The change of an arm's sums by a usage record: `add` returns the new sums. */
 interface Addition {
   readonly arm: RolloutArm
   readonly add: (sums: ArmSums) => ArmSums

@@ -94,7 +94,7 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   /**
-   * Gives a request a place in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
+   * Gives a request a slot in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
    * because of the key
    */

@@ -30,11 +30,11 @@ export interface KeyQueueDeps {
   readonly weights?: WeightsOfEndUsers
 }
 
-/** The place of a request in its key's share, as the queue of waiting requests sees it. */
+/** The slot of a request in its key's share, as the queue of waiting requests sees it. */
 export interface QueueSlot {
   /** Set while it waits. */
   waiting: WaitingRequest | null
-  /** Called when the request gets its place. */
+  /** Called when the request gets its slot. */
   open(endUser: EndUserShare<WaitingRequest> | null): void
 }
 
@@ -47,7 +47,7 @@ export interface QueuedShare {
 
 /** A request that waits until another request of its key ends. */
 export interface WaitingRequest extends QueueEntry {
-  readonly place: QueueSlot
+  readonly slot: QueueSlot
   readonly sinceMs: number
   readonly timer: Timer
   start(): void
@@ -68,8 +68,8 @@ export class KeyQueue {
   }
 
   /**
-   * Gives a request its place; returns null if it has it now. Otherwise the promise resolves when the request gets the
-   * place, and rejects when it no longer waits. A request without an end user waits only if others do.
+   * Gives a request its slot; returns null if it has it now. Otherwise the promise resolves when the request gets the
+   * slot, and rejects when it no longer waits. A request without an end user waits only if others do.
    * @param organizationId of the end user; null if there is none
    * @throws GatewayError `rate_limit_exceeded`
    */
@@ -90,7 +90,7 @@ export class KeyQueue {
     const { clock, metrics } = this.#deps
     const waiting: WaitingRequest = {
       endUser,
-      place: slot,
+      slot,
       sinceMs: clock.monotonicMs(),
       timer: clock.after(waitMs, () => {
         share.queue?.remove(waiting)
@@ -124,7 +124,7 @@ export class KeyQueue {
       )
   }
 
-  /** Call it when a request of the key has ended: the next waiting request takes its place. */
+  /** Call it when a request of the key has ended: the next waiting request takes its slot. */
   startNext(share: QueuedShare): void {
     const next = share.open < this.#limits.openPerKey ? (share.queue?.next() ?? null) : null
     if (next === null) {
@@ -133,7 +133,7 @@ export class KeyQueue {
     }
     const { entry } = next
     this.#endWait(entry, 'started')
-    entry.place.open(next.share)
+    entry.slot.open(next.share)
     entry.start()
   }
 
@@ -144,10 +144,10 @@ export class KeyQueue {
     waiting.refuse(reason)
   }
 
-  #endWait({ place, timer, sinceMs }: WaitingRequest, outcome: QueueOutcome): void {
+  #endWait({ slot, timer, sinceMs }: WaitingRequest, outcome: QueueOutcome): void {
     const { clock, metrics } = this.#deps
     timer.cancel()
-    place.waiting = null
+    slot.waiting = null
     metrics.queuedRequests.dec()
     metrics.queueWait.observe({ outcome }, (clock.monotonicMs() - sinceMs) / 1000)
   }

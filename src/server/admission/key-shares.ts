@@ -68,7 +68,7 @@ interface KeyShare extends QueuedShare {
   readonly hash: string
   readonly organization: OrganizationShare
   bytes: number
-  /** Bytes of bodies of requests that have no place yet; counted only for keys that were just refused. */
+  /** Bytes of bodies of requests that have no slot yet; counted only for keys that were just refused. */
   earlyBytes: number
   /** Requests beyond `open` whose bodies are being read, or that wait. */
   late: number
@@ -93,7 +93,7 @@ export class KeyShares {
   readonly limits: KeyLimits
   readonly #deps: KeySharesDeps
   readonly #turns: LargeTurns
-  /** Requests that wait for a place. */
+  /** Requests that wait for a slot. */
   readonly queue: KeyQueue
   /** Keyed by hash of the key. */
   readonly #shares = new Map<string, KeyShare>()
@@ -122,8 +122,8 @@ export class KeyShares {
   }
 
   /**
-   * Counts one more request of a key, and the announced bytes of its body. `mayWait`: if the key has no place for it
-   * yet, it waits in `KeyPlace.wait` before any work.
+   * Counts one more request of a key, and the announced bytes of its body. `mayWait`: if the key has no slot for it
+   * yet, it waits in `KeySlot.wait` before any work.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
    */
   enter(key: Holder, announcedBytes: number, mayWait = false): KeySlot {
@@ -142,7 +142,7 @@ export class KeyShares {
   }
 
   /**
-   * Counts bytes of a body of a key that was just refused, before its request has a place; a negative number frees
+   * Counts bytes of a body of a key that was just refused, before its request has a slot; a negative number frees
    * them. `own`: bytes that were counted for the request before.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for them
    */
@@ -227,7 +227,7 @@ export class KeyShares {
 
   /**
    * True if no key has twice as many open requests; of several organizations, only if none has twice as many as its
-   * own, and then for all its keys where few places are left.
+   * own, and then for all its keys where few slots are left.
    */
   givesWay({ open, organization }: KeyShare, isTight: boolean, nowMs: number): boolean {
     if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
@@ -297,7 +297,7 @@ export class KeyShares {
   }
 }
 
-/** The place of one request in the share of its key. */
+/** The slot of one request in the share of its key. */
 export class KeySlot implements QueueSlot {
   readonly #shares: KeyShares
   readonly #share: KeyShare
@@ -325,7 +325,7 @@ export class KeySlot implements QueueSlot {
     return this.#shares.queue.wait(this, this.#share, endUser, organizationId)
   }
 
-  /** Called when the request gets its place. */
+  /** Called when the request gets its slot. */
   open(endUser: EndUserShare<WaitingRequest> | null): void {
     this.isLate = false
     this.#endUser = endUser
@@ -383,7 +383,7 @@ export class KeySlot implements QueueSlot {
     this.#shares.endTurn(this.#share)
   }
 
-  /** Returns the place. Later calls do nothing. */
+  /** Returns the slot. Later calls do nothing. */
   leave(): void {
     if (this.#left) return
     this.#left = true
@@ -391,7 +391,7 @@ export class KeySlot implements QueueSlot {
     if (this.#hasTurn) this.endTurn()
     share.bytes -= this.#bytes
     if (this.isLate) {
-      // A place that has been given up must not be assigned again.
+      // A slot that has been given up must not be assigned again.
       this.giveUp(new GatewayError('client_closed', 'The request is over'))
       share.late--
       return
