@@ -9,6 +9,7 @@ import { type BatchDisplay, watchBatch } from './batches/watching.ts'
 import { CONFIG_OPTION, type Command, CommandError, type OptionValues, UsageError } from './command.ts'
 import { GATEWAY_OPTIONS, GatewayClient, GatewayFault, gatewayOf } from './gateway-client.ts'
 import { complain, EXIT_FAILED, print } from './outcome.ts'
+import { stopSignal } from './stop-signal.ts'
 import { drawsOver, ProgressBar } from './terminal/progress-bar.ts'
 import { count, counted, duration, plain } from './terminal/text.ts'
 import { waitingClock } from './waiting-clock.ts'
@@ -17,9 +18,6 @@ const LIST_DEFAULT = 20
 const LIST_MAX = 100_000
 /** The format of the gateway's batch ids. */
 const BATCH_ID = /^batch_[A-Za-z0-9]{1,64}$/
-const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const
-/** Exit codes for signals begin here, as in shells. */
-const EXIT_SIGNALLED = 128
 
 const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
 
@@ -94,7 +92,7 @@ export const batchesWatch: Command = {
         `${id} continues without being watched; watch it again with sluice batches watch ${id}${url}`,
         ...(output === null ? [] : [`${output} was not written`]),
       ])
-      return EXIT_SIGNALLED + stopping.number
+      return stopping.exitCode
     } finally {
       stopping.end()
     }
@@ -158,29 +156,6 @@ function displayOf(options: OptionValues): BatchDisplay {
   const environment = processEnvironment()
   if (!drawsOver(stdout, environment)) return textDisplay(output, waitingClock)
   return barDisplay(new ProgressBar(stdout, environment), waitingClock)
-}
-
-/** Aborts at the first signal; a second one ends the process. */
-function stopSignal() {
-  const controller = new AbortController()
-  let number = 0
-  const listeners = (Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]).map(name => {
-    const listener = () => {
-      number = SIGNALS[name]
-      controller.abort(new Error(name))
-    }
-    process.once(name, listener)
-    return { name, listener }
-  })
-  return {
-    signal: controller.signal,
-    get number() {
-      return number
-    },
-    end() {
-      for (const { name, listener } of listeners) process.off(name, listener)
-    },
-  }
 }
 
 function clientOf(options: OptionValues): GatewayClient {

@@ -80,15 +80,20 @@ export class GatewayClient {
   readonly url: string
   readonly #key: string
   readonly #terms: PortTerms
+  readonly #signal: AbortSignal | undefined
 
-  /** @param terms those by which the address was found */
-  constructor({ url, key }: PortAddress, terms: PortTerms = GATEWAY_PORT) {
+  /**
+   * @param terms those by which the address was found
+   * @param signal ends calls of `json`
+   */
+  constructor({ url, key }: PortAddress, terms: PortTerms = GATEWAY_PORT, signal?: AbortSignal) {
     this.url = url
     this.#key = key
     this.#terms = terms
+    this.#signal = signal
   }
 
-  /** Reads a JSON reply. @param body sent as JSON; absent: none @throws GatewayFault */
+  /** Reads a JSON reply. @param body sent as JSON; absent: none @throws GatewayFault, or the reason of the abort */
   async json(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
     const use = async (reply: Readable): Promise<unknown> => {
       const text = await textOf(reply, JSON_MAX_BYTES)
@@ -98,7 +103,7 @@ export class GatewayClient {
         throw this.stranger()
       }
     }
-    return this.read(method, path, undefined, use, body)
+    return this.read(method, path, this.#signal, use, body)
   }
 
   /**

@@ -8,6 +8,7 @@ import { GatewayClient, versioned } from './gateway-client.ts'
 import { auditEntry, withStore } from './keys.ts'
 import { configWords, EXIT_FAILED, print } from './outcome.ts'
 import { type PortTerms, portAddress } from './port-address.ts'
+import { stopSignal } from './stop-signal.ts'
 import { plain, table } from './terminal/text.ts'
 
 export const MANAGEMENT_OPTIONS = {
@@ -42,9 +43,9 @@ export async function withManagement(
   own: OwnKey,
   use: (client: GatewayClient) => Promise<number>,
 ): Promise<number> {
-  return await withManagementKey(options, own, async given => {
+  return await withManagementKey(options, own, async (given, signal) => {
     const { url, key } = portAddress({ ...options, ...given }, PORT)
-    return await use(new GatewayClient({ url: versioned(url), key }, PORT))
+    return await use(new GatewayClient({ url: versioned(url), key }, PORT, signal))
   })
 }
 
@@ -65,39 +66,54 @@ const KEY_MS = 86_400_000
 
 /**
  * Calls `use` with a management key of its own, where there is none and the configuration file is here: who reads the
- * file and the database may do everything anyway. The key ends with the command.
+ * file and the database may do everything anyway. The key ends with the command, also if it is interrupted: `use` has to
+ * end at the signal.
  */
 export async function withManagementKey(
   options: OptionValues,
   { command, role }: OwnKey,
-  use: (key: { readonly key?: string }) => Promise<number>,
+  use: (key: { readonly key?: string }, signal: AbortSignal) => Promise<number>,
 ): Promise<number> {
-  const { config, file } = findConfig(configWords(options['config']), processEnvironment())
-  if (options['key'] !== undefined || file === null || config === null || config.managementKey !== null)
-    return await use({})
-  const name = `sluice ${command}`
-  const { key, record } = createKey({
-    kind: 'management',
-    name,
-    role,
-    expiresAt: isoInstant(systemClock.nowMs() + KEY_MS),
-    clock: systemClock,
-  })
-  const object = { kind: 'key', id: record.hash, name } as const
-  let code = EXIT_FAILED
-  await withStore(options, async store => {
-    await store.audited(
-      ({ keys }) => keys.add(record),
-      () => auditEntry('key.create', object),
-    )
+  const stopping = stopSignal()
+  const { signal } = stopping
+  const run = async (key: { readonly key?: string }): Promise<number> => {
     try {
-      code = await use({ key })
-    } finally {
-      await store.audited(
-        ({ keys }) => keys.remove(DEFAULT_ORGANIZATION_ID, record.hash),
-        () => auditEntry('key.delete', object),
-      )
+      return await use(key, signal)
+    } catch (error) {
+      if (!signal.aborted) throw error
+      return stopping.exitCode
     }
-  })
-  return code
+  }
+  try {
+    const { config, file } = findConfig(configWords(options['config']), processEnvironment())
+    if (options['key'] !== undefined || file === null || config === null || config.managementKey !== null)
+      return await run({})
+    const name = `sluice ${command}`
+    const { key, record } = createKey({
+      kind: 'management',
+      name,
+      role,
+      expiresAt: isoInstant(systemClock.nowMs() + KEY_MS),
+      clock: systemClock,
+    })
+    const object = { kind: 'key', id: record.hash, name } as const
+    let code = EXIT_FAILED
+    await withStore(options, async store => {
+      await store.audited(
+        ({ keys }) => keys.add(record),
+        () => auditEntry('key.create', object),
+      )
+      try {
+        code = await run({ key })
+      } finally {
+        await store.audited(
+          ({ keys }) => keys.remove(DEFAULT_ORGANIZATION_ID, record.hash),
+          () => auditEntry('key.delete', object),
+        )
+      }
+    })
+    return code
+  } finally {
+    stopping.end()
+  }
 }

@@ -31,28 +31,28 @@ export const top: Command = {
   },
   async run(options) {
     const everyMs = everyMsOf(options)
-    return await withManagementKey(options, { command: 'top', role: 'viewer' }, key =>
-      show({ ...options, ...key }, everyMs),
+    return await withManagementKey(options, { command: 'top', role: 'viewer' }, (key, signal) =>
+      show({ ...options, ...key }, everyMs, signal),
     )
   },
 }
 
-async function show(options: OptionValues, everyMs: number): Promise<number> {
+async function show(options: OptionValues, everyMs: number, signal: AbortSignal): Promise<number> {
   const port = adminPortOf(options)
-  const stop = new AbortController()
   const { stdout } = process
+  const isJson = options['json'] === true
   const isScreen = drawsOver(stdout, processEnvironment())
-  if (options['once'] === true || (!isScreen && options['json'] !== true)) {
-    const summary = await askSummary(port, stop.signal)
-    if (options['json'] === true) print(JSON.stringify(summary))
+  if (options['once'] === true || (!isScreen && !isJson)) {
+    const summary = await askSummary(port, signal)
+    if (isJson) print(JSON.stringify(summary))
     else for (const line of screenOf(summary, { ...styleOf(), rows: Number.POSITIVE_INFINITY })) print(line)
     return 0
   }
-  for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort())
   try {
-    await (options['json'] === true ? tellJson(port, everyMs, stop.signal) : draw(port, everyMs, stop.signal))
+    await (isJson ? tellJson(port, everyMs, signal) : draw(port, everyMs, signal))
   } catch (error) {
-    if (!stop.signal.aborted) throw error
+    // Only a signal ends it, so that is no failure.
+    if (!signal.aborted) throw error
   }
   return 0
 }

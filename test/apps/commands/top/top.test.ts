@@ -1,4 +1,6 @@
 /** `sluice top` as a process, against a real gateway; and its screen in narrow and wide terminals. */
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { dirname } from 'node:path'
 import t from 'tap'
 import { screenOf } from '../../../../src/apps/commands/top/screen.ts'
@@ -106,10 +108,34 @@ t.test('sluice top', async t => {
     )
   })
 
+  for (const command of [
+    ['top', '--once'],
+    ['rollouts', 'list'],
+    ['providers', 'resume', 'sim'],
+  ]) {
+    await t.test(`${command.join(' ')} leaves no key if it is interrupted`, async t => {
+      const silent = createServer().listen(0, '127.0.0.1')
+      t.teardown(() => silent.close())
+      await once(silent, 'listening')
+      const { port } = silent.address() as AddressInfo
+      const words = [...command, '--url', `http://127.0.0.1:${port}`, '--config', 'gateway.yaml']
+      const { child, ended } = startCommand(t, words, { cwd: dirname(world.gateway.configFile) })
+      const [socket] = (await once(silent, 'connection')) as [Socket]
+      t.teardown(() => socket.destroy())
+      child.kill('SIGINT')
+      t.match(await ended, { code: 130, stderr: '' })
+      const { list } = await world.manage('GET', '/audit')
+      t.same(
+        list.slice(0, 2).map(({ action }) => action),
+        ['key.delete', 'key.create'],
+      )
+    })
+  }
+
   await t.test('prints JSON, once or again and again', async t => {
-    const once = await top('--url', `${adminUrl}/`, ...key, '--json', '--once').ended
-    t.equal(once.code, 0)
-    const summary = JSON.parse(once.stdout) as Summary
+    const single = await top('--url', `${adminUrl}/`, ...key, '--json', '--once').ended
+    t.equal(single.code, 0)
+    const summary = JSON.parse(single.stdout) as Summary
     t.ok(summary.latest.length >= 3)
     t.ok(summary.money.month >= 0)
     const more = top('--url', adminUrl, ...key, '--json', '--every', '1')
