@@ -187,7 +187,7 @@ export const Settings = group({
   credentials: credentialsSettings,
   promptCaching: setting(
     oneOf(PROMPT_CACHING),
-    '`auto`: where a provider caches only up to cache marks, and cached tokens cost less than the prompt, the gateway sets [cache marks of its own](messages.md#cache-marks-added-by-the-gateway) in two cases: the conversation ends in a tool result, or it begins with what it sent in the last five minutes. It sets none if the caller does',
+    '`auto`: where a provider caches only up to cache marks, and cached tokens cost less than the prompt, the gateway sets [cache marks of its own](routing.md#prompt-caches-prompt-caching) in conversations, if the caller sets none',
     { default: 'auto' },
   ),
   compaction: setting(
