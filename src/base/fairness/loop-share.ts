@@ -11,6 +11,12 @@ export interface LoopWork {
   proceed(): void
 }
 
+/** The phase of this thread's event loop. */
+export const loopPhase = {
+  /** True while starts run: everything that had arrived at the last poll has been handled. Written only here. */
+  isAfterPoll: false,
+}
+
 /** Milliseconds of a turn that such work may always use. Work that has begun may exceed it. */
 const LEAST_MS = 2
 /** After a wait it may use this part of the time that all other work needed in the last turn: a third of the loop. */
@@ -43,10 +49,12 @@ export class LoopShare {
     const starts = share.#starts
     const pieces = share.#pieces
     share.#isAwaited = false
+    loopPhase.isAfterPoll = true
     if (pieces.length === 0 && starts.length === 1) {
       share.#starts = []
       starts[0]?.proceed()
     } else share.#share(starts, pieces)
+    loopPhase.isAfterPoll = false
   }
 
   /** Runs as much of the work as the turn has time for. */
