@@ -26,7 +26,9 @@ export class LogOutput {
   readonly #file: number
   readonly #writeMaxBytes: number
   readonly #onLost: (lines: number) => void
+  /** Runs only while a line waits, so that it does not wake a thread without lines. */
   readonly #flushing: NodeJS.Timeout
+  #isFlushing = true
   /** The next batch. Lines become bytes at once; as text, each would keep alive the strings that it was built from. */
   #batch: Buffer
   #batchBytes = 0
@@ -46,7 +48,10 @@ export class LogOutput {
     this.#writeMaxBytes = fstatSync(file).isFile() ? FILE_WRITE_MAX_BYTES : PIPE_WRITE_MAX_BYTES
     this.#batch = Buffer.allocUnsafeSlow(this.#writeMaxBytes)
     this.#onLost = onLost
-    this.#flushing = setInterval(() => this.flush(), FLUSH_MS).unref()
+    this.#flushing = setTimeout(() => {
+      this.#isFlushing = false
+      this.flush()
+    }, FLUSH_MS).unref()
   }
 
   /** Adds the line to the next batch. Hot path. */
@@ -54,6 +59,9 @@ export class LogOutput {
     if (line.length * CHAR_MAX_BYTES > this.#batch.length - this.#batchBytes && !this.#makeRoom(line)) return
     this.#batchBytes += this.#batch.write(line, this.#batchBytes)
     this.#lineCount++
+    if (this.#isFlushing) return
+    this.#isFlushing = true
+    this.#flushing.refresh()
   }
 
   /** Starts to write the batch; returns before it is written. */
@@ -86,7 +94,7 @@ export class LogOutput {
   /** Resolves when all lines are written, after half a second, or at once if writing fails. Never rejects. */
   close(): Promise<void> {
     if (this.#closing !== null) return this.#closing.promise
-    clearInterval(this.#flushing)
+    clearTimeout(this.#flushing)
     this.flush()
     const closing = Promise.withResolvers<void>()
     this.#closing = closing
