@@ -2,7 +2,7 @@
 import { systemClock } from '../../base/clock.ts'
 import { processEnvironment } from '../../process/config/config.ts'
 import { barDisplay, jsonDisplay, textDisplay } from './batches/display.ts'
-import { batchPath, listBatches, readBatch, type SeenBatch } from './batches/reading.ts'
+import { type BatchWithResults, batchPath, listBatches, readBatch } from './batches/reading.ts'
 import { ResultFile } from './batches/result-file.ts'
 import { type BatchView, batchSummary, batchTable, batchView } from './batches/view.ts'
 import { type BatchDisplay, watchBatch } from './batches/watching.ts'
@@ -14,8 +14,8 @@ import { drawsOver, ProgressBar } from './terminal/progress-bar.ts'
 import { count, counted, duration, plain } from './terminal/text.ts'
 import { waitingClock } from './waiting-clock.ts'
 
-const LIST_DEFAULT = 20
-const LIST_MAX = 100_000
+const DEFAULT_LIST_LIMIT = 20
+const MAX_LIST_LIMIT = 100_000
 /** The format of the gateway's batch ids. */
 const BATCH_ID = /^batch_[A-Za-z0-9]{1,64}$/
 
@@ -29,7 +29,7 @@ export const batchesList: Command = {
       value: 'STATUS',
       does: 'only batches with this status, or with one of several: in_progress,failed',
     },
-    limit: { value: 'N', does: `the maximum number to list; default: ${LIST_DEFAULT}` },
+    limit: { value: 'N', does: `the maximum number to list; default: ${DEFAULT_LIST_LIMIT}` },
     after: { value: 'ID', does: 'continue after this batch' },
     'created-after': {
       value: 'TIME',
@@ -80,7 +80,9 @@ export const batchesWatch: Command = {
           },
         })
       const display = displayOf(options)
-      const lastState = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(named(id))
+      const lastState = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(
+        nameUnknownBatch(id),
+      )
       await file?.keep()
       printBatch(lastState, options, output)
       return lastState.batch.status === 'completed' ? 0 : EXIT_FAILED
@@ -107,33 +109,35 @@ export const batchesCancel: Command = {
   async run(options, argument) {
     const id = batchId(argument)
     const client = clientOf(options)
-    const tellJson = ({ document }: BatchView) => print(JSON.stringify(document))
+    const printJson = ({ document }: BatchView) => print(JSON.stringify(document))
     try {
-      const batch = batchView(await client.json('POST', `${batchPath(id)}/cancel`).catch(named(id)))
-      if (batch === null) throw client.stranger()
-      if (options['json'] === true) tellJson(batch)
-      else for (const line of cancelling(batch)) print(line)
+      const batch = batchView(
+        await client.json('POST', `${batchPath(id)}/cancel`).catch(nameUnknownBatch(id)),
+      )
+      if (batch === null) throw client.notAGateway()
+      if (options['json'] === true) printJson(batch)
+      else for (const line of cancellationLines(batch)) print(line)
       return 0
     } catch (error) {
       if (!(error instanceof GatewayFault) || error.status !== 409) throw error
-      const { batch } = await readBatch(client, id, { onResults: () => true }).catch(named(id))
-      if (options['json'] === true) tellJson(batch)
-      complain([notCancelled(batch, systemClock.nowMs())])
+      const { batch } = await readBatch(client, id, { onResults: () => true }).catch(nameUnknownBatch(id))
+      if (options['json'] === true) printJson(batch)
+      complain([notCancelledText(batch, systemClock.nowMs())])
       return batch.status === 'cancelled' ? 0 : EXIT_FAILED
     }
   },
 }
 
-function cancelling(batch: BatchView): string[] {
+function cancellationLines(batch: BatchView): string[] {
   const { id, status, total, completed, failed } = batch
-  const done = completed + failed
+  const ended = completed + failed
   return [
-    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have results, which are kept`,
+    `${id} is ${status}: ${count(ended)} of ${counted(total, 'request')} have results, which are kept`,
     `sluice batches watch ${id} shows when it has ended`,
   ]
 }
 
-function notCancelled(
+function notCancelledText(
   { id, status, isTerminal, completed, failed, total, finalizedMs }: BatchView,
   nowMs: number,
 ) {
@@ -143,7 +147,7 @@ function notCancelled(
   return `${id} has already ended: ${status}${ago}, ${results}; there is nothing to cancel`
 }
 
-function printBatch(state: SeenBatch, options: OptionValues, output: string | null): void {
+function printBatch(state: BatchWithResults, options: OptionValues, output: string | null): void {
   const { batch, results } = state
   if (options['json'] !== true) for (const text of batchSummary(batch, results, output)) print(text)
   else print(JSON.stringify({ ...batch.document, error_types: Object.fromEntries(results.errors) }))
@@ -173,7 +177,7 @@ function batchId(argument: string): string {
 }
 
 /** Adds the batch id to the error for an unknown batch. */
-function named(id: string): (error: unknown) => never {
+function nameUnknownBatch(id: string): (error: unknown) => never {
   return error => {
     if (!(error instanceof GatewayFault) || error.status !== 404) throw error
     throw new CommandError(`there is no batch ${id} in this key's workspace; sluice batches list shows them`)
@@ -181,10 +185,10 @@ function named(id: string): (error: unknown) => never {
 }
 
 function limitOf({ limit }: OptionValues): number {
-  if (limit === undefined) return LIST_DEFAULT
+  if (limit === undefined) return DEFAULT_LIST_LIMIT
   const value = Number(limit)
-  if (Number.isInteger(value) && value >= 1 && value <= LIST_MAX) return value
-  throw new UsageError(`--limit: expects a number from 1 to ${count(LIST_MAX)}`)
+  if (Number.isInteger(value) && value >= 1 && value <= MAX_LIST_LIMIT) return value
+  throw new UsageError(`--limit: expects a number from 1 to ${count(MAX_LIST_LIMIT)}`)
 }
 
 function filterOf(options: OptionValues): URLSearchParams {
@@ -194,6 +198,6 @@ function filterOf(options: OptionValues): URLSearchParams {
     if (typeof value === 'string') filter.set(name.replace('-', '_'), value)
   }
   const { status } = options
-  if (typeof status === 'string') for (const each of status.split(',')) filter.append('status', plain(each))
+  if (typeof status === 'string') for (const name of status.split(',')) filter.append('status', plain(name))
   return filter
 }

@@ -5,6 +5,7 @@ import { startWarnings } from '../../process/start/start-warnings.ts'
 import { discovers } from '../../process/wiring/catalog.ts'
 import { CONFIG_OPTION, type Command } from './command.ts'
 import { complain, configWords, print } from './outcome.ts'
+import { counted } from './terminal/text.ts'
 
 export const check: Command = {
   name: 'check',
@@ -23,26 +24,28 @@ export const check: Command = {
  * ones.
  */
 function summary({ config, catalog }: CheckedConfig): string {
-  const own = catalog.providers().filter(({ quirks }) => !quirks.includes('simulated'))
-  const keyed = own.flatMap(({ slug, auth, apiKey }) => (apiKey !== null && auth !== 'none' ? [slug] : []))
-  const open = config.providers.flatMap(({ slug }) => (catalog.provider(slug)?.auth === 'none' ? [slug] : []))
+  const operatorProviders = catalog.providers().filter(({ quirks }) => !quirks.includes('simulated'))
+  const slugsWithKey = operatorProviders.flatMap(({ slug, auth, apiKey }) =>
+    apiKey !== null && auth !== 'none' ? [slug] : [],
+  )
+  const slugsWithoutKey = config.providers.flatMap(({ slug }) =>
+    catalog.provider(slug)?.auth === 'none' ? [slug] : [],
+  )
   const models = catalog
     .models()
     .filter(({ endpoints }) => endpoints.some(({ provider }) => !provider.quirks.includes('simulated')))
-  const listed = discovers(config) ? ' and those that providers list' : ''
+  const discoveryText = discovers(config) ? ' and those that providers list' : ''
   return [
-    `${counted(keyed, 'provider')} with a key${named(keyed)}`,
-    ...(open.length === 0 ? [] : [`${counted(open, 'provider')} without one${named(open)}`]),
-    `${counted(models, 'model')}${listed}`,
-    `simulator ${own.length < catalog.providers().length ? 'on' : 'off'}`,
+    `${counted(slugsWithKey.length, 'provider')} with a key${inParentheses(slugsWithKey)}`,
+    ...(slugsWithoutKey.length === 0
+      ? []
+      : [`${counted(slugsWithoutKey.length, 'provider')} without one${inParentheses(slugsWithoutKey)}`]),
+    `${counted(models.length, 'model')}${discoveryText}`,
+    `simulator ${operatorProviders.length < catalog.providers().length ? 'on' : 'off'}`,
   ].join(', ')
 }
 
-function counted(things: readonly unknown[], noun: string): string {
-  return `${things.length} ${noun}${things.length === 1 ? '' : 's'}`
-}
-
-function named(slugs: readonly string[]): string {
-  const shown = slugs.slice(0, 8).join(', ')
-  return slugs.length === 0 ? '' : ` (${shown}${slugs.length > 8 ? ', …' : ''})`
+function inParentheses(slugs: readonly string[]): string {
+  const firstSlugs = slugs.slice(0, 8).join(', ')
+  return slugs.length === 0 ? '' : ` (${firstSlugs}${slugs.length > 8 ? ', …' : ''})`
 }

@@ -42,16 +42,16 @@ export class CommandError extends Error {
 }
 
 /** The parsed command line for one of the commands. */
-export type Read =
+export type ParsedLine =
   | {
-      readonly asks: 'help'
+      readonly action: 'help'
       readonly command: Command | null
       /** The commands to list without one: those that begin with the given word, or all. */
-      readonly among: readonly Command[]
+      readonly candidates: readonly Command[]
     }
-  | { readonly asks: 'version' }
+  | { readonly action: 'version' }
   | {
-      readonly asks: 'run'
+      readonly action: 'run'
       readonly command: Command
       readonly options: OptionValues
       readonly argument: string
@@ -63,21 +63,21 @@ export const CONFIG_OPTION: Option = {
 }
 
 /** Options of every command. */
-const COMMON: Readonly<Record<string, Option>> = {
+const COMMON_OPTIONS: Readonly<Record<string, Option>> = {
   help: { does: 'show this help' },
   version: { does: 'show the version' },
 }
 
 /** @throws UsageError with all errors */
-export function readWords(words: readonly string[], commands: readonly Command[]): Read {
+export function parseCommandLine(words: readonly string[], commands: readonly Command[]): ParsedLine {
   const split = splitWords(words, commands)
-  if (split.version) return { asks: 'version' }
+  if (split.version) return { action: 'version' }
   if (split.help) {
-    const beginning = split.command === null ? split.rest.join(' ') : ''
+    const beginning = split.command === null ? split.positionals.join(' ') : ''
     const among = commands.filter(({ name }) => name.startsWith(`${beginning} `))
-    return { asks: 'help', command: split.command, among: among.length === 0 ? commands : among }
+    return { action: 'help', command: split.command, candidates: among.length === 0 ? commands : among }
   }
-  const { command, rest, options } = split
+  const { command, positionals: rest, options } = split
   if (command === null) throw new UsageError(unknownCommand(rest, commands))
   const [argument = '', ...surplus] = command.argument === undefined ? ['', ...rest] : rest
   const faults = [
@@ -94,15 +94,15 @@ export function readWords(words: readonly string[], commands: readonly Command[]
   ]
   if (faults.length > 0) throw new UsageError(faults.join('\n'))
   return {
-    asks: 'run',
+    action: 'run',
     command,
     argument,
-    options: givenOf(options, command),
+    options: optionValues(options, command),
   }
 }
 
-/** If an option is repeated, the last value counts, or all of them do. */
-function givenOf(options: readonly GivenOption[], command: Command): OptionValues {
+/** A repeated option has its last value or, if it `repeats`, all values, one a line. */
+function optionValues(options: readonly OptionToken[], command: Command): OptionValues {
   const values: Record<string, string | true> = {}
   for (const { name, value = true } of options) {
     const before = command.options[name]?.repeats === true ? values[name] : undefined
@@ -111,33 +111,33 @@ function givenOf(options: readonly GivenOption[], command: Command): OptionValue
   return values
 }
 
-interface GivenOption {
+interface OptionToken {
   /** As written, with its dashes and without a value. */
   readonly spelling: string
   readonly name: string
   readonly value: string | undefined
 }
 
-interface Split {
+interface SplitWords {
   readonly command: Command | null
   /** Words that do not belong to an option. */
-  readonly rest: readonly string[]
-  readonly options: readonly GivenOption[]
+  readonly positionals: readonly string[]
+  readonly options: readonly OptionToken[]
   readonly help: boolean
   readonly version: boolean
 }
 
-function splitWords(words: readonly string[], commands: readonly Command[]): Split {
+function splitWords(words: readonly string[], commands: readonly Command[]): SplitWords {
   // The command decides if a word is the value of the preceding option, so it is found first.
   const count = words.findIndex(word => word.startsWith('-'))
   const leading = count === -1 ? words : words.slice(0, count)
   const command = commandOf(leading, commands)
-  const known = { ...COMMON, ...command?.options }
+  const knownOptions = { ...COMMON_OPTIONS, ...command?.options }
   const { tokens } = parseArgs({
     args: [...words],
     options: {
       ...Object.fromEntries(
-        Object.entries(known).map(([name, { value }]) => [
+        Object.entries(knownOptions).map(([name, { value }]) => [
           name,
           { type: value === undefined ? ('boolean' as const) : ('string' as const) },
         ]),
@@ -148,28 +148,29 @@ function splitWords(words: readonly string[], commands: readonly Command[]): Spl
     tokens: true,
   })
   // The word after an unknown option is probably its value, and no second fault.
-  const isUnknown = (at: number) => {
-    const token = tokens[at]
-    return token?.kind === 'option' && token.value === undefined && !Object.hasOwn(known, token.name)
+  const isUnknown = (index: number) => {
+    const token = tokens[index]
+    return token?.kind === 'option' && token.value === undefined && !Object.hasOwn(knownOptions, token.name)
   }
-  const positionals = tokens.flatMap((token, at) =>
-    token.kind === 'positional' && !isUnknown(at - 1) ? [token.value] : [],
+  const positionals = tokens.flatMap((token, index) =>
+    token.kind === 'positional' && !isUnknown(index - 1) ? [token.value] : [],
   )
   const options = tokens.flatMap(token =>
     token.kind === 'option' ? [{ spelling: token.rawName, name: token.name, value: token.value }] : [],
   )
-  const asks = (name: string) => options.some(option => option.name === name && option.value === undefined)
+  const hasFlag = (name: string) => options.some(option => option.name === name && option.value === undefined)
   return {
     command,
-    rest: command === null ? positionals : positionals.slice(command.name.split(' ').length),
+    positionals: command === null ? positionals : positionals.slice(command.name.split(' ').length),
     options,
-    help: asks('help'),
-    version: asks('version'),
+    help: hasFlag('help'),
+    version: hasFlag('version'),
   }
 }
 
-function commandOf(words: readonly string[], commands: readonly Command[]): Command | null {
-  return commands.find(({ name }) => name.split(' ').every((part, at) => words[at] === part)) ?? null
+/** The command whose name begins the words; null: none. */
+export function commandOf(words: readonly string[], commands: readonly Command[]): Command | null {
+  return commands.find(({ name }) => name.split(' ').every((part, index) => words[index] === part)) ?? null
 }
 
 function unknownCommand(words: readonly string[], commands: readonly Command[]): string {
@@ -180,15 +181,15 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   if (words.length === 1 && beginnings.length > 0) {
     return `${first}: is not a complete command; the commands are: ${beginnings.join(', ')}`
   }
-  const named = words.slice(0, 2).map(safe).join(' ')
+  const shownWords = words.slice(0, 2).map(safe).join(' ')
   const hint = didYouMean(words.slice(0, 2).join(' '), names) || didYouMean(first, names)
-  return `${named}: there is no such command${hint || '; sluice --help lists them'}`
+  return `${shownWords}: there is no such command${hint || '; sluice --help lists them'}`
 }
 
-function optionFault({ spelling, name, value }: GivenOption, { name: command, options }: Command): string[] {
+function optionFault({ spelling, name, value }: OptionToken, { name: command, options }: Command): string[] {
   const option = Object.hasOwn(options, name) ? options[name] : undefined
   if (option === undefined) {
-    const names = [...Object.keys(options), ...Object.keys(COMMON)].map(each => `--${each}`)
+    const names = [...Object.keys(options), ...Object.keys(COMMON_OPTIONS)].map(option => `--${option}`)
     return [`${safe(spelling)}: unknown option of sluice ${command}${didYouMean(spelling, names)}`]
   }
   if (option.value === undefined) return value === undefined ? [] : [`--${name}: does not take a value`]
@@ -208,13 +209,13 @@ function safe(word: string): string {
   return /^sk-/.test(name) ? '(a key)' : name
 }
 
-/** The lines of `--help`, or of all commands if there is none. */
+/** The help text of a command; null: the list of these commands. */
 export function usage(command: Command | null, commands: readonly Command[]): string {
   return command === null ? usageOfAll(commands) : usageOf(command)
 }
 
 function usageOfAll(commands: readonly Command[]): string {
-  const rows = commands.map(each => [line(each), each.does] as const)
+  const rows = commands.map(command => [line(command), command.does] as const)
   return [
     'usage:',
     ...columns(rows),
@@ -225,7 +226,7 @@ function usageOfAll(commands: readonly Command[]): string {
 }
 
 function usageOf(command: Command): string {
-  const options = { ...command.options, ...COMMON }
+  const options = { ...command.options, ...COMMON_OPTIONS }
   return [
     `usage: ${line(command)}`,
     '',

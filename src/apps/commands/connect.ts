@@ -24,9 +24,9 @@ export const connect: Command = {
       for (const { name, title, api } of CLIENTS) print(`${name.padEnd(width)}   ${title}: ${api}`)
       return 0
     }
-    const client = CLIENTS.find(each => each.name === name)
+    const client = CLIENTS.find(candidate => candidate.name === name)
     if (client === undefined) {
-      const names = CLIENTS.map(each => each.name)
+      const names = CLIENTS.map(candidate => candidate.name)
       throw new UsageError(
         `CLIENT: there is no such client${didYouMean(name, names) || `; the clients are ${names.join(', ')}`}`,
       )
@@ -43,8 +43,8 @@ export const connect: Command = {
 
 /** @throws UsageError if the configuration has no such model */
 function modelOf({ model: id, config }: OptionValues): ConnectModel {
-  const found = findConfig(configWords(config), processEnvironment())
-  const { config: settings, catalog } = checkStart(found, { readKeyFile: false, certificate: false })
+  const foundConfig = findConfig(configWords(config), processEnvironment())
+  const { config: settings, catalog } = checkStart(foundConfig, { readKeyFile: false, certificate: false })
   const first = catalog.models().find(({ outputModalities }) => outputModalities.includes('text'))
   const name = typeof id === 'string' ? id : (settings.defaultModel ?? first?.id)
   if (name === undefined) throw new UsageError('--model: is required, because the configuration has no model')

@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream'
 import { systemCode } from '../../base/errors.ts'
 import { CommandError, type Option, type OptionValues, UsageError } from './command.ts'
-import { askedAddress, type PortAddress, type PortTerms, portAddress } from './port-address.ts'
+import { type PortAddress, type PortTerms, portAddress, portUrl } from './port-address.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
@@ -39,14 +39,14 @@ export class GatewayFault extends CommandError {
   }
 
   /** True if another try may succeed: the gateway is unreachable, starting or overloaded. */
-  get passes(): boolean {
+  get isTemporary(): boolean {
     return this.status === null || this.status === 429 || this.status >= 500
   }
 }
 
 /** Time limit for connecting, for the head of a reply, and between two parts of a body. */
-const CONNECT_MS = 10_000
-const SILENCE_MS = 60_000
+const CONNECT_TIMEOUT_MS = 10_000
+const SILENCE_TIMEOUT_MS = 60_000
 /** A page of batches has a few hundred KB. */
 const JSON_MAX_BYTES = 16 * 1024 * 1024
 const FAILURE_MAX_BYTES = 64 * 1024
@@ -72,7 +72,7 @@ export function gatewayOf(options: OptionValues): PortAddress {
 }
 
 /** Only the address, including `/v1`. @throws UsageError, ConfigError */
-export const addressOf = (options: OptionValues): string => versioned(askedAddress(options, GATEWAY_PORT))
+export const addressOf = (options: OptionValues): string => versioned(portUrl(options, GATEWAY_PORT))
 
 export const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
 
@@ -100,7 +100,7 @@ export class GatewayClient {
       try {
         return JSON.parse(text ?? '') as unknown
       } catch {
-        throw this.stranger()
+        throw this.notAGateway()
       }
     }
     return this.read(method, path, this.#signal, use, body)
@@ -115,16 +115,16 @@ export class GatewayClient {
     path: string,
     signal: AbortSignal | undefined,
     use: (body: Readable) => Promise<T>,
-    sent?: object,
+    requestBody?: object,
   ): Promise<T> {
     // Loaded here, so that commands without HTTP start faster.
     const { Agent, errors } = await import('undici')
     const agent = new Agent({
       // Requests are seconds apart, so a kept connection may be closed at just that moment.
       pipelining: 0,
-      connect: { timeout: CONNECT_MS },
-      headersTimeout: SILENCE_MS,
-      bodyTimeout: SILENCE_MS,
+      connect: { timeout: CONNECT_TIMEOUT_MS },
+      headersTimeout: SILENCE_TIMEOUT_MS,
+      bodyTimeout: SILENCE_TIMEOUT_MS,
     })
     const isOfClient = (error: unknown) => error instanceof errors.UndiciError || systemCode(error) !== null
     try {
@@ -136,9 +136,9 @@ export class GatewayClient {
         headers: {
           authorization: `Bearer ${this.#key}`,
           accept: 'application/json',
-          ...(sent === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(requestBody === undefined ? {} : { 'content-type': 'application/json' }),
         },
-        ...(sent === undefined ? {} : { body: JSON.stringify(sent) }),
+        ...(requestBody === undefined ? {} : { body: JSON.stringify(requestBody) }),
         ...(signal === undefined ? {} : { signal }),
       })
       // Ignores errors after an abort or after `use`.
@@ -148,14 +148,14 @@ export class GatewayClient {
     } catch (error) {
       signal?.throwIfAborted()
       if (error instanceof CommandError || !isOfClient(error)) throw error
-      throw this.#away(error)
+      throw this.#unreachable(error)
     } finally {
       await agent.destroy()
     }
   }
 
   /** The address is not a gateway's. */
-  stranger(): GatewayFault {
+  notAGateway(): GatewayFault {
     return new GatewayFault(
       `${this.url} does not answer like a gateway: pass the address of the gateway with --url URL`,
       'another server',
@@ -163,7 +163,7 @@ export class GatewayClient {
     )
   }
 
-  #away(error: unknown): GatewayFault {
+  #unreachable(error: unknown): GatewayFault {
     const code = systemCode(error) ?? 'no answer'
     return new GatewayFault(
       `no gateway answers at ${this.url} (${code}): start one there, or pass the address of the gateway with --url URL`,
@@ -173,20 +173,20 @@ export class GatewayClient {
 
   async #refusal(status: number, waitMs: number | null, body: Readable): Promise<CommandError> {
     const message = messageOf(await textOf(body, FAILURE_MAX_BYTES))
-    if (message === null && status < 500 && status !== 429) return this.stranger()
-    const quoted = this.#quoted(message ?? 'no reason given')
+    if (message === null && status < 500 && status !== 429) return this.notAGateway()
+    const plainMessage = this.#withoutKey(message ?? 'no reason given')
     const wait = waitMs === null ? 'try again later' : `try again in ${Math.ceil(waitMs / 1000)} s`
-    if (status === 400) return new UsageError(asOption(quoted))
+    if (status === 400) return new UsageError(asOption(plainMessage))
     const { key, otherKind } = this.#terms
-    if (status === 403 && key === 'apiKey' && /management key/i.test(quoted))
+    if (status === 403 && key === 'apiKey' && /management key/i.test(plainMessage))
       return new CommandError(otherKind)
-    const sentence = REFUSALS.get(status) ?? (status >= 500 ? FAILED : OTHER)
-    const reason = `${status}, ${quoted}`
-    return new GatewayFault(sentence(reason, wait, VARIABLES[key]), reason, status, waitMs)
+    const sentence = SENTENCE_BY_STATUS.get(status) ?? (status >= 500 ? unavailableSentence : refusedSentence)
+    const reason = `${status}, ${plainMessage}`
+    return new GatewayFault(sentence(reason, wait, KEY_VARIABLES[key]), reason, status, waitMs)
   }
 
   /** A message from the gateway. Another server could send the key back, so it is removed. */
-  #quoted(message: string): string {
+  #withoutKey(message: string): string {
     return plain(this.#key.length < SECRET_MIN_CHARS ? message : message.replaceAll(this.#key, '(the key)'))
   }
 }
@@ -194,14 +194,15 @@ export class GatewayClient {
 /** @param variable the one with the key */
 type Sentence = (message: string, wait: string, variable: string) => string
 
-const VARIABLES: Readonly<Record<PortTerms['key'], string>> = {
+const KEY_VARIABLES: Readonly<Record<PortTerms['key'], string>> = {
   apiKey: 'GATEWAY_API_KEY',
   managementKey: 'GATEWAY_MANAGEMENT_KEY',
 }
 
-const FAILED: Sentence = (message, wait) => `the gateway cannot answer at the moment (${message}): ${wait}`
-const OTHER: Sentence = message => `the gateway refused the request (${message})`
-const REFUSALS: ReadonlyMap<number, Sentence> = new Map([
+const unavailableSentence: Sentence = (message, wait) =>
+  `the gateway cannot answer at the moment (${message}): ${wait}`
+const refusedSentence: Sentence = message => `the gateway refused the request (${message})`
+const SENTENCE_BY_STATUS: ReadonlyMap<number, Sentence> = new Map([
   [
     401,
     (message, _wait, variable) =>

@@ -14,11 +14,11 @@ export async function startGateway(file: string | true | undefined): Promise<voi
   const words = configWords(file)
   // Copied, because a later reload needs the secrets that are removed after the checks.
   const environment = { ...processEnvironment() }
-  const found = findConfig(words, environment)
-  const early = loadEarly(found)
+  const foundConfig = findConfig(words, environment)
+  const early = loadEarly(foundConfig)
   try {
     const { serve } = await import('./serving.ts')
-    await serve(found, () => findConfig(words, environment), early)
+    await serve(foundConfig, () => findConfig(words, environment), early)
   } catch (error) {
     // The threads would keep the process alive.
     early?.close()

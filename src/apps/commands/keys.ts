@@ -71,8 +71,8 @@ export function keyTable(keys: readonly KeyRecord[], isTerminal: boolean): strin
     name,
   ])
   if (!isTerminal) return rows.map(row => row.join('\t'))
-  const head = ['hash', 'kind', 'key', 'state', 'created', 'name']
-  return table([head, ...rows.map(row => row.map(cell => plain(cell)))], new Set())
+  const header = ['hash', 'kind', 'key', 'state', 'created', 'name']
+  return table([header, ...rows.map(row => row.map(cell => plain(cell)))], new Set())
 }
 
 export const keysRotate: Command = {
@@ -90,9 +90,9 @@ export const keysRotate: Command = {
   async run(options, argument) {
     const overlapSeconds = overlapFrom(options)
     await withStore(options, async store => {
-      const found = keyNamed(await store.keys.list(DEFAULT_ORGANIZATION_ID), argument)
-      const { hash, kind, name } = found
-      if (found.identity !== null) throw new CommandError('the key of a console session cannot be rotated')
+      const target = keyNamed(await store.keys.list(DEFAULT_ORGANIZATION_ID), argument)
+      const { hash, kind, name } = target
+      if (target.identity !== null) throw new CommandError('the key of a console session cannot be rotated')
       const { key, secret } = createSecret(kind, systemClock)
       const endsAt = isoInstant(systemClock.nowMs() + overlapSeconds * 1000)
       try {
@@ -119,9 +119,9 @@ export const keysRotate: Command = {
 function roleFrom({ role, management }: OptionValues): KeyRecord['role'] {
   if (role === undefined) return null
   if (management !== true) throw new UsageError('--role: only management keys have a role: add --management')
-  const known = KEY_ROLES.find(each => each === role)
-  if (known === undefined) throw new UsageError(`--role: expects one of ${KEY_ROLES.join(', ')}`)
-  return known
+  const knownRole = KEY_ROLES.find(name => name === role)
+  if (knownRole === undefined) throw new UsageError(`--role: expects one of ${KEY_ROLES.join(', ')}`)
+  return knownRole
 }
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 }
@@ -139,13 +139,13 @@ function overlapFrom({ overlap }: OptionValues): number {
 
 /** @throws CommandError unless it is the hash or the name of exactly one key */
 function keyNamed(keys: readonly KeyRecord[], text: string): KeyRecord {
-  const found = keys.filter(({ hash, name }) => hash === text || name === text)
-  const [key] = found
+  const matches = keys.filter(({ hash, name }) => hash === text || name === text)
+  const [key] = matches
   if (key === undefined)
     throw new CommandError('no key has this hash or name; sluice keys list shows all of them')
-  if (found.length > 1)
+  if (matches.length > 1)
     throw new CommandError(
-      `${found.length} keys have this name; pass the hash of one of them: ${found.map(({ hash }) => hash).join(', ')}`,
+      `${matches.length} keys have this name; pass the hash of one of them: ${matches.map(({ hash }) => hash).join(', ')}`,
     )
   return key
 }

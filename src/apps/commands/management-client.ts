@@ -20,7 +20,7 @@ export const MANAGEMENT_OPTIONS = {
   config: CONFIG_OPTION,
 } as const
 
-const PORT = {
+const MANAGEMENT_PORT = {
   part: 'listen',
   defaultPort: 8080,
   key: 'managementKey',
@@ -40,12 +40,12 @@ interface OwnKey {
 /** Calls `use` with a client that has a management key. Returns the exit code. */
 export async function withManagement(
   options: OptionValues,
-  own: OwnKey,
+  ownKey: OwnKey,
   use: (client: GatewayClient) => Promise<number>,
 ): Promise<number> {
-  return await withManagementKey(options, own, async (given, signal) => {
-    const { url, key } = portAddress({ ...options, ...given }, PORT)
-    return await use(new GatewayClient({ url: versioned(url), key }, PORT, signal))
+  return await withManagementKey(options, ownKey, async (keyOption, signal) => {
+    const { url, key } = portAddress({ ...options, ...keyOption }, MANAGEMENT_PORT)
+    return await use(new GatewayClient({ url: versioned(url), key }, MANAGEMENT_PORT, signal))
   })
 }
 
@@ -53,16 +53,16 @@ export async function withManagement(
 export function printRows(
   names: readonly string[],
   rows: readonly (readonly string[])[],
-  none: string,
+  emptyText: string,
   numbers: ReadonlySet<number> = new Set(),
 ): void {
-  if (rows.length === 0) print(none)
+  if (rows.length === 0) print(emptyText)
   else
     for (const line of table([names, ...rows.map(row => row.map(cell => plain(cell)))], numbers)) print(line)
 }
 
 /** Longer than any command is watched; it is removed at the end. */
-const KEY_MS = 86_400_000
+const OWN_KEY_LIFETIME_MS = 86_400_000
 
 /**
  * Calls `use` with a management key of its own, where there is none and the configuration file is here: who reads the
@@ -93,7 +93,7 @@ export async function withManagementKey(
       kind: 'management',
       name,
       role,
-      expiresAt: isoInstant(systemClock.nowMs() + KEY_MS),
+      expiresAt: isoInstant(systemClock.nowMs() + OWN_KEY_LIFETIME_MS),
       clock: systemClock,
     })
     const object = { kind: 'key', id: record.hash, name } as const

@@ -7,7 +7,7 @@ import { configuredParts } from '../../process/wiring/catalog.ts'
 import { ImportError, type KnownModel, readModels } from '../../providers/known-models.ts'
 import { CONFIG_OPTION, type Command, CommandError, type OptionValues } from './command.ts'
 import { auditEntry, withStore } from './keys.ts'
-import { complain, configWords, print } from './outcome.ts'
+import { complain, configWords, print, printProgress } from './outcome.ts'
 import { count } from './terminal/text.ts'
 
 export const modelsImport: Command = {
@@ -18,7 +18,7 @@ export const modelsImport: Command = {
   async run(options, file) {
     const models = modelsOf(file)
     const priced = models.filter(({ pricing }) => pricing !== undefined).length
-    printLine(`${count(models.length)} models read, ${count(priced)} of them with prices`)
+    printProgress(`${count(models.length)} models read, ${count(priced)} of them with prices`)
     const list = sourceOf(IMPORT_SOURCE, models, systemClock)
     await withStore(options, async store => {
       await store.audited(
@@ -26,10 +26,10 @@ export const modelsImport: Command = {
         () => auditEntry('models.import', { kind: 'models', id: IMPORT_SOURCE, name: null }),
       )
     })
-    printLine('they are in the store; running gateways load them within 5 s')
-    const served = servedOf(options, models)
-    print(`imported ${count(models.length)} models; ${count(served)} of them have a provider here`)
-    if (served < models.length)
+    printProgress('they are in the store; running gateways load them within 5 s')
+    const servedCount = servedOf(options, models)
+    print(`imported ${count(models.length)} models; ${count(servedCount)} of them have a provider here`)
+    if (servedCount < models.length)
       complain([
         "models without a provider are not offered: add their author's provider, or a wildcard row (docs/models.md)",
       ])
@@ -74,13 +74,8 @@ function modelsOf(file: string): readonly KnownModel[] {
 /** The number of models that have a provider in this configuration. */
 function servedOf({ config }: OptionValues, models: readonly KnownModel[]): number {
   const loaded = loadConfig(configWords(config), processEnvironment())
-  const known = { imported: models, discovered: new Map<string, readonly KnownModel[]>() }
-  const parts = configuredParts(loaded, { simUrl: 'http://127.0.0.1:1', known })
+  const knownModels = { imported: models, discovered: new Map<string, readonly KnownModel[]>() }
+  const parts = configuredParts(loaded, { simUrl: 'http://127.0.0.1:1', known: knownModels })
   const offered = new Set(parts.models.map(({ id }) => id))
   return models.filter(({ id }) => offered.has(id)).length
-}
-
-/** Progress goes to stderr, so that scripts read only the result. */
-function printLine(line: string): void {
-  process.stderr.write(`${line}\n`)
 }

@@ -1,4 +1,7 @@
 /** Exit codes and output of the command line. */
+import { writeFileSync } from 'node:fs'
+import { systemCode } from '../../base/errors.ts'
+import { CommandError } from './command.ts'
 
 /** Bad configuration or command line. */
 export const EXIT_BAD_CONFIGURATION = 2
@@ -14,6 +17,20 @@ export function complain(lines: readonly string[]): void {
 
 export function print(line: string): void {
   process.stdout.write(`${line}\n`)
+}
+
+/** Progress goes to stderr, so that scripts read only the result. */
+export function printProgress(line: string): void {
+  process.stderr.write(`${line}\n`)
+}
+
+/** Writes a file that only its owner can read. @throws CommandError */
+export function writePrivateFile(path: string, content: string): void {
+  try {
+    writeFileSync(path, content, { mode: 0o600 })
+  } catch (error) {
+    throw new CommandError(`${path}: cannot be written (${systemCode(error) ?? 'unknown'})`)
+  }
 }
 
 /** `--config` and its value, for loading the configuration. */

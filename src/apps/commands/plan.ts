@@ -16,8 +16,8 @@ import { type Command, type OptionValues, UsageError } from './command.ts'
 import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
 import { count, counted, plain, shortUsd, table } from './terminal/text.ts'
 
-const HOURS = 24
-const HOURS_MAX = 24 * 90
+const DEFAULT_HOURS = 24
+const MAX_HOURS = 24 * 90
 const HOUR_MS = 3_600_000
 const EXIT_CHANGES = 1
 
@@ -37,14 +37,14 @@ export const plan: Command = {
     },
     hours: {
       value: 'N',
-      does: `how many hours of requests to route again, up to ${HOURS_MAX}; default: ${HOURS}`,
+      does: `how many hours of requests to route again, up to ${MAX_HOURS}; default: ${DEFAULT_HOURS}`,
     },
     json: { does: 'print one JSON document' },
   },
   async run(options) {
     const hours = hoursOf(options)
-    const { config } = checked(options['config'])
-    const against = options['against'] === undefined ? null : checked(options['against'])
+    const { config } = checkConfig(options['config'])
+    const against = options['against'] === undefined ? null : checkConfig(options['against'])
     const store = await openStore((against?.config ?? config).storage.url)
     try {
       const catalog = await catalogueOf(config, store)
@@ -60,10 +60,13 @@ export const plan: Command = {
       await store.ledger.scan(since, records => {
         for (const record of records) forecast.add(record)
       })
-      const made: Plan = { ...differencesOf(before, snapshotOf(config, catalog)), forecast: forecast.result }
-      if (options['json'] === true) print(JSON.stringify(made))
-      else for (const line of shown(made, hours)) print(line)
-      return hasChanges(made) ? EXIT_CHANGES : 0
+      const result: Plan = {
+        ...differencesOf(before, snapshotOf(config, catalog)),
+        forecast: forecast.result,
+      }
+      if (options['json'] === true) print(JSON.stringify(result))
+      else for (const line of planLines(result, hours)) print(line)
+      return hasChanges(result) ? EXIT_CHANGES : 0
     } finally {
       await store.close()
     }
@@ -71,7 +74,7 @@ export const plan: Command = {
 }
 
 /** @throws ConfigError with all faults */
-export function checked(file: string | true | undefined) {
+export function checkConfig(file: string | true | undefined) {
   return checkStart(findConfig(configWords(file), processEnvironment()), {
     readKeyFile: false,
     certificate: false,
@@ -80,10 +83,10 @@ export function checked(file: string | true | undefined) {
 
 /** @throws UsageError */
 function hoursOf({ hours }: OptionValues): number {
-  if (hours === undefined) return HOURS
+  if (hours === undefined) return DEFAULT_HOURS
   const value = Number(hours)
-  if (!Number.isFinite(value) || value <= 0 || value > HOURS_MAX)
-    throw new UsageError(`--hours: must be a number above 0 and at most ${HOURS_MAX}`)
+  if (!Number.isFinite(value) || value <= 0 || value > MAX_HOURS)
+    throw new UsageError(`--hours: must be a number above 0 and at most ${MAX_HOURS}`)
   return value
 }
 
@@ -135,18 +138,18 @@ function hasChanges({ settings, models, routes, forecast }: Plan): boolean {
   )
 }
 
-function shown(made: Plan, hours: number): readonly string[] {
-  const { settings, models, routes, forecast } = made
-  const names = (title: string, list: readonly string[]): string[] =>
+function planLines(result: Plan, hours: number): readonly string[] {
+  const { settings, models, routes, forecast } = result
+  const nameLine = (title: string, list: readonly string[]): string[] =>
     list.length === 0
       ? []
       : [
-          `${title}: ${list.slice(0, SHOWN).join(', ')}${list.length > SHOWN ? `, and ${count(list.length - SHOWN)} more` : ''}`,
+          `${title}: ${list.slice(0, MAX_SHOWN_NAMES).join(', ')}${list.length > MAX_SHOWN_NAMES ? `, and ${count(list.length - MAX_SHOWN_NAMES)} more` : ''}`,
         ]
   const changes = [
-    ...settings.map(({ path, from, to }) => `  ${path}: ${value(from)} -> ${value(to)}`),
-    ...names('  models added', models.added),
-    ...names('  models removed', models.removed),
+    ...settings.map(({ path, from, to }) => `  ${path}: ${valueText(from)} -> ${valueText(to)}`),
+    ...nameLine('  models added', models.added),
+    ...nameLine('  models removed', models.removed),
     ...models.repriced.map(
       ({ model, provider, from, to }) =>
         `  price of ${model} at ${provider}: ${prices(from)} -> ${prices(to)}`,
@@ -161,7 +164,7 @@ function shown(made: Plan, hours: number): readonly string[] {
   ]
 }
 
-const SHOWN = 20
+const MAX_SHOWN_NAMES = 20
 
 function forecastLines({ requests, moved, refused, unpriced, cost, changes }: ForecastResult, hours: number) {
   const span = hours === 1 ? 'the last hour' : `the last ${hours} hours`
@@ -185,6 +188,6 @@ function prices({ prompt, completion }: Readonly<Record<string, string | null>>)
   return prompt == null ? 'unknown' : `$${prompt} in, $${completion} out`
 }
 
-function value(of: unknown): string {
-  return of === null ? 'not set' : plain(JSON.stringify(of), 80)
+function valueText(value: unknown): string {
+  return value === null ? 'not set' : plain(JSON.stringify(value), 80)
 }

@@ -25,33 +25,34 @@ export interface PortTerms {
 }
 
 /** Returns address and key. @throws UsageError, ConfigError, CommandError */
-export function portAddress(options: OptionValues, kind: PortTerms): PortAddress {
+export function portAddress(options: OptionValues, terms: PortTerms): PortAddress {
   const { url, key: givenKey } = options
   const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(options)
-  const key = typeof givenKey === 'string' ? givenKey : (config?.[kind.key] ?? '')
-  const port = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
-  if (key === '') throw new UsageError(kind.missing)
+  const key = typeof givenKey === 'string' ? givenKey : (config?.[terms.key] ?? '')
+  const port = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, terms), key }
+  if (key === '') throw new UsageError(terms.missing)
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
   // The gateway would refuse it, so it is not sent.
-  const own = kind.key === 'apiKey' ? 'inference' : 'management'
-  if ((keyKind(key) ?? own) !== own) throw new CommandError(kind.otherKind)
+  const ownKind = terms.key === 'apiKey' ? 'inference' : 'management'
+  if ((keyKind(key) ?? ownKind) !== ownKind) throw new CommandError(terms.otherKind)
   return port
 }
 
 /** Returns only the address. @throws UsageError, ConfigError */
-export function askedAddress(options: OptionValues, kind: PortTerms): string {
-  return typeof options['url'] === 'string' ? checkedUrl(options['url']) : urlOf(configOf(options), kind)
+export function portUrl(options: OptionValues, terms: PortTerms): string {
+  return typeof options['url'] === 'string' ? checkedUrl(options['url']) : urlOf(configOf(options), terms)
 }
 
 const configOf = ({ config }: OptionValues): Config => loadConfig(configWords(config), processEnvironment())
 
-function checkedUrl(text: string): string {
+/** The address without a trailing slash. @param name of the option or argument @throws UsageError */
+export function checkedUrl(text: string, name = '--url'): string {
   const url = URL.parse(text)
   const isPlain =
     url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
   if (!isPlain || !/^https?:$/.test(url.protocol)) {
     throw new UsageError(
-      '--url: expects an http:// or https:// address with a host, and without a user or query',
+      `${name}: expects an http:// or https:// address with a host, and without a user or query`,
     )
   }
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
@@ -61,6 +62,6 @@ function checkedUrl(text: string): string {
 function urlOf(config: Config | null, { part, defaultPort }: PortTerms): string {
   const { host = '127.0.0.1', port = defaultPort } = config?.[part] ?? {}
   if (port === 0) throw new UsageError(`--url: is required, because ${part}.port is 0`)
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
+  const reachableHost = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reachableHost.includes(':') ? `[${reachableHost}]` : reachableHost}:${port}`
 }

@@ -1,12 +1,12 @@
 /** `sluice prove`: tests any gateway against the promises of the public interfaces. */
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
 import { didYouMean } from '../../base/did-you-mean.ts'
 import { systemCode } from '../../base/errors.ts'
 import { processEnvironment } from '../../process/config/config.ts'
 import { CLIENT_NAMES, type ProvedClientName } from '../prove/clients/names.ts'
 import { type Command, CommandError, type Option, type OptionValues, UsageError } from './command.ts'
-import { EXIT_FAILED, print } from './outcome.ts'
+import { EXIT_FAILED, print, printProgress, writePrivateFile } from './outcome.ts'
+import { checkedUrl } from './port-address.ts'
 import { planText, reportText } from './prove/view.ts'
 import { ProgressBar } from './terminal/progress-bar.ts'
 import { count, plain } from './terminal/text.ts'
@@ -14,17 +14,17 @@ import { version } from './version.ts'
 import { waitingClock } from './waiting-clock.ts'
 
 /** Limits for sent requests. With the defaults a run costs a few cents with a small model. */
-const LIMITS = {
-  requests: { least: 1, most: 100_000, default: 400 },
+const RUN_LIMITS = {
+  requests: { min: 1, max: 100_000, default: 400 },
   // A check may send requests while it holds a stream open.
-  concurrency: { least: 2, most: 1_000, default: 8 },
-  seconds: { least: 1, most: 86_400, default: 300 },
+  concurrency: { min: 2, max: 1_000, default: 8 },
+  seconds: { min: 1, max: 86_400, default: 300 },
 } as const
 const PORT_MAX = 65_535
 
-const numbered = (name: keyof typeof LIMITS, does: string): Option => ({
+const limitOption = (name: keyof typeof RUN_LIMITS, does: string): Option => ({
   value: 'N',
-  does: `${does}; default: ${LIMITS[name].default}`,
+  does: `${does}; default: ${RUN_LIMITS[name].default}`,
 })
 
 export const prove: Command = {
@@ -49,9 +49,9 @@ export const prove: Command = {
     },
     only: { value: 'IDS', does: 'run only these checks, such as stream,upstream.cut; also figures' },
     json: { value: 'FILE', does: 'write the report to this file as JSON' },
-    requests: numbered('requests', 'the maximum number of requests to send'),
-    concurrency: numbered('concurrency', 'the maximum number of connections open at a time'),
-    seconds: numbered('seconds', 'the maximum running time in seconds'),
+    requests: limitOption('requests', 'the maximum number of requests to send'),
+    concurrency: limitOption('concurrency', 'the maximum number of connections open at a time'),
+    seconds: limitOption('seconds', 'the maximum running time in seconds'),
     'provider-port': {
       value: 'PORT',
       does: 'start a scripted provider on 127.0.0.1, to test faults behind the gateway',
@@ -69,28 +69,28 @@ export const prove: Command = {
     const port = number(values, 'provider-port', 1, PORT_MAX)
     const file = text(values, 'json')
     // Tested before anything is sent, so that the report can be saved.
-    if (file !== null) write(file, '')
+    if (file !== null) writePrivateFile(file, '')
     const environment = processEnvironment()
     const bar = new ProgressBar(process.stderr, environment)
     const { prove: run, ProveFault, RationSpent, FaultProvider } = await import('../prove/prove.ts')
     const provider = port === null ? null : new FaultProvider(waitingClock)
     try {
       await provider?.listen(port ?? 0)
-      printRow(
+      printProgress(
         `sends at most ${count(options.limits.requests)} requests to ${options.url}, ${options.limits.concurrency} at a time, for at most ${count(options.limits.seconds)} s; each asks for at most 256 tokens`,
       )
       if (provider !== null)
-        printRow(`the scripted provider is ${provider.url}: configure the gateway to call it`)
+        printProgress(`the scripted provider is ${provider.url}: configure the gateway to call it`)
       const report = await run(
         { ...options, provider },
         {
-          begins: plan => printRow(planText(plan)),
+          begins: plan => printProgress(planText(plan)),
           onResult: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
         },
       )
       bar.clear()
       for (const row of reportText(report)) print(row)
-      if (file !== null) write(file, `${JSON.stringify(report, null, 2)}\n`)
+      if (file !== null) writePrivateFile(file, `${JSON.stringify(report, null, 2)}\n`)
       if (provider !== null && values['keep-provider'] === true) await untilStopped(provider.url)
       return report.summary.fail > 0 ? EXIT_FAILED : 0
     } catch (error) {
@@ -114,7 +114,7 @@ function optionsOf(options: OptionValues, argument: string) {
   return {
     url: address(argument, 'URL'),
     key,
-    headers: (text(options, 'header') ?? '').split('\n').filter(Boolean).map(header),
+    headers: (text(options, 'header') ?? '').split('\n').filter(Boolean).map(headerOf),
     model: text(options, 'model'),
     limits: {
       requests: bounded(options, 'requests'),
@@ -144,17 +144,17 @@ function text(options: OptionValues, name: string): string | null {
   return typeof value === 'string' ? value : null
 }
 
-function number(options: OptionValues, name: string, least: number, most: number): number | null {
+function number(options: OptionValues, name: string, min: number, max: number): number | null {
   const value = text(options, name)
   if (value === null) return null
-  const read = /^\d+$/.test(value) ? Number(value) : Number.NaN
-  if (read >= least && read <= most) return read
-  throw new UsageError(`--${name}: expects a number from ${count(least)} to ${count(most)}`)
+  const parsed = /^\d+$/.test(value) ? Number(value) : Number.NaN
+  if (parsed >= min && parsed <= max) return parsed
+  throw new UsageError(`--${name}: expects a number from ${count(min)} to ${count(max)}`)
 }
 
-function bounded(options: OptionValues, name: keyof typeof LIMITS): number {
-  const { least, most, default: usual } = LIMITS[name]
-  return number(options, name, least, most) ?? usual
+function bounded(options: OptionValues, name: keyof typeof RUN_LIMITS): number {
+  const { min, max, default: defaultValue } = RUN_LIMITS[name]
+  return number(options, name, min, max) ?? defaultValue
 }
 
 /** Prefixes of check ids; null: all. @throws UsageError */
@@ -168,25 +168,18 @@ function onlyOf(value: string | null): readonly string[] | null {
 /** @throws UsageError */
 function clientOf(value: string | null): ProvedClientName | null {
   if (value === null) return null
-  const name = CLIENT_NAMES.find(one => one === value)
+  const name = CLIENT_NAMES.find(client => client === value)
   if (name !== undefined) return name
   throw new UsageError(`--as: expects ${CLIENT_NAMES.join(', ')}${didYouMean(value, CLIENT_NAMES)}`)
 }
 
 /** A base URL; `/v1` is added to a bare host. */
 function address(value: string, name: string): string {
-  const url = URL.parse(value)
-  const isPlain =
-    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
-  if (!isPlain || !/^https?:$/.test(url.protocol))
-    throw new UsageError(
-      `${name}: expects an http:// or https:// address with a host, and without a user or query`,
-    )
-  const path = url.pathname.replace(/\/+$/, '')
-  return `${url.origin}${path === '' ? '/v1' : path}`
+  const url = checkedUrl(value, name)
+  return url === new URL(url).origin ? `${url}/v1` : url
 }
 
-function header(value: string): readonly [string, string] {
+function headerOf(value: string): readonly [string, string] {
   const [, name, rest] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([\x20-\x7e]*)$/.exec(value) ?? []
   if (name === undefined || rest === undefined) throw new UsageError("--header: expects 'NAME: VALUE'")
   if (/^(?:host|content-length|transfer-encoding|connection|authorization|content-type)$/i.test(name))
@@ -194,22 +187,8 @@ function header(value: string): readonly [string, string] {
   return [name, rest]
 }
 
-/** @throws CommandError */
-function write(file: string, content: string): void {
-  try {
-    writeFileSync(file, content, { mode: 0o600 })
-  } catch (error) {
-    throw new CommandError(`${file}: cannot be written (${systemCode(error) ?? 'unknown'})`)
-  }
-}
-
 /** Resolves at the first signal. */
 async function untilStopped(url: string): Promise<void> {
-  printRow(`the scripted provider keeps running at ${url}; stop it with Ctrl-C`)
+  printProgress(`the scripted provider keeps running at ${url}; stop it with Ctrl-C`)
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
-}
-
-/** Progress goes to stderr, so that scripts read only the report. */
-function printRow(row: string): void {
-  process.stderr.write(`${row}\n`)
 }

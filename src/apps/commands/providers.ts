@@ -55,7 +55,7 @@ export const providersPaused: Command = {
       const { data } = (await client.json('GET', '/pauses')) as { data: readonly PauseAnswer[] }
       printRows(
         ['provider', 'until', 'by', 'reason'],
-        data.map(each => [each.provider, each.until, each.actor_label, each.reason ?? '']),
+        data.map(pause => [pause.provider, pause.until, pause.actor_label, pause.reason ?? '']),
         'All providers are in service.',
       )
       return 0

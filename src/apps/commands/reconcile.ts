@@ -21,7 +21,7 @@ import { complain, configWords, EXIT_BAD_CONFIGURATION, EXIT_FAILED, print } fro
 import { ProgressBar } from './terminal/progress-bar.ts'
 import { count, plain, shortUsd, table } from './terminal/text.ts'
 
-const DAYS_MAX = 90
+const MAX_DAYS = 90
 const DAY_MS = 86_400_000
 
 export const reconcile: Command = {
@@ -31,7 +31,7 @@ export const reconcile: Command = {
     provider: { value: 'SLUG', does: 'only this provider; default: every row of reconcile' },
     csv: { value: 'FILE', does: 'read the report of --provider from a CSV file' },
     day: { value: 'YYYY-MM-DD', does: 'the last day to compare (UTC); default: yesterday' },
-    days: { value: 'N', does: `how many days to compare, up to ${DAYS_MAX}; default: 1` },
+    days: { value: 'N', does: `how many days to compare, up to ${MAX_DAYS}; default: 1` },
     json: { does: 'print one line of JSON for each provider and day' },
     config: CONFIG_OPTION,
   },
@@ -44,12 +44,12 @@ export const reconcile: Command = {
     await withStore(options, async store => {
       const bar = new ProgressBar(process.stderr, processEnvironment())
       const { deps, close } = await openDeps(config, store)
-      const ending = new AbortController()
+      const { signal } = new AbortController()
       try {
-        for (const [at, { row, day }] of rows.flatMap(row => days.map(day => ({ row, day }))).entries()) {
-          bar.show(at / (rows.length * days.length), [{ text: `${row.provider} ${day}`, rank: 0 }])
+        for (const [index, { row, day }] of rows.flatMap(row => days.map(day => ({ row, day }))).entries()) {
+          bar.show(index / (rows.length * days.length), [{ text: `${row.provider} ${day}`, rank: 0 }])
           try {
-            results.push(await reconcileDay(deps, row, day, ending.signal))
+            results.push(await reconcileDay(deps, row, day, signal))
           } catch (error) {
             if (!(error instanceof GatewayError)) throw error
             failures.push(`${row.provider} ${day}: ${error.message}`)
@@ -60,7 +60,8 @@ export const reconcile: Command = {
         await close()
       }
     })
-    for (const result of results) for (const line of shown(result, options['json'] === true)) print(line)
+    for (const result of results)
+      for (const line of resultLines(result, options['json'] === true)) print(line)
     if (failures.length > 0) {
       complain(failures)
       return EXIT_BAD_CONFIGURATION
@@ -75,29 +76,29 @@ function rowsOf({ provider, csv }: OptionValues, { reconcile: rows }: Config): r
     if (typeof provider !== 'string') throw new UsageError('--csv: needs --provider SLUG')
     return [{ provider, csvFile: String(csv) }]
   }
-  const chosen = provider === undefined ? rows : rows.filter(row => row.provider === provider)
-  if (chosen.length === 0)
+  const matchingRows = provider === undefined ? rows : rows.filter(row => row.provider === provider)
+  if (matchingRows.length === 0)
     throw new CommandError(
       typeof provider === 'string'
         ? `reconcile: the configuration has no row for ${plain(provider, 64)}; add one, or name a report with --csv FILE`
         : 'reconcile: the configuration has no rows; add one with a provider and a keyFile, or use --provider and --csv',
     )
-  return chosen
+  return matchingRows
 }
 
 /** The days, oldest first. @throws UsageError */
 function daysOf({ day, days = '1' }: OptionValues, clock: Clock): readonly string[] {
   const number = Number(days)
-  if (!Number.isInteger(number) || number < 1 || number > DAYS_MAX)
-    throw new UsageError(`--days: expects a number from 1 to ${DAYS_MAX}`)
+  if (!Number.isInteger(number) || number < 1 || number > MAX_DAYS)
+    throw new UsageError(`--days: expects a number from 1 to ${MAX_DAYS}`)
   const yesterday = isoInstant(clock.nowMs() - DAY_MS).slice(0, 10)
   const last = day === undefined ? yesterday : String(day)
   const lastMs = /^\d{4}-\d{2}-\d{2}$/.test(last) ? Date.parse(last) : Number.NaN
   if (Number.isNaN(lastMs)) throw new UsageError('--day: expects a date such as 2026-11-28')
   if (last > yesterday)
     throw new UsageError('--day: this day is not over yet (UTC); its report is incomplete')
-  return Array.from({ length: number }, (_, at) =>
-    isoInstant(lastMs - (number - 1 - at) * DAY_MS).slice(0, 10),
+  return Array.from({ length: number }, (_, index) =>
+    isoInstant(lastMs - (number - 1 - index) * DAY_MS).slice(0, 10),
   )
 }
 
@@ -126,7 +127,7 @@ async function openDeps(config: Config, store: Store) {
   }
 }
 
-function shown(result: ProviderDay, asJson: boolean): readonly string[] {
+function resultLines(result: ProviderDay, asJson: boolean): readonly string[] {
   if (asJson) return [JSON.stringify(result)]
   const { provider, day, models, reportedUsd, ledgerUsd, drift } = result
   const head = `${provider} ${day}: reported ${shortUsd(reportedUsd)}, ledger ${shortUsd(ledgerUsd)}, drift ${percent(drift)}`

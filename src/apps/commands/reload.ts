@@ -25,7 +25,7 @@ interface ReloadDeps {
 /** Polling detects changes that notifications miss: replaced files, and mounted volumes. */
 const POLL_MS = 1_000
 /** Settings that can change at run time; every other one needs a restart. */
-const TAKEN: ReadonlySet<string> = new Set([
+const RELOADABLE_SETTINGS: ReadonlySet<string> = new Set([
   'providers',
   'models',
   'routes',
@@ -35,7 +35,7 @@ const TAKEN: ReadonlySet<string> = new Set([
   'providerKeys',
 ])
 /** Parts of the configuration that are not compared. */
-const NOT_COMPARED: ReadonlySet<string> = new Set(['vaultKeys'])
+const UNCOMPARED_SETTINGS: ReadonlySet<string> = new Set(['vaultKeys'])
 
 /** Returns a function that stops watching. */
 export function watchConfiguration(deps: ReloadDeps): () => void {
@@ -44,14 +44,14 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
   let watched: readonly string[] = []
   const reload = (): void => {
     try {
-      const found = findAgain()
+      const foundConfig = findAgain()
       // The file is being written, or its disk is full. Loading it would remove all models.
       if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
         throw new ConfigError(`${file}: is empty`)
-      const checked = checkStart(found, { readKeyFile: false, certificate: false })
+      const checked = checkStart(foundConfig, { readKeyFile: false, certificate: false })
       const { providers, models, routes } = running.reconfigure(checked.config)
       running.noteReload(true)
-      const waiting = changedSettings(config, checked.config)
+      const needRestart = changedSettings(config, checked.config)
       current = checked.config
       watch()
       for (const warning of startWarnings(checked)) log.warning('config', warning)
@@ -59,7 +59,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
         providers,
         models,
         routes,
-        ...(waiting.length === 0 ? {} : { needRestart: waiting.join() }),
+        ...(needRestart.length === 0 ? {} : { needRestart: needRestart.join() }),
       })
     } catch (error) {
       running.noteReload(false)
@@ -68,28 +68,28 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
       else for (const line of failure.lines) log.warning('config', `configuration not reloaded: ${line}`)
     }
   }
-  const changed = (now: { mtimeMs: number }, before: { mtimeMs: number }): void => {
-    if (now.mtimeMs !== before.mtimeMs) reload()
+  const onFileChange = (current: { mtimeMs: number }, previous: { mtimeMs: number }): void => {
+    if (current.mtimeMs !== previous.mtimeMs) reload()
   }
   const watch = (): void => {
     const keys = current.providers.flatMap(({ apiKeyFile }) => apiKeyFile ?? [])
     const files = [file, current.catalogue.import, ...keys].filter(path => path !== null)
-    for (const path of watched) if (!files.includes(path)) unwatchFile(path, changed)
+    for (const path of watched) if (!files.includes(path)) unwatchFile(path, onFileChange)
     for (const path of files) {
       if (!watched.includes(path) && statSync(path, { throwIfNoEntry: false }) !== undefined)
-        watchFile(path, { persistent: false, interval: POLL_MS }, changed)
+        watchFile(path, { persistent: false, interval: POLL_MS }, onFileChange)
     }
     watched = files
   }
-  const signalled = (): void => {
+  const onSignal = (): void => {
     running.reloadCertificate()
     reload()
   }
   watch()
-  if (takesSignal) process.on('SIGHUP', signalled)
+  if (takesSignal) process.on('SIGHUP', onSignal)
   return () => {
-    process.off('SIGHUP', signalled)
-    for (const path of watched) unwatchFile(path, changed)
+    process.off('SIGHUP', onSignal)
+    for (const path of watched) unwatchFile(path, onFileChange)
   }
 }
 
@@ -97,7 +97,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
 function changedSettings(before: Config, after: Config): readonly string[] {
   return Object.entries(after)
     .filter(([name, value]) => {
-      if (TAKEN.has(name) || NOT_COMPARED.has(name)) return false
+      if (RELOADABLE_SETTINGS.has(name) || UNCOMPARED_SETTINGS.has(name)) return false
       return JSON.stringify(value) !== JSON.stringify(before[name as keyof Config])
     })
     .map(([name]) => name)

@@ -14,7 +14,13 @@ export const rolloutsList: Command = {
       const { data } = (await client.json('GET', '/rollouts')) as { data: readonly RolloutAnswer[] }
       printRows(
         ['route', 'candidate', 'state', 'share', 'reason'],
-        data.map(each => [each.route, each.candidate, each.state, `${each.share} %`, each.reason]),
+        data.map(rollout => [
+          rollout.route,
+          rollout.candidate,
+          rollout.state,
+          `${rollout.share} %`,
+          rollout.reason,
+        ]),
         'No rollouts are in the configuration.',
         new Set([3]),
       )

@@ -3,9 +3,10 @@
  * module.
  */
 import { processEnvironment } from '../../process/config/config.ts'
-import { type Command, CommandError, readWords, UsageError, usage } from './command.ts'
+import { CommandError, parseCommandLine, UsageError, usage } from './command.ts'
 import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
 import { start } from './start.ts'
+import { commandsFor } from './table.ts'
 import { version } from './version.ts'
 
 /** Runs the command; resolves to the exit code. A started gateway keeps running afterwards. */
@@ -16,13 +17,13 @@ export async function run(words: readonly string[]): Promise<number> {
       process.stderr.write(usage(null, commands))
       return EXIT_BAD_CONFIGURATION
     }
-    const npmHint = takenByNpm(words)
+    const npmHint = npmOptionHint(words)
     if (npmHint !== null) throw new UsageError(npmHint)
-    const read = readWords(words, commands)
+    const read = parseCommandLine(words, commands)
     // A reader that stops early, such as head, is not an error. The gateway itself writes its log in another way.
     if (words[0] !== start.name) process.stdout.on('error', () => process.exit(EXIT_FAILED))
-    if (read.asks === 'run') return await read.command.run(read.options, read.argument)
-    process.stdout.write(read.asks === 'help' ? usage(read.command, read.among) : `${version()}\n`)
+    if (read.action === 'run') return await read.command.run(read.options, read.argument)
+    process.stdout.write(read.action === 'help' ? usage(read.command, read.candidates) : `${version()}\n`)
     return 0
   } catch (error) {
     if (error instanceof UsageError) {
@@ -41,13 +42,8 @@ export async function run(words: readonly string[]): Promise<number> {
   }
 }
 
-/** For a start, no other commands are loaded. */
-async function commandsFor([first]: readonly string[]): Promise<readonly Command[]> {
-  return first === start.name ? [start] : (await import('./table.ts')).COMMANDS
-}
-
 /** With `npm start --config FILE`, npm consumes the option, and passes on only the file name. */
-function takenByNpm([command, ...rest]: readonly string[]): string | null {
+function npmOptionHint([command, ...rest]: readonly string[]): string | null {
   const { npm_lifecycle_event: script, npm_config_config: value } = processEnvironment()
   if (command !== 'start' || script !== 'start' || value === undefined) return null
   if (rest.some(word => word.startsWith('--config'))) return null

@@ -52,7 +52,7 @@ export async function serve(
   }
   const { url, adminUrl, front } = running
   const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
-  if (form === 'terminal') screen(banner(started))
+  if (form === 'terminal') writeScreen(banner(started))
   // Logged last, because a supervisor that waits for this line may send a signal at once.
   log.listening(url, adminUrl, front, {
     version: started.version,
@@ -61,10 +61,10 @@ export async function serve(
     ...running.counts(),
     warnings: warnings.length,
   })
-  stopping.started(running)
+  stopping.onStarted(running)
   const takesSignal = form === 'json'
   watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })
-  void running.firstKeys.then(keys => tellKeys(keys, started, log, form))
+  void running.firstKeys.then(keys => showKeys(keys, started, log, form))
 }
 
 function openLog({ config: { logLevel } }: CheckedStart, form: LogForm): ClosableLog {
@@ -74,16 +74,16 @@ function openLog({ config: { logLevel } }: CheckedStart, form: LogForm): Closabl
   return { ...createTerminalLog(logLevel, process.stdout), close: () => Promise.resolve() }
 }
 
-function screen(text: string): void {
+function writeScreen(text: string): void {
   process.stdout.write(text)
 }
 
 type Keys = Awaited<Launched['firstKeys']>
 
 /** New keys are shown once: on the terminal, or in a file. Only their hashes are stored. */
-function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
+function showKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
   if (form === 'terminal') {
-    screen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
+    writeScreen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
     return
   }
   const file = firstKeysPath(started.config)
@@ -125,12 +125,12 @@ class Stopping {
   }
 
   listen(): void {
-    process.on('SIGINT', () => this.#interrupted())
-    process.on('SIGTERM', () => this.#signalled())
+    process.on('SIGINT', () => this.#onInterrupt())
+    process.on('SIGTERM', () => this.#onSignal())
   }
 
   /** Draining begins after all threads have started: the first one may serve while others start. */
-  started(running: Launched): void {
+  onStarted(running: Launched): void {
     this.#running = running
     process.on('uncaughtException', error => {
       this.#log.crash('process', 'the main thread failed; stopping', error)
@@ -140,14 +140,14 @@ class Stopping {
     if (this.#signals > 0) this.#drain(running)
   }
 
-  #interrupted(): void {
+  #onInterrupt(): void {
     const nowMs = performance.now()
-    const isSame = nowMs - this.#lastInterruptMs < SAME_PRESS_MS
+    const isSamePress = nowMs - this.#lastInterruptMs < SAME_PRESS_MS
     this.#lastInterruptMs = nowMs
-    if (!isSame || processEnvironment()['npm_lifecycle_event'] === undefined) this.#signalled()
+    if (!isSamePress || processEnvironment()['npm_lifecycle_event'] === undefined) this.#onSignal()
   }
 
-  #signalled(): void {
+  #onSignal(): void {
     this.#signals++
     if (this.#signals > 2) process.kill(process.pid, 'SIGKILL')
     // A second signal ends running requests at once.
@@ -156,17 +156,17 @@ class Stopping {
   }
 
   #drain(running: Launched): void {
-    const hurries = this.#signals > 1
-    this.#log.notice('process', hurries ? 'draining without a grace period' : 'draining')
-    if (!hurries && this.#form === 'terminal') void this.#tellOpen(running)
-    void this.#stop(running, hurries ? 0 : this.#graceMs)
+    const isUrgent = this.#signals > 1
+    this.#log.notice('process', isUrgent ? 'draining without a grace period' : 'draining')
+    if (!isUrgent && this.#form === 'terminal') void this.#showOpenRequests(running)
+    void this.#stop(running, isUrgent ? 0 : this.#graceMs)
   }
 
-  async #tellOpen(running: Launched): Promise<void> {
+  async #showOpenRequests(running: Launched): Promise<void> {
     const count = await running.openRequests()
     if (count === 0 || this.#signals > 1) return
     const requests = count === 1 ? '1 request is still running' : `${count} requests are still running`
-    screen(`\n${requests}, for at most ${this.#graceMs / 1000} s. Press Ctrl-C again to stop now.\n\n`)
+    writeScreen(`\n${requests}, for at most ${this.#graceMs / 1000} s. Press Ctrl-C again to stop now.\n\n`)
   }
 
   async #stop(running: Launched, graceMs: number): Promise<void> {

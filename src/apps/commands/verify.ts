@@ -35,9 +35,9 @@ export const verify: Command = {
     config: CONFIG_OPTION,
   },
   async run(options, file) {
-    const reply = readSavedReply(read(file, 'FILE').toString('utf8'))
+    const reply = readSavedReply(readInput(file, 'FILE').toString('utf8'))
     if (typeof reply === 'string') throw new CommandError(`${plain(file)}: ${reply}`)
-    const body = typeof options['request'] === 'string' ? read(options['request'], '--request') : null
+    const body = typeof options['request'] === 'string' ? readInput(options['request'], '--request') : null
     const keys = await keysOf(options)
     const checked = await checkProof(reply, keys, body).catch((error: unknown) => {
       throw error instanceof ProofFault
@@ -50,7 +50,7 @@ export const verify: Command = {
   },
 }
 
-function read(path: string, option: string): Buffer {
+function readInput(path: string, option: string): Buffer {
   try {
     if (statSync(path).size > FILE_MAX_BYTES) throw new UsageError(`${option}: ${plain(path)} is too large`)
     return readFileSync(path)
@@ -64,7 +64,9 @@ async function keysOf(options: OptionValues): Promise<readonly ProofJwk[]> {
   const { keys: source } = options
   if (typeof source !== 'string') return localKeys(options)
   const isUrl = /^https?:\/\//.test(source)
-  const set = isUrl ? await fetchedKeys(options, source) : parsed(read(source, '--keys').toString('utf8'))
+  const set = isUrl
+    ? await fetchKeys(options, source)
+    : parseOrNull(readInput(source, '--keys').toString('utf8'))
   const keys = publicKeysOf(set)
   if (keys === null || keys.length === 0) {
     throw new UsageError('--keys: expects a JWK set with Ed25519 keys, as returned by GET /v1/proof-keys')
@@ -83,12 +85,12 @@ function localKeys(options: OptionValues): readonly ProofJwk[] {
 }
 
 /** @param url of a gateway, with or without the path of its keys */
-function fetchedKeys(options: OptionValues, url: string): Promise<unknown> {
+function fetchKeys(options: OptionValues, url: string): Promise<unknown> {
   const port = gatewayOf({ ...options, url: url.replace(/\/proof-keys\/?$/, '') })
   return new GatewayClient(port).json('GET', '/proof-keys')
 }
 
-function parsed(text: string): unknown {
+function parseOrNull(text: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {
@@ -105,14 +107,14 @@ function sentences({ statement, kid }: CheckedProof, isStream: boolean, hasReque
     hasRequest
       ? '  request  as it was signed'
       : `  request  not checked (use --request FILE); its SHA-256 is ${plain(request.sha256)}`,
-    `  terms    ${wishes(statement)}`,
+    `  terms    ${termsText(statement)}`,
     `  gateway  in region ${plain(region)}`,
     `  sent to  ${counted(calls.length, 'model call')}:`,
     ...calls.map(call => `    ${sentenceOf(call)}`),
   ]
 }
 
-function wishes({ asked }: ProofStatement): string {
+function termsText({ asked }: ProofStatement): string {
   const region = asked.data_region === null ? 'any region' : `region ${plain(asked.data_region)}`
   const retention = asked.zdr ? 'zero retention' : 'any retention'
   return `${region}, ${retention}, data collection: ${plain(asked.data_collection)}`

@@ -1,6 +1,11 @@
 /** How the words of a command line are read, and what is said of wrong ones. */
 import t from 'tap'
-import { CONFIG_OPTION, type Command, readWords, UsageError } from '../../../src/apps/commands/command.ts'
+import {
+  CONFIG_OPTION,
+  type Command,
+  parseCommandLine,
+  UsageError,
+} from '../../../src/apps/commands/command.ts'
 
 const command = (name: string, options: Command['options'] = {}): Command => ({
   name,
@@ -14,12 +19,12 @@ const COMMANDS = [
   command('keys list'),
 ]
 
-const read = (line: string) => readWords(line.split(' '), COMMANDS)
+const read = (line: string) => parseCommandLine(line.split(' '), COMMANDS)
 
 t.test('a command gets its options, before and after each other', async t => {
-  t.match(read('start'), { asks: 'run', command: { name: 'start' }, options: {} })
+  t.match(read('start'), { action: 'run', command: { name: 'start' }, options: {} })
   for (const line of ['start --config a.yaml', 'start --config=a.yaml'])
-    t.match(read(line), { asks: 'run', options: { config: 'a.yaml' } })
+    t.match(read(line), { action: 'run', options: { config: 'a.yaml' } })
   t.match(read('keys create --management --name x'), {
     command: { name: 'keys create' },
     options: { management: true, name: 'x' },
@@ -28,12 +33,15 @@ t.test('a command gets its options, before and after each other', async t => {
 
 t.test('help and version are asked for anywhere', async t => {
   for (const line of ['--help', '-h', 'start --help', 'keys create -h', 'start --config a --help'])
-    t.equal(read(line).asks, 'help', line)
+    t.equal(read(line).action, 'help', line)
   t.match(read('keys list --help'), { command: { name: 'keys list' } })
-  t.match(read('keys --help'), { command: null, among: [{ name: 'keys create' }, { name: 'keys list' }] })
-  t.match(read('nonsense --help'), { command: null, among: COMMANDS })
+  t.match(read('keys --help'), {
+    command: null,
+    candidates: [{ name: 'keys create' }, { name: 'keys list' }],
+  })
+  t.match(read('nonsense --help'), { command: null, candidates: COMMANDS })
   for (const line of ['--version', 'start --version', 'nonsense --version'])
-    t.equal(read(line).asks, 'version', line)
+    t.equal(read(line).action, 'version', line)
 })
 
 t.test('what is wrong is named, with what was probably meant and without values', async t => {

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
-import { readWords } from '../../../src/apps/commands/command.ts'
+import { parseCommandLine } from '../../../src/apps/commands/command.ts'
 import { CLIENTS } from '../../../src/apps/commands/connect/clients.ts'
 import { connect } from '../../../src/apps/commands/connect.ts'
 import { startGatewayProcess } from '../../support/gateway-process.ts'
@@ -53,9 +53,11 @@ t.test('files of clients are well formed, with and without a known context', asy
 })
 
 t.test('the client may be left out, and is the only word', async t => {
-  t.match(readWords(['connect'], [connect]), { asks: 'run', argument: '' })
-  t.match(readWords(['connect', 'codex'], [connect]), { asks: 'run', argument: 'codex' })
-  t.throws(() => readWords(['connect', 'codex', 'more'], [connect]), { message: /^more: unknown argument/ })
+  t.match(parseCommandLine(['connect'], [connect]), { action: 'run', argument: '' })
+  t.match(parseCommandLine(['connect', 'codex'], [connect]), { action: 'run', argument: 'codex' })
+  t.throws(() => parseCommandLine(['connect', 'codex', 'more'], [connect]), {
+    message: /^more: unknown argument/,
+  })
   await t.rejects(connect.run({}, 'codx'), {
     message: 'CLIENT: there is no such client; did you mean codex?',
   })

@@ -8,18 +8,18 @@ import { count, duration } from '../terminal/text.ts'
 import type { BatchDisplay, BatchMoment } from './watching.ts'
 
 /** How often the times are updated between two answers of the gateway. */
-const REDRAW_MS = 1_000
+const REDRAW_INTERVAL_MS = 1_000
 /** Minimum time between two lines of a batch in the same state. */
-const LINE_MS = 5_000
+const MIN_LINE_INTERVAL_MS = 5_000
 
 /** The text for one moment; the most important part is dropped last. */
 function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
-  const { batch, rate, doneAtMs } = moment
+  const { batch, rate, endsAtMs: doneAtMs } = moment
   const { completed, failed, total } = batch
-  const done = completed + failed
+  const ended = completed + failed
   const parts: (BarPart | null)[] = [
-    { text: percent(done, total), rank: 0 },
-    { text: `${count(done)}/${count(total)}`, rank: 1 },
+    { text: percent(ended, total), rank: 0 },
+    { text: `${count(ended)}/${count(total)}`, rank: 1 },
     {
       text: `${count(failed)} failed`,
       rank: failed === 0 ? 7 : 3,
@@ -55,7 +55,7 @@ export function barDisplay(bar: ProgressBar, clock: Clock): BatchDisplay {
     timer?.cancel()
     const { completed, failed, total } = moment.batch
     bar.show(total === 0 ? 1 : (completed + failed) / total, momentParts(moment, clock))
-    timer = clock.after(REDRAW_MS, () => show(moment))
+    timer = clock.after(REDRAW_INTERVAL_MS, () => show(moment))
   }
   return {
     show,
@@ -75,7 +75,7 @@ interface DisplayOutput {
 
 /** Prints a line for each state change, and otherwise at most one every few seconds. */
 export function textDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
-  return atChanges(output, clock, moment => {
+  return changesDisplay(output, clock, moment => {
     const words = momentParts(moment, clock).map(({ text }) => text)
     return `${isoInstant(clock.nowMs())} ${moment.batch.id} ${words.join(', ')}`
   })
@@ -83,15 +83,17 @@ export function textDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
 
 /** Like `textDisplay`; each line is the batch as JSON, without its results. The last one is printed by the summary. */
 export function jsonDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
-  return atChanges(output, clock, ({ batch }) => (batch.isTerminal ? null : JSON.stringify(batch.document)))
+  return changesDisplay(output, clock, ({ batch }) =>
+    batch.isTerminal ? null : JSON.stringify(batch.document),
+  )
 }
 
-function atChanges(
+function changesDisplay(
   { line, note }: DisplayOutput,
   clock: Clock,
   write: (moment: BatchMoment) => string | null,
 ): BatchDisplay {
-  let last: { readonly status: string; readonly figures: string; readonly atMs: number } | null = null
+  let lastLine: { readonly status: string; readonly figures: string; readonly atMs: number } | null = null
   return {
     show(moment) {
       if (moment.trouble !== null) return
@@ -99,8 +101,12 @@ function atChanges(
       const status = waiting === null ? moment.batch.status : waiting.reason
       const figures = `${completed} ${failed}`
       const atMs = clock.monotonicMs()
-      if (last?.status === status && (last.figures === figures || atMs - last.atMs < LINE_MS)) return
-      last = { status, figures, atMs }
+      if (
+        lastLine?.status === status &&
+        (lastLine.figures === figures || atMs - lastLine.atMs < MIN_LINE_INTERVAL_MS)
+      )
+        return
+      lastLine = { status, figures, atMs }
       const text = write(moment)
       if (text !== null) line(text)
     },

@@ -6,15 +6,15 @@ import { CutterError, ResultCutter } from './result-cutter.ts'
 import type { ResultFile } from './result-file.ts'
 import { type BatchView, batchList, batchView, type ResultCounts } from './view.ts'
 
-export interface SeenBatch {
+export interface BatchWithResults {
   readonly batch: BatchView
   readonly results: ResultCounts
 }
 
 const NO_RESULTS: ResultCounts = { total: 0, errors: new Map() }
 /** Maximum different error types. A gateway has fewer, so more come from something else. */
-const TYPES_MAX = 100
-const PAGE_MAX = 100
+const MAX_ERROR_TYPES = 100
+const MAX_PAGE_SIZE = 100
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
@@ -35,19 +35,23 @@ interface ResultReading {
  * Reads a batch, and its results if it has ended.
  * @throws GatewayFault, CommandError, or the reason of the abort
  */
-export function readBatch(client: GatewayClient, id: string, reading: ResultReading): Promise<SeenBatch> {
+export function readBatch(
+  client: GatewayClient,
+  id: string,
+  reading: ResultReading,
+): Promise<BatchWithResults> {
   return client.read('GET', batchPath(id), reading.signal, async body => {
     try {
       return await readResults(body, reading)
     } catch (error) {
-      if (error instanceof CutterError || error instanceof SyntaxError) throw client.stranger()
+      if (error instanceof CutterError || error instanceof SyntaxError) throw client.notAGateway()
       throw error
     }
   })
 }
 
 /** @throws CutterError, SyntaxError, CommandError */
-async function readResults(body: Readable, { file, onResults }: ResultReading): Promise<SeenBatch> {
+async function readResults(body: Readable, { file, onResults }: ResultReading): Promise<BatchWithResults> {
   const cutter = new ResultCutter()
   const errors = new Map<string, number>()
   let total = 0
@@ -63,7 +67,7 @@ async function readResults(body: Readable, { file, onResults }: ResultReading): 
   }
   const batch = cutter.isWhole ? batchView(cutter.head) : null
   if (batch === null) throw new CutterError('no batch')
-  const frequentFirst = [...errors].toSorted(([, one], [, other]) => other - one)
+  const frequentFirst = [...errors].toSorted(([, a], [, b]) => b - a)
   return { batch, results: { total, errors: new Map(frequentFirst) } }
 }
 
@@ -71,9 +75,9 @@ async function readResults(body: Readable, { file, onResults }: ResultReading): 
 function countError(errors: Map<string, number>, text: string): void {
   const { error } = JSON.parse(text) as { error?: { error_type?: unknown; type?: unknown } | null }
   if (error == null) return
-  const named = [error.error_type, error.type].find(each => typeof each === 'string') ?? 'unknown'
-  const shown = plain(named)
-  const type = errors.has(shown) || errors.size < TYPES_MAX ? shown : 'other'
+  const errorType = [error.error_type, error.type].find(field => typeof field === 'string') ?? 'unknown'
+  const plainType = plain(errorType)
+  const type = errors.has(plainType) || errors.size < MAX_ERROR_TYPES ? plainType : 'other'
   errors.set(type, (errors.get(type) ?? 0) + 1)
 }
 
@@ -97,11 +101,11 @@ export async function listBatches(
   const batches: BatchView[] = []
   for (;;) {
     const query = new URLSearchParams(filter)
-    query.set('limit', String(Math.min(PAGE_MAX, limit - batches.length)))
+    query.set('limit', String(Math.min(MAX_PAGE_SIZE, limit - batches.length)))
     const last = batches.at(-1)
     if (last !== undefined) query.set('after', last.id)
     const page = batchList(await client.json('GET', `/batches?${query}`))
-    if (page === null) throw client.stranger()
+    if (page === null) throw client.notAGateway()
     batches.push(...page.batches)
     if (!page.hasMore || page.batches.length === 0 || batches.length >= limit) {
       return { batches: batches.slice(0, limit), hasMore: page.hasMore }

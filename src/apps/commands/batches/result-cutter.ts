@@ -7,7 +7,7 @@
 const HEAD_MAX_BYTES = 4 * 1024 * 1024
 /** Maximum bytes of one result. The longest text that can be parsed is twice as long. */
 const RESULT_MAX_BYTES = 256 * 1024 * 1024
-const RESULTS = 'results'
+const RESULTS_KEY = 'results'
 
 const QUOTE = 0x22
 const COMMA = 0x2c
@@ -37,7 +37,7 @@ export class ResultCutter {
   /** True if the last chunk ended with a backslash in a string. */
   #escapes = false
   /** The end of the last string at the top level: one byte more than `results` has. */
-  #text = ''
+  #lastString = ''
   #isKey = false
   #inResults = false
 
@@ -61,38 +61,41 @@ export class ResultCutter {
     const results: Buffer[] = []
     /** Start of the part that is not stored yet. */
     let from = 0
-    let at = 0
-    while (at < chunk.length) {
+    let offset = 0
+    while (offset < chunk.length) {
       if (this.#inString) {
-        at = this.#string(chunk, at)
+        offset = this.#skipString(chunk, offset)
         continue
       }
-      const byte = chunk[at++]
+      const byte = chunk[offset++]
       if (byte === QUOTE) {
         this.#inString = true
-        this.#text = ''
+        this.#lastString = ''
       } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-        const begins =
-          byte === OPEN_BRACKET && this.#depth === IN_DOCUMENT && this.#isKey && this.#text === RESULTS
+        const beginsResults =
+          byte === OPEN_BRACKET &&
+          this.#depth === IN_DOCUMENT &&
+          this.#isKey &&
+          this.#lastString === RESULTS_KEY
         this.#depth++
-        if (begins) {
-          this.#keepHead(chunk.subarray(from, at))
-          from = at
+        if (beginsResults) {
+          this.#keepHead(chunk.subarray(from, offset))
+          from = offset
           this.#inResults = true
         }
       } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
         this.#depth--
         if (this.#depth < 0) throw new CutterError('not JSON')
         if (this.#inResults && this.#depth === IN_RESULTS) {
-          results.push(this.#result(chunk.subarray(from, at)))
-          from = at
+          results.push(this.#endResult(chunk.subarray(from, offset)))
+          from = offset
         } else if (this.#inResults && this.#depth === IN_DOCUMENT) {
           this.#inResults = false
-          from = at - 1
+          from = offset - 1
         }
       } else if (byte === COLON && this.#depth === IN_DOCUMENT) this.#isKey = true
       else if (byte === COMMA && this.#depth === IN_DOCUMENT) this.#isKey = false
-      else if (byte === COMMA && this.#inResults && this.#depth === IN_RESULTS) from = at
+      else if (byte === COMMA && this.#inResults && this.#depth === IN_RESULTS) from = offset
     }
     const rest = chunk.subarray(from)
     if (this.#inResults) this.#keepPart(rest)
@@ -101,23 +104,23 @@ export class ResultCutter {
   }
 
   /** Skips to the end of the string, or of the chunk. */
-  #string(chunk: Buffer, start: number): number {
-    let at = start
+  #skipString(chunk: Buffer, start: number): number {
+    let offset = start
     if (this.#escapes) {
       this.#escapes = false
-      at++
+      offset++
     }
     for (;;) {
-      const quote = chunk.indexOf(QUOTE, at)
+      const quote = chunk.indexOf(QUOTE, offset)
       const end = quote === -1 ? chunk.length : quote
       let slashes = 0
-      while (end - slashes > at && chunk[end - 1 - slashes] === BACKSLASH) slashes++
+      while (end - slashes > offset && chunk[end - 1 - slashes] === BACKSLASH) slashes++
       if (quote !== -1 && slashes % 2 === 1) {
-        at = quote + 1
+        offset = quote + 1
         continue
       }
-      if (this.#depth === IN_DOCUMENT && this.#text.length <= RESULTS.length) {
-        this.#text += chunk.toString('latin1', start, Math.min(end, start + RESULTS.length + 1))
+      if (this.#depth === IN_DOCUMENT && this.#lastString.length <= RESULTS_KEY.length) {
+        this.#lastString += chunk.toString('latin1', start, Math.min(end, start + RESULTS_KEY.length + 1))
       }
       if (quote === -1) {
         this.#escapes = slashes % 2 === 1
@@ -141,7 +144,7 @@ export class ResultCutter {
     if (bytes.length > 0) this.#parts.push(Buffer.from(bytes))
   }
 
-  #result(end: Buffer): Buffer {
+  #endResult(end: Buffer): Buffer {
     this.#keepPart(end)
     const result = Buffer.concat(this.#parts)
     this.#parts = []

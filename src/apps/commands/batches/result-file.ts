@@ -22,11 +22,11 @@ export class ResultFile {
   /** Opens the file at once, so that a wrong path is reported before a batch has run for hours. @throws CommandError */
   static open(path: string): Promise<ResultFile> {
     return attempt(path, async () => {
-      const known = await stat(path).catch(() => null)
-      if (known?.isDirectory() === true)
+      const existing = await stat(path).catch(() => null)
+      if (existing?.isDirectory() === true)
         throw new CommandError(`${path}: is a folder, but --output expects a file`)
       // A pipe or a device cannot be replaced.
-      const draftPath = known === null || known.isFile() ? `${path}.part` : path
+      const draftPath = existing === null || existing.isFile() ? `${path}.part` : path
       return new ResultFile(path, draftPath, await open(draftPath, 'w'))
     })
   }
@@ -35,7 +35,7 @@ export class ResultFile {
   restart(): Promise<void> {
     return attempt(this.path, async () => {
       if (this.#bytes === 0) return
-      if (!this.#isBeside) {
+      if (!this.#hasDraft) {
         throw new CommandError(
           `${this.path}: the gateway became unreachable, and the results already written there cannot be undone`,
         )
@@ -48,12 +48,12 @@ export class ResultFile {
   /** @throws CommandError */
   add(lines: readonly Buffer[]): Promise<void> {
     return attempt(this.path, async () => {
-      let rest = Buffer.concat(lines.flatMap(line => [line, LINE_FEED]))
-      while (rest.length > 0) {
-        const position = this.#isBeside ? this.#bytes : null
-        const { bytesWritten } = await this.#handle.write(rest, 0, rest.length, position)
+      let remaining = Buffer.concat(lines.flatMap(line => [line, LINE_FEED]))
+      while (remaining.length > 0) {
+        const position = this.#hasDraft ? this.#bytes : null
+        const { bytesWritten } = await this.#handle.write(remaining, 0, remaining.length, position)
         this.#bytes += bytesWritten
-        rest = rest.subarray(bytesWritten)
+        remaining = remaining.subarray(bytesWritten)
       }
     })
   }
@@ -61,19 +61,19 @@ export class ResultFile {
   /** Renames the complete file. @throws CommandError */
   keep(): Promise<void> {
     return attempt(this.path, async () => {
-      if (this.#isBeside) await this.#handle.sync()
+      if (this.#hasDraft) await this.#handle.sync()
       await this.#handle.close()
-      if (this.#isBeside) await rename(this.#draftPath, this.path)
+      if (this.#hasDraft) await rename(this.#draftPath, this.path)
     })
   }
 
   /** Removes the temporary file. Never rejects. */
   async drop(): Promise<void> {
     await this.#handle.close().catch(() => undefined)
-    if (this.#isBeside) await rm(this.#draftPath, { force: true }).catch(() => undefined)
+    if (this.#hasDraft) await rm(this.#draftPath, { force: true }).catch(() => undefined)
   }
 
-  get #isBeside(): boolean {
+  get #hasDraft(): boolean {
     return this.#draftPath !== this.path
   }
 }

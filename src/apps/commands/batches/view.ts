@@ -73,11 +73,11 @@ export function batchView(document: unknown): BatchView | null {
     error,
     waiting = null,
   } = document
-  const { results: _, ...rest } = document as typeof document & { results?: unknown }
+  const { results: _, ...fields } = document as typeof document & { results?: unknown }
   return {
     id: plain(id),
     status: plain(status),
-    isTerminal: TERMINAL_STATUSES.some(each => each === status),
+    isTerminal: TERMINAL_STATUSES.some(name => name === status),
     endpoint: plain(endpoint),
     model: plain(model),
     createdMs: created_at * 1000,
@@ -94,7 +94,7 @@ export function batchView(document: unknown): BatchView | null {
           },
     error: error === null ? null : plain(error.message),
     waiting: waiting === null ? null : { reason: plain(waiting.reason), sinceMs: waiting.since * 1000 },
-    document: rest,
+    document: fields,
   }
 }
 
@@ -106,11 +106,11 @@ export function batchList(document: unknown): { batches: BatchView[]; hasMore: b
 }
 
 const COLUMNS = ['ID', 'STATUS', 'ENDPOINT', 'MODEL', 'DONE', 'FAILED', 'AGE', 'COST']
-const RIGHT = new Set([4, 5, 6, 7])
+const NUMBER_COLUMNS = new Set([4, 5, 6, 7])
 
 /** The lines of a table with its header. */
 export function batchTable(batches: readonly BatchView[], nowMs: number): string[] {
-  return table([COLUMNS, ...batches.map(batch => batchRow(batch, nowMs))], RIGHT)
+  return table([COLUMNS, ...batches.map(batch => batchRow(batch, nowMs))], NUMBER_COLUMNS)
 }
 
 function batchRow(batch: BatchView, nowMs: number): string[] {
@@ -141,11 +141,11 @@ export function batchSummary(
   output: string | null,
 ): string[] {
   const { id, status, total, completed, failed, usage, error, createdMs, finalizedMs } = batch
-  const rest = total - completed - failed
+  const unanswered = total - completed - failed
   const rows: [string, string][] = [
     [
       'requests',
-      `${count(total)}: ${count(completed)} completed, ${count(failed)} failed${rest === 0 ? '' : `, ${count(rest)} without a result`}`,
+      `${count(total)}: ${count(completed)} completed, ${count(failed)} failed${unanswered === 0 ? '' : `, ${count(unanswered)} without a result`}`,
     ],
   ]
   if (error !== null) rows.push(['error', error])
@@ -158,6 +158,6 @@ export function batchSummary(
     rows.push(['cost', exactUsd(usage.cost)])
   }
   if (output !== null) rows.push(['results', `${counted(lines, 'line')} in ${output}`])
-  const took = finalizedMs === null ? '' : ` after ${duration(finalizedMs - createdMs)}`
-  return [`${id} ${status}${took}`, ...rows.map(([name, text]) => `  ${name.padEnd(8)}  ${text}`)]
+  const durationText = finalizedMs === null ? '' : ` after ${duration(finalizedMs - createdMs)}`
+  return [`${id} ${status}${durationText}`, ...rows.map(([name, text]) => `  ${name.padEnd(8)}  ${text}`)]
 }

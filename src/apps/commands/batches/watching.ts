@@ -5,7 +5,7 @@
 import type { Clock } from '../../../base/clock.ts'
 import { CommandError } from '../command.ts'
 import { GatewayFault } from '../gateway-client.ts'
-import type { SeenBatch } from './reading.ts'
+import type { BatchWithResults } from './reading.ts'
 import type { BatchView } from './view.ts'
 
 /** The gateway does not answer, or has reached the request limit of the key. */
@@ -17,7 +17,7 @@ export interface BatchMoment {
   /** Requests per second, smoothed; null: unknown. */
   readonly rate: number | null
   /** Estimated end on the monotonic clock; null: unknown. */
-  readonly doneAtMs: number | null
+  readonly endsAtMs: number | null
   /** The reason why there is no new state, in two words; null: there is one. */
   readonly trouble: Trouble | null
 }
@@ -36,7 +36,7 @@ interface WatchDeps {
    * @param onResults called once when results begin to arrive, which may take long
    * @throws GatewayFault, CommandError, or the reason of the abort
    */
-  readonly read: (onResults: (batch: BatchView) => void) => Promise<SeenBatch>
+  readonly read: (onResults: (batch: BatchView) => void) => Promise<BatchWithResults>
   readonly display: BatchDisplay
   /** Its timers keep the process alive. */
   readonly clock: Clock
@@ -44,21 +44,21 @@ interface WatchDeps {
 }
 
 /** Limits of the polling interval: a short batch is updated often, a long one costs little. */
-const ASK_MS = { min: 1_000, max: 10_000 } as const
+const POLL_INTERVAL_MS = { min: 1_000, max: 10_000 } as const
 /** A batch is polled about this many times until it ends. */
-const ASKS = 50
+const POLLS_PER_BATCH = 50
 /** Factors by which the interval grows while nothing changes, or the gateway does not answer. */
-const GROWTH = { quiet: 1.5, away: 2 } as const
-const AWAY_MAX_MS = 30_000
+const INTERVAL_GROWTH = { quiet: 1.5, away: 2 } as const
+const MAX_AWAY_INTERVAL_MS = 30_000
 
 /** Resolves with the batch when it has ended. @throws CommandError, or the reason of the abort */
-export async function watchBatch(deps: WatchDeps): Promise<SeenBatch> {
+export async function watchBatch(deps: WatchDeps): Promise<BatchWithResults> {
   const { clock, signal, display } = deps
-  const questions = new Questions(deps)
+  const poller = new BatchPoller(deps)
   try {
     for (;;) {
-      const pauseMs = await questions.ask()
-      if (questions.latest?.batch.isTerminal === true) return questions.latest
+      const pauseMs = await poller.poll()
+      if (poller.latest?.batch.isTerminal === true) return poller.latest
       await pause(pauseMs, clock, signal)
     }
   } finally {
@@ -67,25 +67,25 @@ export async function watchBatch(deps: WatchDeps): Promise<SeenBatch> {
 }
 
 /** Polls the gateway, one request after the other. */
-class Questions {
+class BatchPoller {
   readonly #deps: WatchDeps
   readonly #pace = new Pace()
-  #last: SeenBatch | null = null
+  #last: BatchWithResults | null = null
   #trouble: Trouble | null = null
-  #quietMs: number = ASK_MS.min
-  #awayMs: number = ASK_MS.min
+  #quietMs: number = POLL_INTERVAL_MS.min
+  #awayMs: number = POLL_INTERVAL_MS.min
 
   constructor(deps: WatchDeps) {
     this.#deps = deps
   }
 
   /** The latest answer. */
-  get latest(): SeenBatch | null {
+  get latest(): BatchWithResults | null {
     return this.#last
   }
 
   /** Resolves to the milliseconds until the next request. @throws like `watchBatch` */
-  async ask(): Promise<number> {
+  async poll(): Promise<number> {
     try {
       return this.#onAnswer(await this.#deps.read(batch => this.#show(batch)))
     } catch (error) {
@@ -94,51 +94,53 @@ class Questions {
       if (this.#last === null || !(error instanceof GatewayFault)) throw error
       if (error.status === 404)
         throw new CommandError(`${this.#deps.id} was deleted while it was being watched`)
-      if (!error.passes) throw error
+      if (!error.isTemporary) throw error
       return this.#onFault(error, this.#last.batch)
     }
   }
 
-  #onAnswer(state: SeenBatch): number {
+  #onAnswer(state: BatchWithResults): number {
     const { batch } = state
     const before = this.#last?.batch
-    const isNew = before === undefined || before.status !== batch.status || doneOf(before) !== doneOf(batch)
+    const isNew = before === undefined || before.status !== batch.status || endedOf(before) !== endedOf(batch)
     this.#last = state
-    this.#awayMs = ASK_MS.min
-    this.#quietMs = isNew ? ASK_MS.min : Math.min(ASK_MS.max, this.#quietMs * GROWTH.quiet)
+    this.#awayMs = POLL_INTERVAL_MS.min
+    this.#quietMs = isNew
+      ? POLL_INTERVAL_MS.min
+      : Math.min(POLL_INTERVAL_MS.max, this.#quietMs * INTERVAL_GROWTH.quiet)
     this.#show(batch)
-    return Math.max(this.#quietMs, pauseFor(this.#pace.leftMs(batch.total)))
+    return Math.max(this.#quietMs, pauseFor(this.#pace.remainingMs(batch.total)))
   }
 
   #onFault(fault: GatewayFault, batch: BatchView): number {
     const trouble = fault.status === 429 ? 'must wait' : 'no answer'
     if (trouble !== this.#trouble) this.#deps.display.note(noteOf(trouble, fault))
     this.#trouble = trouble
-    this.#deps.display.show(this.#moment(batch))
+    this.#deps.display.show(this.#momentOf(batch))
     const waitMs = fault.retryAfterMs ?? this.#awayMs
-    this.#awayMs = Math.min(AWAY_MAX_MS, this.#awayMs * GROWTH.away)
+    this.#awayMs = Math.min(MAX_AWAY_INTERVAL_MS, this.#awayMs * INTERVAL_GROWTH.away)
     return waitMs
   }
 
   #show(batch: BatchView): void {
-    this.#pace.note(doneOf(batch), this.#deps.clock.monotonicMs())
+    this.#pace.note(endedOf(batch), this.#deps.clock.monotonicMs())
     if (this.#trouble === 'no answer') this.#deps.display.note('the gateway is answering again')
     this.#trouble = null
-    this.#deps.display.show(this.#moment(batch))
+    this.#deps.display.show(this.#momentOf(batch))
   }
 
-  #moment(batch: BatchView): BatchMoment {
-    const leftMs = batch.isTerminal ? null : this.#pace.leftMs(batch.total)
+  #momentOf(batch: BatchView): BatchMoment {
+    const remainingMs = batch.isTerminal ? null : this.#pace.remainingMs(batch.total)
     return {
       batch,
       rate: this.#pace.perSecond,
-      doneAtMs: leftMs === null ? null : this.#deps.clock.monotonicMs() + leftMs,
+      endsAtMs: remainingMs === null ? null : this.#deps.clock.monotonicMs() + remainingMs,
       trouble: this.#trouble,
     }
   }
 }
 
-function doneOf({ completed, failed }: BatchView): number {
+function endedOf({ completed, failed }: BatchView): number {
   return completed + failed
 }
 
@@ -148,8 +150,10 @@ function noteOf(trouble: Trouble, { reason }: GatewayFault): string {
     : `the gateway is not answering (${reason}); it keeps the batch, and watching continues when it is back`
 }
 
-function pauseFor(leftMs: number | null): number {
-  return leftMs === null ? ASK_MS.min : Math.min(ASK_MS.max, Math.max(ASK_MS.min, leftMs / ASKS))
+function pauseFor(remainingMs: number | null): number {
+  return remainingMs === null
+    ? POLL_INTERVAL_MS.min
+    : Math.min(POLL_INTERVAL_MS.max, Math.max(POLL_INTERVAL_MS.min, remainingMs / POLLS_PER_BATCH))
 }
 
 function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<void> {
@@ -184,11 +188,11 @@ export class Pace {
     }
     const spentMs = atMs - last.atMs
     if (spentMs <= 0) return
-    const now = Math.max(0, done - last.done) / spentMs
+    const currentPerMs = Math.max(0, done - last.done) / spentMs
     const share = 1 - Math.exp(-spentMs / SMOOTHING_MS)
     // There is no speed before the first request has ended.
-    if (this.#perMs !== null) this.#perMs += share * (now - this.#perMs)
-    else if (now > 0) this.#perMs = now
+    if (this.#perMs !== null) this.#perMs += share * (currentPerMs - this.#perMs)
+    else if (currentPerMs > 0) this.#perMs = currentPerMs
     this.#last = { done, atMs }
   }
 
@@ -197,13 +201,13 @@ export class Pace {
   }
 
   /** Time until all requests are done; null: there is no progress. */
-  leftMs(total: number): number | null {
+  remainingMs(total: number): number | null {
     if (this.#last === null || this.#perMs === null) return null
     const remaining = Math.max(0, total - this.#last.done)
     if (remaining === 0) return 0
-    return this.#perMs * SLOWEST_MS < 1 ? null : remaining / this.#perMs
+    return this.#perMs * MAX_MS_PER_REQUEST < 1 ? null : remaining / this.#perMs
   }
 }
 
 /** A speed below one request in this time counts as no progress. */
-const SLOWEST_MS = 3_600_000
+const MAX_MS_PER_REQUEST = 3_600_000

@@ -12,7 +12,8 @@ import type { Store } from '../../../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError } from '../command.ts'
 import { auditEntry, withStore } from '../keys.ts'
 import { complain, configWords, print } from '../outcome.ts'
-import { escaped, shownRecord } from './shown-record.ts'
+import { count, counted } from '../terminal/text.ts'
+import { escapeControls, recordLines } from './shown-record.ts'
 
 const ARGUMENT = 'ID'
 
@@ -22,20 +23,20 @@ export const capturesList: Command = {
   options: { config: CONFIG_OPTION },
   async run(options) {
     await withStore(options, async ({ captures }) => {
-      const current = (await captures.list()).filter(isKept)
+      const current = (await captures.list()).filter(isCurrent)
       if (current.length === 0) return print('There are no captures.')
-      const rows = current.map(each => [
-        each.id,
-        isRunning(each) ? 'running' : 'ended',
-        subjectOf(each),
-        count(each.requests),
-        count(each.leftOut),
-        count(each.bytes),
-        each.createdAt,
-        each.expiresAt,
+      const rows = current.map(record => [
+        record.id,
+        isRunning(record) ? 'running' : 'ended',
+        subjectOf(record),
+        count(record.requests),
+        count(record.leftOut),
+        count(record.bytes),
+        record.createdAt,
+        record.expiresAt,
       ])
-      const head = ['capture', 'state', 'of', 'requests', 'left out', 'bytes', 'begun', 'gone']
-      for (const row of [head, ...rows]) print(row.join('\t'))
+      const header = ['capture', 'state', 'of', 'requests', 'left out', 'bytes', 'begun', 'gone']
+      for (const row of [header, ...rows]) print(row.join('\t'))
     })
     return 0
   },
@@ -54,16 +55,16 @@ export const capturesShow: Command = {
     const { keys } = loadVaultRing(config)
     const folder = capturesFolder(config.storage.url)
     await withStore(options, async store => {
-      const record = await findKept(store, id)
+      const record = await findCapture(store, id)
       const parts = await store.captures.parts(record.id)
       if (options['json'] !== true) {
         print(
-          `${record.id} of ${subjectOf(record)}: ${counted(record.requests)}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
+          `${record.id} of ${subjectOf(record)}: ${counted(record.requests, 'request')}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
         )
       }
       const show = (line: string): void => {
-        if (options['json'] === true) print(escaped(line))
-        else for (const each of shownRecord(line)) print(each)
+        if (options['json'] === true) print(escapeControls(line))
+        else for (const text of recordLines(line)) print(text)
       }
       const reader = new PartReader(folder, keys, record, show)
       for (const part of parts) await reader.read(part)
@@ -81,7 +82,7 @@ export const capturesDelete: Command = {
   async run(options, id) {
     const config = loadConfig(configWords(options['config']), processEnvironment())
     await withStore(options, async store => {
-      const record = await findKept(store, id)
+      const record = await findCapture(store, id)
       await store.audited(
         verbs => verbs.captures.remove(record.organizationId, record.id),
         isRemoved =>
@@ -130,12 +131,12 @@ export class PartReader {
     const path = partPath(this.#folder, this.#record.id, name)
     if (node !== this.#node) {
       complain([
-        `${counted(requests)} of this capture are on another node, ${node} on ${escaped(host)}: run this command there`,
+        `${counted(requests, 'request')} of this capture are on another node, ${node} on ${escapeControls(host)}: run this command there`,
       ])
       return
     }
     if (!existsSync(path)) {
-      if (requests > 0) complain([`${path} is missing, with ${counted(requests)}`])
+      if (requests > 0) complain([`${path} is missing, with ${counted(requests, 'request')}`])
       return
     }
     try {
@@ -159,21 +160,21 @@ export class PartReader {
       line += decoder.decode(piece.bytes, { stream: true })
       const lines = line.split('\n')
       line = lines.pop() ?? ''
-      for (const each of lines) this.#onLine(each)
+      for (const complete of lines) this.#onLine(complete)
     }
   }
 }
 
 /** @throws CommandError */
-export async function findKept({ captures }: Store, id: string): Promise<CaptureRecord> {
-  const record = (await captures.list()).find(each => each.id === id && isKept(each))
+export async function findCapture({ captures }: Store, id: string): Promise<CaptureRecord> {
+  const record = (await captures.list()).find(candidate => candidate.id === id && isCurrent(candidate))
   if (record === undefined) {
     throw new CommandError('there is no such capture; sluice captures list shows all captures')
   }
   return record
 }
 
-function isKept({ expiresAt }: CaptureRecord): boolean {
+function isCurrent({ expiresAt }: CaptureRecord): boolean {
   return Date.parse(expiresAt) > systemClock.nowMs()
 }
 
@@ -182,14 +183,5 @@ function isRunning({ endsAt, endedAt }: CaptureRecord): boolean {
 }
 
 function subjectOf({ keyHash, workspaceId }: CaptureRecord): string {
-  return keyHash === null ? `workspace ${escaped(workspaceId ?? '')}` : `key ${keyHash}`
-}
-
-/** With commas between thousands. */
-function count(value: number): string {
-  return value.toLocaleString('en-US')
-}
-
-function counted(requests: number): string {
-  return `${count(requests)} request${requests === 1 ? '' : 's'}`
+  return keyHash === null ? `workspace ${escapeControls(workspaceId ?? '')}` : `key ${keyHash}`
 }

@@ -48,13 +48,13 @@ interface ShownRecord {
 }
 
 /** The text with escapes for characters that would change a terminal. Valid JSON keeps its meaning. */
-export function escaped(text: string): string {
-  return text.replace(CONTROLS, each => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`)
+export function escapeControls(text: string): string {
+  return text.replace(CONTROLS, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-export function shownRecord(line: string): readonly string[] {
+export function recordLines(line: string): readonly string[] {
   const record = JSON.parse(line) as ShownRecord
-  return [...linesOf(record)].flatMap(text => escaped(text).split('\n'))
+  return [...linesOf(record)].flatMap(text => escapeControls(text).split('\n'))
 }
 
 function* linesOf(record: ShownRecord): Generator<string> {
@@ -74,9 +74,9 @@ function* linesOf(record: ShownRecord): Generator<string> {
 }
 
 function* callLines(number: number, call: ShownCall): Generator<string> {
-  const { method, host, path, provider, at_ms: at, status, ended_ms: ended, error } = call
-  const end = ended == null ? 'still running' : `ended at ${ended} ms`
-  yield `--- call ${number} at ${at} ms: ${method} ${host}${path} (${provider ?? 'unknown provider'})`
+  const { method, host, path, provider, at_ms: startedMs, status, ended_ms: endedMs, error } = call
+  const end = endedMs == null ? 'still running' : `ended at ${endedMs} ms`
+  yield `--- call ${number} at ${startedMs} ms: ${method} ${host}${path} (${provider ?? 'unknown provider'})`
   yield* (call.headers ?? []).map(([name, value]) => `  ${name}: ${value}`)
   yield* section('body', bodyOf(call.body))
   yield `--- reply ${number}: ${status ?? 'no status'}, ${end}${error == null ? '' : `, ${error}`}`

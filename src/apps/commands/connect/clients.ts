@@ -32,7 +32,7 @@ export interface Client {
 /** The client compacts its conversation when this part of the context is used. */
 const COMPACT_SHARE = 0.9
 
-const NONE: readonly string[] = []
+const NO_LINES: readonly string[] = []
 
 /** The key comes from the shell and is never written to a file. */
 export const CLIENTS: readonly Client[] = [
@@ -46,7 +46,7 @@ export const CLIENTS: readonly Client[] = [
       `export ANTHROPIC_DEFAULT_OPUS_MODEL=${model.id} ANTHROPIC_DEFAULT_SONNET_MODEL=${model.id}`,
       `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${model.id}`,
       ...(model.contextLength === null
-        ? NONE
+        ? NO_LINES
         : [`export CLAUDE_CODE_AUTO_COMPACT_WINDOW=${model.contextLength}`]),
       'claude',
     ],
@@ -64,7 +64,7 @@ export const CLIENTS: readonly Client[] = [
       `model = "${model.id}"`,
       'model_provider = "sluice"',
       ...(model.contextLength === null
-        ? NONE
+        ? NO_LINES
         : [
             `model_context_window = ${model.contextLength}`,
             `model_auto_compact_token_limit = ${Math.floor(model.contextLength * COMPACT_SHARE)}`,
@@ -83,7 +83,7 @@ export const CLIENTS: readonly Client[] = [
         ? [
             'The context length of this model is unknown: set model_context_window and model_auto_compact_token_limit.',
           ]
-        : NONE),
+        : NO_LINES),
     ],
   },
   {
@@ -122,7 +122,7 @@ export const CLIENTS: readonly Client[] = [
         null,
         2,
       ).split('\n'),
-    notes: () => NONE,
+    notes: () => NO_LINES,
   },
   {
     name: 'qwen-code',
@@ -134,7 +134,7 @@ export const CLIENTS: readonly Client[] = [
       `export OPENAI_MODEL=${model.id}`,
       'qwen',
     ],
-    notes: () => NONE,
+    notes: () => NO_LINES,
   },
   {
     name: 'continue',
@@ -224,7 +224,7 @@ export const CLIENTS: readonly Client[] = [
       `export GOOGLE_GEMINI_BASE_URL=${url} GEMINI_API_KEY=$KEY`,
       `node --input-type=module -e "import { GoogleGenAI } from '@google/genai'; console.log((await new GoogleGenAI({}).models.generateContent({ model: '${model.id}', contents: 'Hello' })).text)"`,
     ],
-    notes: () => NONE,
+    notes: () => NO_LINES,
   },
   {
     name: 'langchain',
@@ -264,7 +264,7 @@ export const CLIENTS: readonly Client[] = [
       'npm install --no-save ai @ai-sdk/openai-compatible zod',
       `node --input-type=module -e "import { env } from 'node:process'; import { generateText } from 'ai'; import { createOpenAICompatible } from '@ai-sdk/openai-compatible'; const sluice = createOpenAICompatible({ name: 'sluice', baseURL: env.OPENAI_BASE_URL, apiKey: env.OPENAI_API_KEY }); console.log((await generateText({ model: sluice('${model.id}'), prompt: 'Hello' })).text)"`,
     ],
-    notes: () => NONE,
+    notes: () => NO_LINES,
   },
 ]
 
@@ -279,10 +279,10 @@ function piLimits({ contextLength, maxOutputTokens }: ConnectModel): object {
 }
 
 function continueLimits({ contextLength, maxOutputTokens }: ConnectModel): readonly string[] {
-  if (contextLength === null) return NONE
+  if (contextLength === null) return NO_LINES
   return [
     '    defaultCompletionOptions:',
     `      contextLength: ${contextLength}`,
-    ...(maxOutputTokens === null ? NONE : [`      maxTokens: ${maxOutputTokens}`]),
+    ...(maxOutputTokens === null ? NO_LINES : [`      maxTokens: ${maxOutputTokens}`]),
   ]
 }

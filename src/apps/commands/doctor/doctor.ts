@@ -1,5 +1,5 @@
 /** `sluice doctor`: writes the information that support needs to one file. It changes nothing and opens no database. */
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { connect } from 'node:net'
 import { availableParallelism, release, totalmem } from 'node:os'
 import { join } from 'node:path'
@@ -9,13 +9,13 @@ import { findConfig, processEnvironment } from '../../../process/config/config.t
 import { withoutSecrets } from '../../../process/config/without-secrets.ts'
 import { dataFolder, folderOf, sqlitePath } from '../../../storage/data-folder.ts'
 import { CONFIG_OPTION, type Command } from '../command.ts'
-import { configWords, print } from '../outcome.ts'
+import { configWords, print, writePrivateFile } from '../outcome.ts'
 import { version } from '../version.ts'
 
-const ANSWER_MS = 3_000
-const LOG_BYTES = 1024 * 1024
-const ERRORS_MAX = 50
-const METRICS =
+const ANSWER_TIMEOUT_MS = 3_000
+const LOG_TAIL_BYTES = 1024 * 1024
+const MAX_ERRORS = 50
+const COPIED_METRICS =
   /^(?:gateway_(?:build_info|front|threads|degraded|storage_|usage_spool|usage_records_waiting|event_loop_lag)|process_).*$/gm
 
 export const doctor: Command = {
@@ -53,7 +53,7 @@ export const doctor: Command = {
       lastErrors: typeof log === 'string' ? errorsIn(log) : 'none: name a log file with --log FILE',
     }
     const name = typeof out === 'string' ? out : `sluice-doctor-${created.replaceAll(':', '-')}.json`
-    writeFileSync(name, `${JSON.stringify(report, null, 2)}\n`, { mode: 0o600 })
+    writePrivateFile(name, `${JSON.stringify(report, null, 2)}\n`)
     print(`wrote ${name}; read it before you pass it on`)
     return 0
   },
@@ -84,22 +84,23 @@ async function reach(place: string) {
   const sinceMs = performance.now()
   return await new Promise<object>(resolve => {
     const socket = connect({ host, port: Number(port) })
-    const done = (result: object): void => {
+    const finish = (result: object): void => {
       socket.destroy()
       resolve({ place, ...result })
     }
-    socket.setTimeout(ANSWER_MS, () => done({ fault: 'no answer' }))
-    socket.once('connect', () => done({ connectMs: Math.round((performance.now() - sinceMs) * 10) / 10 }))
-    socket.once('error', error => done({ fault: systemCode(error) }))
+    socket.setTimeout(ANSWER_TIMEOUT_MS, () => finish({ fault: 'no answer' }))
+    socket.once('connect', () => finish({ connectMs: Math.round((performance.now() - sinceMs) * 10) / 10 }))
+    socket.once('error', error => finish({ fault: systemCode(error) }))
   })
 }
 
 /** The report of a running gateway about itself. */
 async function gatewayAt(url: string) {
   try {
-    const ask = async (path: string) => await fetch(url + path, { signal: AbortSignal.timeout(ANSWER_MS) })
-    const ready: unknown = await (await ask('/readyz')).json()
-    return { ready, metrics: (await (await ask('/metrics')).text()).match(METRICS) ?? [] }
+    const request = async (path: string) =>
+      await fetch(url + path, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    const ready: unknown = await (await request('/readyz')).json()
+    return { ready, metrics: (await (await request('/metrics')).text()).match(COPIED_METRICS) ?? [] }
   } catch {
     return 'does not answer'
   }
@@ -108,8 +109,8 @@ async function gatewayAt(url: string) {
 /** Lines of level `error`, which contain only allowed fields. */
 function errorsIn(path: string): readonly string[] | string {
   try {
-    const lines = readFileSync(path).subarray(-LOG_BYTES).toString('utf8').split('\n')
-    return lines.filter(line => line.includes('"level":"error"')).slice(-ERRORS_MAX)
+    const lines = readFileSync(path).subarray(-LOG_TAIL_BYTES).toString('utf8').split('\n')
+    return lines.filter(line => line.includes('"level":"error"')).slice(-MAX_ERRORS)
   } catch (error) {
     return `cannot be read (${systemCode(error) ?? 'unknown'})`
   }

@@ -5,8 +5,8 @@ import { toUsd } from '../../../base/money.ts'
 import type { OutputItem } from '../../../protocol/items.ts'
 import type { UsageRecord } from '../../../storage/usage.ts'
 
-/** One answer. */
-export interface Answered {
+/** The facts of an answer that are compared. */
+export interface AnswerFacts {
   readonly status: 'ok' | string
   readonly model: string | null
   readonly provider: string | null
@@ -21,26 +21,26 @@ export interface Answered {
 }
 
 /** Fields that a model decides, so a simulated answer says nothing about them. */
-const OF_THE_MODEL = ['finish', 'text', 'tool_calls', 'input_tokens', 'output_tokens', 'cost'] as const
-const OF_THE_ROUTE = ['status', 'model', 'provider'] as const
+const MODEL_FIELDS = ['finish', 'text', 'tool_calls', 'input_tokens', 'output_tokens', 'cost'] as const
+const ROUTE_FIELDS = ['status', 'model', 'provider'] as const
 /** Fields that can differ; a latency always does. */
-export const COMPARED = [...OF_THE_ROUTE, ...OF_THE_MODEL] as const
-export type ComparedField = (typeof COMPARED)[number]
+export const COMPARED_FIELDS = [...ROUTE_FIELDS, ...MODEL_FIELDS] as const
+export type ComparedField = (typeof COMPARED_FIELDS)[number]
 
-export interface Compared {
+export interface Comparison {
   readonly generation: string
   /** The simulated provider answered, because no reply was recorded: only status, model and provider are compared. */
   readonly simulated: boolean
   readonly differences: readonly ComparedField[]
-  readonly from: Answered
-  readonly to: Answered
+  readonly from: AnswerFacts
+  readonly to: AnswerFacts
 }
 
-export function answered(
+export function answerFacts(
   usage: UsageRecord | null,
   output: readonly OutputItem[],
   error: string | null,
-): Answered {
+): AnswerFacts {
   return {
     status: error ?? 'ok',
     model: usage?.model ?? null,
@@ -55,14 +55,19 @@ export function answered(
   }
 }
 
-export function compared(generation: string, simulated: boolean, from: Answered, to: Answered): Compared {
-  const fields: readonly ComparedField[] = simulated ? OF_THE_ROUTE : COMPARED
+export function compare(
+  generation: string,
+  simulated: boolean,
+  from: AnswerFacts,
+  to: AnswerFacts,
+): Comparison {
+  const fields: readonly ComparedField[] = simulated ? ROUTE_FIELDS : COMPARED_FIELDS
   const differences = fields.filter(name => !isDeepStrictEqual(from[name], to[name]))
   return { generation, simulated, differences, from, to }
 }
 
-/** How many requests differ in what, and the sums of both sides, without those that the simulated provider answered. */
-export interface Sums {
+/** Counts of requests and differences. The other sums leave out requests that the simulated provider answered. */
+export interface ReplaySums {
   readonly requests: number
   readonly different: number
   readonly simulated: number
@@ -74,21 +79,21 @@ export interface Sums {
   readonly latency_ms: { readonly from: number; readonly to: number }
 }
 
-export function sumsOf(all: readonly Compared[]): Sums {
-  const answers = all.filter(({ simulated }) => !simulated)
+export function sumsOf(comparisons: readonly Comparison[]): ReplaySums {
+  const answers = comparisons.filter(({ simulated }) => !simulated)
   const sum = (name: 'cost' | 'input_tokens' | 'output_tokens') => ({
     from: answers.reduce((total, { from }) => total + from[name], 0),
     to: answers.reduce((total, { to }) => total + to[name], 0),
   })
   const median = (values: readonly number[]): number =>
-    values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? 0
-  const byField = COMPARED.map(
-    name => [name, all.filter(({ differences }) => differences.includes(name)).length] as const,
+    values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
+  const byField = COMPARED_FIELDS.map(
+    name => [name, comparisons.filter(({ differences }) => differences.includes(name)).length] as const,
   )
   return {
-    requests: all.length,
-    different: all.filter(({ differences }) => differences.length > 0).length,
-    simulated: all.length - answers.length,
+    requests: comparisons.length,
+    different: comparisons.filter(({ differences }) => differences.length > 0).length,
+    simulated: comparisons.length - answers.length,
     by_field: Object.fromEntries(byField) as Record<ComparedField, number>,
     cost: sum('cost'),
     input_tokens: sum('input_tokens'),
@@ -107,7 +112,7 @@ function textOf(output: readonly OutputItem[]): string {
     .join('')
 }
 
-function callsOf(output: readonly OutputItem[]): Answered['tool_calls'] {
+function callsOf(output: readonly OutputItem[]): AnswerFacts['tool_calls'] {
   return output.flatMap(item =>
     item.type === 'function_call'
       ? [{ name: item.name, arguments: parseJson(item.arguments) ?? item.arguments }]

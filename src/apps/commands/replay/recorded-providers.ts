@@ -16,7 +16,7 @@ export class RecordedProviders {
   readonly #server = createServer((request, response) => void this.#answer(request, response))
   #sim: Awaited<ReturnType<typeof startSim>> | null = null
   #url = ''
-  #waiting: RecordedCall[] = []
+  #pendingCalls: RecordedCall[] = []
   #isSimulated = false
 
   async listen(): Promise<void> {
@@ -37,7 +37,7 @@ export class RecordedProviders {
 
   /** The next request: its recorded calls are played in their order. */
   begin(calls: readonly RecordedCall[]): void {
-    this.#waiting = [...calls]
+    this.#pendingCalls = [...calls]
     this.#isSimulated = false
   }
 
@@ -53,13 +53,13 @@ export class RecordedProviders {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const [, first = '', ...rest] = (request.url ?? '').split('/')
-    const slug = decodeURIComponent(first)
+    const [, encodedSlug = '', ...pathParts] = (request.url ?? '').split('/')
+    const slug = decodeURIComponent(encodedSlug)
     const body = await bodyOf(request)
-    const at = this.#waiting.findIndex(({ provider }) => provider === slug)
-    const [call] = at === -1 ? [] : this.#waiting.splice(at, 1)
+    const index = this.#pendingCalls.findIndex(({ provider }) => provider === slug)
+    const [call] = index === -1 ? [] : this.#pendingCalls.splice(index, 1)
     try {
-      if (call === undefined) await this.#simulate(request, `/${rest.join('/')}`, body, response)
+      if (call === undefined) await this.#simulate(request, `/${pathParts.join('/')}`, body, response)
       else if (call.status === null) response.destroy()
       else response.writeHead(call.status, { ...call.headers }).end(call.reply)
     } catch {
@@ -75,14 +75,14 @@ export class RecordedProviders {
   ): Promise<void> {
     this.#isSimulated = true
     const fields = record(parseJson(body.toString()))
-    const sent =
+    const requestBody =
       fields === null
         ? body
         : JSON.stringify('model' in fields ? { ...fields, model: SIMULATED_MODEL } : fields)
     const reply = await fetch(`${this.simUrl}${path.replace(GEMINI_MODEL, SIMULATED_MODEL)}`, {
       method,
       headers: { 'content-type': headers['content-type'] ?? 'application/json', authorization: 'Bearer sim' },
-      ...(method === 'GET' ? {} : { body: sent }),
+      ...(method === 'GET' ? {} : { body: requestBody }),
     })
     response.writeHead(reply.status, {
       'content-type': reply.headers.get('content-type') ?? 'application/json',

@@ -21,7 +21,7 @@ export interface RecordedRequest {
   readonly model: string
   /** Body of POST /responses. */
   readonly body: Readonly<Record<string, unknown>>
-  /** Those that have a provider and a whole reply. */
+  /** Only calls with a provider and a whole reply. */
   readonly calls: readonly RecordedCall[]
   readonly finish: string | null
   readonly output: readonly OutputItem[]
@@ -30,7 +30,7 @@ export interface RecordedRequest {
 }
 
 /** The reason why a record is not sent again. */
-export interface Skipped {
+export interface SkippedRecord {
   readonly id: string | null
   readonly why: string
 }
@@ -49,29 +49,29 @@ interface CapturedCall {
   readonly reply?: CapturedBody
 }
 
-/** Fields that name what only the running gateway has. */
+/** Fields that refer to data of the running gateway. */
 const OWN_FIELDS = ['previous_response_id', 'background'] as const
 
 /** Null: the line marks a gap. */
-export function recordedRequest(line: string): RecordedRequest | Skipped | null {
+export function recordedRequest(line: string): RecordedRequest | SkippedRecord | null {
   const fields = record(parseJson(line))
   const id = fields?.['generation_id']
   if (fields === null || typeof id !== 'string') return null
   const { dialect, error, finish, output, parent_id: parent, request, calls = [] } = fields
-  const skipped = (why: string): Skipped => ({ id, why })
-  if (parent !== undefined) return skipped('a tool of another request made it')
+  const skip = (why: string): SkippedRecord => ({ id, why })
+  if (parent !== undefined) return skip('a tool of another request made it')
   const abilities = DIALECT_ABILITIES[dialect as DialectName] as { readonly embeds: boolean } | undefined
-  if (abilities?.embeds === true) return skipped('it asks for embeddings')
+  if (abilities?.embeds === true) return skip('it asks for embeddings')
   const body = record(request)
-  if (body === null) return skipped('it has no content')
-  if (typeof body['left_out'] === 'string') return skipped(`its content was not kept: ${body['left_out']}`)
-  if (body['input'] === undefined) return skipped('secrets were removed from its content')
-  const sent: Record<string, unknown> = { ...body }
-  for (const name of OWN_FIELDS) delete sent[name]
+  if (body === null) return skip('it has no content')
+  if (typeof body['left_out'] === 'string') return skip(`its content was not kept: ${body['left_out']}`)
+  if (body['input'] === undefined) return skip('secrets were removed from its content')
+  const resentBody: Record<string, unknown> = { ...body }
+  for (const name of OWN_FIELDS) delete resentBody[name]
   return {
     id,
     model: typeof fields['model'] === 'string' ? fields['model'] : '',
-    body: sent,
+    body: resentBody,
     calls: (calls as readonly CapturedCall[]).flatMap(callOf),
     finish: typeof finish === 'string' ? finish : null,
     output: Array.isArray(output) ? (output as readonly OutputItem[]) : [],
@@ -85,12 +85,12 @@ function callOf({ provider, status, reply_headers: headers, reply }: CapturedCal
   if (cut !== undefined || leftOut !== undefined) return []
   const bytes = typeof base64 === 'string' ? Buffer.from(base64, 'base64') : Buffer.from(String(text ?? ''))
   const pairs = Array.isArray(headers) ? (headers as readonly (readonly [string, string])[]) : []
-  const kept = pairs.filter(([name]) => /^(?:content-type|retry-after)$/i.test(name))
+  const keptHeaders = pairs.filter(([name]) => /^(?:content-type|retry-after)$/i.test(name))
   return [
     {
       provider,
       status: typeof status === 'number' ? status : null,
-      headers: Object.fromEntries(kept),
+      headers: Object.fromEntries(keptHeaders),
       reply: bytes,
     },
   ]

@@ -1,6 +1,6 @@
 /**
  * The gateway of a configuration in this process, for a replay: one thread, a port on loopback, a database of its own in
- * a temporary folder. It has no guardrails and no keys but its own, so that nothing of the operator's is touched.
+ * a temporary folder. It has no guardrails and no keys but its own, so it changes no data of the operator.
  */
 import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -22,7 +22,7 @@ import type { Store } from '../../../storage/store.ts'
 import type { UsageRecord } from '../../../storage/usage.ts'
 
 /** A reply takes longer only if its provider hangs, and the gateway's own limits end it then. */
-const REPLY_MS = 900_000
+const REPLY_TIMEOUT_MS = 900_000
 
 export interface ReplayedAnswer {
   readonly status: number
@@ -92,7 +92,7 @@ export class ReplayGateway {
       method: 'POST',
       headers: { authorization: `Bearer ${this.#key}`, 'content-type': 'application/json' },
       body: JSON.stringify(body),
-      signal: AbortSignal.timeout(REPLY_MS),
+      signal: AbortSignal.timeout(REPLY_TIMEOUT_MS),
     })
     const { output = [], error } = documentOf(await reply.text())
     const id = reply.headers.get('x-generation-id')
@@ -138,34 +138,44 @@ function ownSettings(config: Config, url: string, folder: string): Config {
   }
 }
 
-/** The catalogue with all providers that have a key at other addresses, which need none. */
+/** The catalogue in which each provider with a key is at another address, which needs no key. */
 export function withProvidersAt(parts: CatalogParts, urlOf: (slug: string) => string): CatalogParts {
-  const moved = new Map(
-    [...parts.providers].map(([slug, provider]) => [slug, movedTo(urlOf(slug), provider)]),
+  const movedProviders = new Map(
+    [...parts.providers].map(([slug, provider]) => [slug, withBaseUrl(urlOf(slug), provider)]),
   )
   const modelOf = (model: Model): Model => ({
     ...model,
     endpoints: model.endpoints.map(endpoint => ({
       ...endpoint,
-      provider: moved.get(endpoint.provider.slug) ?? endpoint.provider,
+      provider: movedProviders.get(endpoint.provider.slug) ?? endpoint.provider,
     })),
   })
   return {
     ...parts,
-    providers: moved,
+    providers: movedProviders,
     models: parts.models.map(modelOf),
     wildcards: parts.wildcards.map(modelOf),
   }
 }
 
-const DIRECT: Egress = { transport: 'direct', proxy: 'none', http2: false, tls: null }
+const DIRECT_EGRESS: Egress = { transport: 'direct', proxy: 'none', http2: false, tls: null }
 
-function movedTo(baseUrl: string, provider: Provider): Provider {
-  // Without a key it serves nobody here, as it would there.
+function withBaseUrl(baseUrl: string, provider: Provider): Provider {
+  // A provider without its key serves nobody, here as in the operator's gateway.
   if (provider.auth !== 'none' && provider.apiKey === null) return provider
-  const { egress, baseUrls, regionUrls, awsService, tokenUrl, keyForm, batch, region, hosts, ...rest } =
-    provider
-  return { ...rest, baseUrl, auth: 'none', apiKey: null, egress: DIRECT }
+  const {
+    egress,
+    baseUrls,
+    regionUrls,
+    awsService,
+    tokenUrl,
+    keyForm,
+    batch,
+    region,
+    hosts,
+    ...otherFields
+  } = provider
+  return { ...otherFields, baseUrl, auth: 'none', apiKey: null, egress: DIRECT_EGRESS }
 }
 
 interface AnswerDocument {
@@ -180,18 +190,18 @@ interface AnswerDocument {
 /** The response in a JSON body, or in the last event of a stream that has one. */
 function documentOf(text: string): AnswerDocument {
   if (!text.startsWith('event:') && !text.startsWith(':') && !text.startsWith('data:'))
-    return parsed(text) as AnswerDocument
+    return parseOrEmpty(text) as AnswerDocument
   let last: AnswerDocument = {}
   for (const line of text.split('\n')) {
     if (!line.startsWith('data: {')) continue
-    const event = parsed(line.slice('data: '.length)) as { response?: AnswerDocument; type?: string }
+    const event = parseOrEmpty(line.slice('data: '.length)) as { response?: AnswerDocument; type?: string }
     if (event.response !== undefined) last = event.response
     else if (event.type === 'error') last = { error: event as never }
   }
   return last
 }
 
-function parsed(text: string): unknown {
+function parseOrEmpty(text: string): unknown {
   try {
     return JSON.parse(text) ?? {}
   } catch {

@@ -7,38 +7,38 @@ import type { Config } from '../../../process/config/settings.ts'
 import { loadVaultRing } from '../../../providers/credentials/vault-keys.ts'
 import { openStore } from '../../../storage/open.ts'
 import type { Store } from '../../../storage/store.ts'
-import { findKept, PartReader } from '../captures/captures.ts'
+import { findCapture, PartReader } from '../captures/captures.ts'
 import { type Command, CommandError, type OptionValues, UsageError } from '../command.ts'
 import { complain, EXIT_BAD_CONFIGURATION, print } from '../outcome.ts'
-import { catalogParts, checked } from '../plan.ts'
+import { catalogParts, checkConfig } from '../plan.ts'
 import { ProgressBar, percent } from '../terminal/progress-bar.ts'
 import { count, counted, plain, shortUsd, table } from '../terminal/text.ts'
 import {
-  type Answered,
-  answered,
-  COMPARED,
-  type Compared,
-  compared,
-  type Sums,
+  type AnswerFacts,
+  answerFacts,
+  COMPARED_FIELDS,
+  type Comparison,
+  compare,
+  type ReplaySums,
   sumsOf,
 } from './comparison.ts'
 import { RecordedProviders } from './recorded-providers.ts'
-import { type RecordedRequest, recordedRequest, type Skipped } from './recorded-request.ts'
+import { type RecordedRequest, recordedRequest, type SkippedRecord } from './recorded-request.ts'
 import { type ReplayedAnswer, ReplayGateway, withProvidersAt } from './replay-gateway.ts'
 
 const EXIT_DIFFERENCES = 1
 /** The error types of a request for which the budget leaves nothing. */
-const SPENT: ReadonlySet<string> = new Set(['payment_required'])
+const BUDGET_SPENT_ERRORS: ReadonlySet<string> = new Set(['payment_required'])
 
 /** The result, as `--json` prints it. */
-interface Replayed {
+interface ReplayResult {
   readonly capture: string
   readonly real: boolean
-  readonly sums: Sums
+  readonly sums: ReplaySums
   /** Requests that were not sent because the budget was spent. */
   readonly unsent: number
-  readonly skipped: readonly Skipped[]
-  readonly requests: readonly Compared[]
+  readonly skipped: readonly SkippedRecord[]
+  readonly requests: readonly Comparison[]
 }
 
 export const replay: Command = {
@@ -53,27 +53,27 @@ export const replay: Command = {
   },
   async run(options, id) {
     const budget = budgetOf(options)
-    const { config } = checked(options['config'])
+    const { config } = checkConfig(options['config'])
     const store = await openStore(config.storage.url)
     try {
-      const { requests, skipped } = await recordedOf(config, store, id)
+      const { requests, skipped } = await readCapture(config, store, id)
       if (requests.length === 0) {
         complain([
           `no request of this capture can be sent again${skipped.length === 0 ? ': it has none on this node' : `; the first was left out because ${skipped[0]?.why}`}`,
         ])
         return EXIT_BAD_CONFIGURATION
       }
-      const { all, unsent } = await replayed(config, store, requests, budget)
-      const result: Replayed = {
+      const { comparisons, unsent } = await replayRequests(config, store, requests, budget)
+      const result: ReplayResult = {
         capture: id,
         real: budget !== null,
-        sums: sumsOf(all),
+        sums: sumsOf(comparisons),
         unsent,
         skipped,
-        requests: all,
+        requests: comparisons,
       }
       if (options['json'] === true) print(JSON.stringify(result))
-      else for (const line of shown(result)) print(line)
+      else for (const line of resultLines(result)) print(line)
       return result.sums.different > 0 ? EXIT_DIFFERENCES : 0
     } finally {
       await store.close()
@@ -101,89 +101,92 @@ function budgetOf({ real, budget }: OptionValues): number | null {
 }
 
 /** @throws UsageError for a capture that is not there or cannot be opened */
-async function recordedOf(config: Config, store: Store, id: string) {
+async function readCapture(config: Config, store: Store, id: string) {
   const { keys } = loadVaultRing(config)
   const requests: RecordedRequest[] = []
-  const skipped: Skipped[] = []
+  const skipped: SkippedRecord[] = []
   try {
-    const record = await findKept(store, id)
+    const record = await findCapture(store, id)
     const reader = new PartReader(capturesFolder(config.storage.url), keys, record, line => {
-      const found = recordedRequest(line)
-      if (found === null) return
-      if ('why' in found) skipped.push(found)
-      else requests.push(found)
+      const recorded = recordedRequest(line)
+      if (recorded === null) return
+      if ('why' in recorded) skipped.push(recorded)
+      else requests.push(recorded)
     })
     for (const part of await store.captures.parts(record.id)) await reader.read(part)
   } catch (error) {
-    // A fault of the call, not a difference.
+    // Exit code 2, because 1 means that answers differ.
     if (error instanceof CommandError) throw new UsageError(error.message)
     throw error
   }
   return { requests, skipped }
 }
 
-async function replayed(
+async function replayRequests(
   config: Config,
   store: Store,
   requests: readonly RecordedRequest[],
   budget: number | null,
-): Promise<{ readonly all: readonly Compared[]; readonly unsent: number }> {
-  const played = new RecordedProviders()
-  await played.listen()
+): Promise<{ readonly comparisons: readonly Comparison[]; readonly unsent: number }> {
+  const providers = new RecordedProviders()
+  await providers.listen()
   const bar = new ProgressBar(process.stderr, processEnvironment())
   let gateway: ReplayGateway | null = null
   try {
-    const parts = await catalogParts(config, store, played.simUrl)
+    const parts = await catalogParts(config, store, providers.simUrl)
     gateway = await ReplayGateway.start({
       config: budget === null ? { ...config, httpProxy: null, httpsProxy: null } : config,
-      parts: budget === null ? withProvidersAt(parts, slug => played.urlOf(slug)) : parts,
+      parts: budget === null ? withProvidersAt(parts, slug => providers.urlOf(slug)) : parts,
       budget,
     })
-    const all: Compared[] = []
-    for (const [at, request] of requests.entries()) {
-      bar.show(at / requests.length, [
-        { text: percent(at, requests.length), rank: 0 },
-        { text: `${count(at)} of ${counted(requests.length, 'request')}`, rank: 1 },
-        { text: `${count(all.filter(({ differences }) => differences.length > 0).length)} differ`, rank: 2 },
+    const comparisons: Comparison[] = []
+    for (const [index, request] of requests.entries()) {
+      bar.show(index / requests.length, [
+        { text: percent(index, requests.length), rank: 0 },
+        { text: `${count(index)} of ${counted(requests.length, 'request')}`, rank: 1 },
+        {
+          text: `${count(comparisons.filter(({ differences }) => differences.length > 0).length)} differ`,
+          rank: 2,
+        },
       ])
-      played.begin(request.calls)
+      providers.begin(request.calls)
       const answer = await gateway.ask(request.body)
-      if (budget !== null && answer.error !== null && SPENT.has(answer.error))
-        return { all, unsent: requests.length - at }
-      all.push(await comparedWith(store, request, answer, played.isSimulated))
+      if (budget !== null && answer.error !== null && BUDGET_SPENT_ERRORS.has(answer.error))
+        return { comparisons: comparisons, unsent: requests.length - index }
+      comparisons.push(await compareWithRecord(store, request, answer, providers.isSimulated))
     }
-    return { all, unsent: 0 }
+    return { comparisons: comparisons, unsent: 0 }
   } finally {
     bar.clear()
     await gateway?.close()
-    await played.close()
+    await providers.close()
   }
 }
 
-async function comparedWith(
+async function compareWithRecord(
   store: Store,
   request: RecordedRequest,
   answer: ReplayedAnswer,
   isSimulated: boolean,
-): Promise<Compared> {
+): Promise<Comparison> {
   const usage = await store.ledger.findOfAny(request.id)
-  const from: Answered = answered(usage, request.output, request.error)
-  const to: Answered = answered(answer.usage, answer.output, answer.error)
-  return compared(request.id, isSimulated, from, to)
+  const from: AnswerFacts = answerFacts(usage, request.output, request.error)
+  const to: AnswerFacts = answerFacts(answer.usage, answer.output, answer.error)
+  return compare(request.id, isSimulated, from, to)
 }
 
 /** Requests that are listed; `--json` has all. */
-const SHOWN = 50
+const MAX_SHOWN_REQUESTS = 50
 
-function shown({ real, requests, skipped, sums, unsent }: Replayed): readonly string[] {
+function resultLines({ real, requests, skipped, sums, unsent }: ReplayResult): readonly string[] {
   const different = requests.filter(({ differences }) => differences.length > 0)
   const rows = different
-    .slice(0, SHOWN)
+    .slice(0, MAX_SHOWN_REQUESTS)
     .map(({ generation, differences, from, to }) => [
       `  ${generation}`,
       differences.map(name => differenceOf(name, from, to)).join('; '),
     ])
-  const fields = COMPARED.filter(name => sums.by_field[name] > 0)
+  const fields = COMPARED_FIELDS.filter(name => sums.by_field[name] > 0)
   return [
     `${counted(sums.requests, 'request')} sent again${real ? ' to the providers' : ', with the recorded replies of the providers'}: ${count(sums.different)} differ${sums.different === 0 ? '' : ` (${fields.map(name => `${name.replace('_', ' ')} ${count(sums.by_field[name])}`).join(', ')})`}.`,
     `Cost: ${shortUsd(sums.cost.from)} -> ${shortUsd(sums.cost.to)}  tokens in: ${fromTo(sums.input_tokens)}  out: ${fromTo(sums.output_tokens)}${real ? `  median ms: ${fromTo(sums.latency_ms)}` : ''}`,
@@ -201,7 +204,9 @@ function shown({ real, requests, skipped, sums, unsent }: Replayed): readonly st
       ? []
       : [`${counted(skipped.length, 'request')} left out, the first because ${skipped[0]?.why}.`]),
     ...(rows.length === 0 ? [] : ['', ...table([['  generation', 'differences'], ...rows], new Set())]),
-    ...(different.length > SHOWN ? [`  and ${count(different.length - SHOWN)} more; --json lists all`] : []),
+    ...(different.length > MAX_SHOWN_REQUESTS
+      ? [`  and ${count(different.length - MAX_SHOWN_REQUESTS)} more; --json lists all`]
+      : []),
   ]
 }
 
@@ -209,13 +214,13 @@ function fromTo({ from, to }: { readonly from: number; readonly to: number }): s
   return `${count(from)} -> ${count(to)}`
 }
 
-const TEXT_SHOWN = 40
+const MAX_TEXT_CHARS = 40
 
-function differenceOf(name: (typeof COMPARED)[number], from: Answered, to: Answered): string {
-  const value = (of: Answered): string => {
-    if (name === 'cost') return shortUsd(of.cost)
-    if (name === 'tool_calls') return of.tool_calls.map(call => call.name).join(',') || 'none'
-    return plain(String(of[name] ?? 'none'), TEXT_SHOWN)
+function differenceOf(name: (typeof COMPARED_FIELDS)[number], from: AnswerFacts, to: AnswerFacts): string {
+  const value = (answer: AnswerFacts): string => {
+    if (name === 'cost') return shortUsd(answer.cost)
+    if (name === 'tool_calls') return answer.tool_calls.map(call => call.name).join(',') || 'none'
+    return plain(String(answer[name] ?? 'none'), MAX_TEXT_CHARS)
   }
   return `${name.replace('_', ' ')} ${value(from)} -> ${value(to)}`
 }

@@ -29,12 +29,12 @@ export interface BarTerminal {
 }
 
 /** Width of the bar; a wider one would show no more. */
-const CELLS = { min: 8, max: 30 } as const
+const BAR_CELLS = { min: 8, max: 30 } as const
 const GAP = '  '
 /** Texts with at least this rank are dropped before the bar. */
 const BAR_RANK = 2.5
 /** Width of a terminal that reports none, such as a pipe of `script`. */
-const USUAL_COLUMNS = 80
+const DEFAULT_COLUMNS = 80
 
 /** One line that fits the columns. @param share completed part, 0 to 1 */
 export function drawnBar(share: number, parts: readonly BarPart[], style: BarStyle): string {
@@ -43,31 +43,31 @@ export function drawnBar(share: number, parts: readonly BarPart[], style: BarSty
   const edges = style.blocks ? 0 : 2
   const byRank = [
     ...parts.map(part => ({ part, rank: part.rank, length: part.text.length })),
-    { part: null, rank: BAR_RANK, length: CELLS.min + edges },
-  ].toSorted((one, other) => one.rank - other.rank)
-  const shown = new Set<BarPart | null>()
+    { part: null, rank: BAR_RANK, length: BAR_CELLS.min + edges },
+  ].toSorted((a, b) => a.rank - b.rank)
+  const fitting = new Set<BarPart | null>()
   let usedColumns = -GAP.length
   for (const { part, length } of byRank) {
     if (usedColumns + GAP.length + length > width) break
     usedColumns += GAP.length + length
-    shown.add(part)
+    fitting.add(part)
   }
-  const cells = Math.min(CELLS.max, CELLS.min + width - usedColumns)
+  const cells = Math.min(BAR_CELLS.max, BAR_CELLS.min + width - usedColumns)
   return [
-    ...(shown.has(null) ? [cellsOf(share, cells, style)] : []),
-    ...parts.filter(part => shown.has(part)).map(part => colored(part, style)),
+    ...(fitting.has(null) ? [cellsOf(share, cells, style)] : []),
+    ...parts.filter(part => fitting.has(part)).map(part => paintPart(part, style)),
   ].join(GAP)
 }
 
 function cellsOf(share: number, cells: number, { blocks, colors }: BarStyle): string {
   const full = Math.floor(Math.min(1, Math.max(0, share)) * cells)
-  const [done, rest] = blocks ? ['█', '░'] : ['#', '.']
-  const filled = done.repeat(full)
-  const bar = `${colors && full > 0 ? paint('green', filled) : filled}${rest.repeat(cells - full)}`
+  const [fullCell, emptyCell] = blocks ? ['█', '░'] : ['#', '.']
+  const filled = fullCell.repeat(full)
+  const bar = `${colors && full > 0 ? paint('green', filled) : filled}${emptyCell.repeat(cells - full)}`
   return blocks ? bar : `[${bar}]`
 }
 
-function colored({ text, color }: BarPart, { colors }: BarStyle): string {
+function paintPart({ text, color }: BarPart, { colors }: BarStyle): string {
   return colors && color !== undefined ? paint(color, text) : text
 }
 
@@ -91,7 +91,7 @@ export function barStyle(out: BarTerminal, environment: Environment): BarStyle {
     .map(name => environment[name])
     .find(value => (value ?? '') !== '')
   return {
-    columns: out.columns === undefined || out.columns <= 0 ? USUAL_COLUMNS : out.columns,
+    columns: out.columns === undefined || out.columns <= 0 ? DEFAULT_COLUMNS : out.columns,
     blocks: /utf-?8/i.test(locale ?? ''),
     colors: out.hasColors?.() === true,
   }

@@ -38,7 +38,7 @@ export function duration(ms: number): string {
   return `${days === 0 ? '' : `${days}d `}${hours}:${twoDigits(minutes)}:${seconds}`
 }
 
-const UNITS = [
+const DURATION_UNITS = [
   ['d', DAY_MS],
   ['h', HOUR_MS],
   ['min', MINUTE_MS],
@@ -47,7 +47,7 @@ const UNITS = [
 
 /** A duration in its largest unit: `5 s`, `3 min`, `2 h`, `12 d`. */
 export function roughly(ms: number): string {
-  const [unit, unitMs] = UNITS.find(([, each]) => ms >= each) ?? (['s', SECOND_MS] as const)
+  const [unit, unitMs] = DURATION_UNITS.find(([, unitMs]) => ms >= unitMs) ?? (['s', SECOND_MS] as const)
   return `${Math.floor(Math.max(0, ms) / unitMs)} ${unit}`
 }
 
@@ -59,8 +59,8 @@ function twoDigits(value: number): string {
 export function exactUsd(usd: number): string {
   // Only very small numbers have an exponent.
   const text = String(usd).includes('e') ? usd.toFixed(12).replace(/0+$/, '') : String(usd)
-  const [whole = '0', decimals = ''] = text.split('.')
-  return `$${whole}.${decimals.padEnd(2, '0')}`
+  const [dollars = '0', decimals = ''] = text.split('.')
+  return `$${dollars}.${decimals.padEnd(2, '0')}`
 }
 
 /** An amount of US dollars in a few digits. */
@@ -71,10 +71,12 @@ export function shortUsd(usd: number): string {
 
 /** Formats rows as columns of equal width; `right` lists those that are right-aligned. */
 export function table(rows: readonly (readonly string[])[], right: ReadonlySet<number>): string[] {
-  const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map(row => row[at]?.length ?? 0)))
+  const widths = (rows[0] ?? []).map((_, index) => Math.max(...rows.map(row => row[index]?.length ?? 0)))
   return rows.map(row =>
     row
-      .map((cell, at) => (right.has(at) ? cell.padStart(widths[at] ?? 0) : cell.padEnd(widths[at] ?? 0)))
+      .map((cell, index) =>
+        right.has(index) ? cell.padStart(widths[index] ?? 0) : cell.padEnd(widths[index] ?? 0),
+      )
       .join('  ')
       .trimEnd(),
   )

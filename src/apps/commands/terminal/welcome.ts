@@ -54,13 +54,13 @@ export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' 
     'To run the examples in the docs, set these in a shell:',
     `  export URL=${started.url} KEY=${keys.apiKey} MANAGEMENT_KEY=${keys.managementKey}`,
     '',
-    ...tryIt(keys.apiKey, started),
+    ...firstRequest(keys.apiKey, started),
     `To create another key at any time: ${MAKE_KEY}`,
     '',
   ].join('\n')
 }
 
-function tryIt(apiKey: string, { catalog, url }: Pick<Started, 'catalog' | 'url'>): readonly string[] {
+function firstRequest(apiKey: string, { catalog, url }: Pick<Started, 'catalog' | 'url'>): readonly string[] {
   const model = modelToTry(catalog)
   if (model === null) return ['There are no models yet: add one to the configuration file.', '']
   const body = JSON.stringify({ model, input: 'Hello, Sluice!', stream: true })

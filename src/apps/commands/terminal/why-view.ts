@@ -6,10 +6,10 @@ import { reasonsOf } from '../../../features/explanations/reasons.ts'
 import { exactUsd, plain, shortUsd } from './text.ts'
 
 const COLUMNS = 80
-const NAME = 27
-const NUMBER = 11
-const COST = 10
-const BAR = 16
+const NAME_CHARS = 27
+const NUMBER_CHARS = 11
+const COST_CHARS = 10
+const BAR_CHARS = 16
 
 /** A part of the request. Milliseconds since it came. */
 interface Part {
@@ -23,15 +23,15 @@ interface Part {
 /** The lines of an explanation: the request, its times, and the reasons. */
 export function shown(explanation: Explanation): string[] {
   return [
-    ...head(explanation),
+    ...header(explanation),
     '',
     ...waterfall(explanation),
     '',
-    ...reasonsOf(explanation).flatMap(reason => wrapped(plain(reason, 600), '- ', '  ')),
+    ...reasonsOf(explanation).flatMap(reason => wrap(plain(reason, 600), '- ', '  ')),
   ]
 }
 
-function head(explanation: Explanation): string[] {
+function header(explanation: Explanation): string[] {
   const { id, request_id, created_at, method, route, status, outcome, duration_ms } = explanation
   const { key, organization_id, workspace_id, requested_model, model, provider, cost } = explanation
   const tokens =
@@ -55,14 +55,14 @@ function head(explanation: Explanation): string[] {
     ['workspace', workspace_id],
   ]
   return facts.flatMap(([name, value]) =>
-    value === null ? [] : wrapped(plain(value), name.padEnd(14), ' '.repeat(14)),
+    value === null ? [] : wrap(plain(value), name.padEnd(14), ' '.repeat(14)),
   )
 }
 
 function modelOf(requested: string | null, model: string | null, provider: string | null): string | null {
   if (model === null) return requested === null ? null : `${requested} (requested)`
-  const at = provider === null ? model : `${model} at ${provider}`
-  return requested === null || requested === model ? at : `${at} (requested ${requested})`
+  const target = provider === null ? model : `${model} at ${provider}`
+  return requested === null || requested === model ? target : `${target} (requested ${requested})`
 }
 
 /** One row for each stage, attempt, tool call and inner call. */
@@ -70,24 +70,24 @@ function waterfall(explanation: Explanation): string[] {
   const { duration_ms: duration } = explanation
   const parts = partsOf(explanation)
   const title = [
-    'part'.padEnd(NAME),
-    'from ms'.padStart(NUMBER),
-    'took ms'.padStart(NUMBER),
-    'cost'.padStart(COST),
+    'part'.padEnd(NAME_CHARS),
+    'from ms'.padStart(NUMBER_CHARS),
+    'took ms'.padStart(NUMBER_CHARS),
+    'cost'.padStart(COST_CHARS),
   ].join(' ')
   return [title, ...parts.map(part => row(part, duration))]
 }
 
 function row({ name, startMs, ms, cost }: Part, durationMs: number): string {
   const totalMs = durationMs > 0 ? durationMs : 1
-  const from = Math.min(BAR - 1, Math.max(0, Math.floor((startMs / totalMs) * BAR)))
-  const length = Math.max(1, Math.min(BAR - from, Math.round((ms / totalMs) * BAR)))
+  const from = Math.min(BAR_CHARS - 1, Math.max(0, Math.floor((startMs / totalMs) * BAR_CHARS)))
+  const length = Math.max(1, Math.min(BAR_CHARS - from, Math.round((ms / totalMs) * BAR_CHARS)))
   const bar = `${' '.repeat(from)}${'#'.repeat(length)}`
   return [
-    plain(name, NAME).padEnd(NAME),
-    milliseconds(startMs).padStart(NUMBER),
-    milliseconds(ms).padStart(NUMBER),
-    (cost === null || cost === 0 ? '' : shortUsd(cost)).padStart(COST),
+    plain(name, NAME_CHARS).padEnd(NAME_CHARS),
+    milliseconds(startMs).padStart(NUMBER_CHARS),
+    milliseconds(ms).padStart(NUMBER_CHARS),
+    (cost === null || cost === 0 ? '' : shortUsd(cost)).padStart(COST_CHARS),
     bar,
   ]
     .join(' ')
@@ -95,7 +95,7 @@ function row({ name, startMs, ms, cost }: Part, durationMs: number): string {
 }
 
 /** Stages in which attempts run; the rows of attempts come before the first of them. */
-const OF_ATTEMPTS: ReadonlySet<Stage> = new Set<Stage>([
+const ATTEMPT_STAGES: ReadonlySet<Stage> = new Set<Stage>([
   'failover',
   'encode',
   'upstream_first_byte',
@@ -121,7 +121,7 @@ function partsOf(explanation: Explanation): Part[] {
   const after: Part[] = []
   let atMs = 0
   for (const [stage, ms] of Object.entries(stages)) {
-    const isLate = after.length > 0 || OF_ATTEMPTS.has(stage as Stage)
+    const isLate = after.length > 0 || ATTEMPT_STAGES.has(stage as Stage)
     const part = { name: stage, startMs: atMs, ms, cost: null }
     if (isLate) after.push(part)
     else before.push(part)
@@ -131,12 +131,14 @@ function partsOf(explanation: Explanation): Part[] {
 }
 
 function attemptsOf({ attempts, duration_ms: duration }: Explanation): Part[] {
-  return attempts.flatMap(({ provider, start_ms: start, end_ms: end, status, error, outrun, cost }, at) => {
-    if (start === null) return []
-    const outcome = outrun ? 'outrun' : error === null ? (status ?? 'ok') : (status ?? error)
-    const name = `attempt ${at + 1} ${provider} ${outcome}`
-    return [{ name, startMs: start, ms: (end ?? duration) - start, cost }]
-  })
+  return attempts.flatMap(
+    ({ provider, start_ms: start, end_ms: end, status, error, outrun, cost }, index) => {
+      if (start === null) return []
+      const outcome = outrun ? 'outrun' : error === null ? (status ?? 'ok') : (status ?? error)
+      const name = `attempt ${index + 1} ${provider} ${outcome}`
+      return [{ name, startMs: start, ms: (end ?? duration) - start, cost }]
+    },
+  )
 }
 
 function callsOf({ tools, inner_calls: inner }: Explanation): Part[] {
@@ -162,12 +164,12 @@ function milliseconds(ms: number): string {
 }
 
 /** Words wrapped to lines of at most 80 columns; longer words are cut. */
-function wrapped(text: string, first: string, later: string): string[] {
+function wrap(text: string, first: string, later: string): string[] {
   const lines: string[] = []
   let line = first
   let isEmpty = true
   const room = COLUMNS - later.length
-  for (const word of text.split(' ').flatMap(each => pieces(each, room))) {
+  for (const word of text.split(' ').flatMap(part => pieces(part, room))) {
     if (!isEmpty && line.length + 1 + word.length > COLUMNS) {
       lines.push(line)
       line = later
@@ -179,8 +181,8 @@ function wrapped(text: string, first: string, later: string): string[] {
   return [...lines, line.trimEnd()]
 }
 
-function pieces(word: string, most: number): string[] {
-  const all: string[] = []
-  for (let at = 0; at < word.length; at += most) all.push(word.slice(at, at + most))
-  return all
+function pieces(word: string, maxChars: number): string[] {
+  const parts: string[] = []
+  for (let start = 0; start < word.length; start += maxChars) parts.push(word.slice(start, start + maxChars))
+  return parts
 }

@@ -10,7 +10,7 @@ import { plain } from './text.ts'
 import { shown } from './why-view.ts'
 
 /** Maximum other requests with the same `X-Request-Id` that are listed. */
-const OTHERS_MAX = 10
+const MAX_SAME_REQUEST_ID = 10
 
 export const why: Command = {
   name: 'why',
@@ -22,19 +22,19 @@ export const why: Command = {
   },
   async run(options, id) {
     await withStore(options, async store => {
-      const [found, ...others] = await explanations(store, id)
-      if (found === undefined) {
+      const [explanation, ...others] = await explanations(store, id)
+      if (explanation === undefined) {
         throw new CommandError(
           `${plain(id, 128)}: there is no request with this id. Explanations appear two seconds after the answer and are kept for a day; usage records are kept for retention.usageDays`,
         )
       }
       if (options['json'] === true) {
-        print(JSON.stringify({ ...found, reasons: reasonsOf(found) }))
+        print(JSON.stringify({ ...explanation, reasons: reasonsOf(explanation) }))
         return
       }
-      for (const line of shown(found)) print(line)
+      for (const line of shown(explanation)) print(line)
       if (others.length > 0)
-        print(`\nEarlier requests with this X-Request-Id: ${others.map(each => each.id).join(' ')}`)
+        print(`\nEarlier requests with this X-Request-Id: ${others.map(other => other.id).join(' ')}`)
     })
     return 0
   },
@@ -42,7 +42,7 @@ export const why: Command = {
 
 /** The explanations by generation id or `X-Request-Id`, newest first. */
 async function explanations(store: Store, id: string): Promise<readonly Explanation[]> {
-  const stored = await store.explanations.find(id, null, OTHERS_MAX)
+  const stored = await store.explanations.find(id, null, MAX_SAME_REQUEST_ID)
   if (stored.length > 0) return stored.map(({ document }) => JSON.parse(document) as Explanation)
   const record = await store.ledger.findOfAny(id)
   return record === null ? [] : [explanationOfRecord(record)]

@@ -14,8 +14,8 @@ export const ADMIN_OPTIONS = {
   },
 } as const satisfies Record<string, Option>
 
-const PATH = '/console/data/summary'
-const ANSWER_MS = 15_000
+const SUMMARY_PATH = '/console/data/summary'
+const ANSWER_TIMEOUT_MS = 15_000
 const JSON_MAX_BYTES = 4 << 20
 
 /** The gateway's answer is unusable; another try may help. */
@@ -42,10 +42,10 @@ export async function askSummary({ url, key }: PortAddress, signal: AbortSignal)
   const text = await textOf(reply, url, signal)
   if (reply.ok) {
     const summary = readSummary(text)
-    if (summary === null) throw stranger(url)
+    if (summary === null) throw notAnAdminPort(url)
     return summary
   }
-  const message = saidBy(text, key)
+  const message = messageWithoutKey(text, key)
   switch (reply.status) {
     case 401:
       throw new CommandError(
@@ -66,21 +66,21 @@ export async function askSummary({ url, key }: PortAddress, signal: AbortSignal)
         )
       }
       throw message === null
-        ? stranger(url)
+        ? notAnAdminPort(url)
         : new CommandError(`the gateway refused the request (${reply.status}, ${message})`)
   }
 }
 
 async function request(url: string, key: string, signal: AbortSignal): Promise<Response> {
   try {
-    return await fetch(`${url}${PATH}`, {
+    return await fetch(`${url}${SUMMARY_PATH}`, {
       headers: { authorization: `Bearer ${key}`, accept: 'application/json' },
       redirect: 'manual',
-      signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]),
     })
   } catch (error) {
     signal.throwIfAborted()
-    throw away(url, error)
+    throw unreachable(url, error)
   }
 }
 
@@ -90,17 +90,17 @@ async function textOf(reply: Response, url: string, signal: AbortSignal): Promis
   try {
     for await (const chunk of reply.body ?? []) {
       bytes += chunk.length
-      if (bytes > JSON_MAX_BYTES) throw stranger(url)
+      if (bytes > JSON_MAX_BYTES) throw notAnAdminPort(url)
       chunks.push(chunk)
     }
   } catch (error) {
     signal.throwIfAborted()
-    throw error instanceof CommandError ? error : away(url, error)
+    throw error instanceof CommandError ? error : unreachable(url, error)
   }
   return Buffer.concat(chunks).toString('utf8')
 }
 
-function away(url: string, error: unknown): AdminFault {
+function unreachable(url: string, error: unknown): AdminFault {
   const code = systemCode(error) ?? 'no answer'
   return new AdminFault(
     `no gateway answers at ${url} (${code}): start one there, or pass the address of its admin port with --url URL`,
@@ -108,14 +108,14 @@ function away(url: string, error: unknown): AdminFault {
 }
 
 /** The address is not a gateway's admin port. */
-function stranger(url: string): CommandError {
+function notAnAdminPort(url: string): CommandError {
   return new CommandError(
     `${url} does not answer like the admin port of a gateway: pass its address with --url URL`,
   )
 }
 
 /** The message of an error document, without the key; null: it is another document. */
-function saidBy(text: string, key: string): string | null {
+function messageWithoutKey(text: string, key: string): string | null {
   const message = messageOf(text)
   return message === null ? null : plain(message.replaceAll(key, '(the key)'))
 }

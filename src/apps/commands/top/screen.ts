@@ -25,11 +25,11 @@ interface Column<Row> {
 }
 
 /** A shorter part of a name would be useless. */
-const WIDE_MIN = 14
-const WIDE_MAX = 40
-const GAP = 2
+const MIN_WIDE_CHARS = 14
+const MAX_WIDE_CHARS = 40
+const GAP_CHARS = 2
 /** Maximum rows of models if the terminal is high enough; the others are for requests. */
-const MODELS_MAX = 8
+const MAX_MODELS = 8
 
 type Model = Summary['models'][number]
 type Request = Summary['latest'][number]
@@ -66,7 +66,7 @@ const REQUEST_COLUMNS: readonly Column<Request>[] = [
     name: 'TOKENS',
     rank: 5,
     isNumber: true,
-    of: ({ input_tokens: input, output_tokens: output }) => `${orNone(input)}>${orNone(output)}`,
+    of: ({ input_tokens: input, output_tokens: output }) => `${countOrDash(input)}>${countOrDash(output)}`,
   },
   { name: 'COST', rank: 3, isNumber: true, of: ({ cost }) => (cost === null ? '-' : shortUsd(cost)) },
   { name: 'ERROR', rank: 6, of: ({ error }) => plain(error ?? '', 30), color: () => 'red' },
@@ -76,21 +76,21 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
   const { money, requests, failed, first_token_ms: first } = summary
   const seconds = summary.window_seconds
   const window = seconds < 90 ? `${seconds} s` : `${Math.round(seconds / 60)} min`
-  const head = [
-    parts(style, [
+  const header = [
+    joinParts(style, [
       paint(style, 'bold', `sluice ${plain(summary.version, 20)}`),
       clockOf(summary.now),
       `${short(summary.in_flight)} running`,
       `${short(summary.open_streams)} streams`,
     ]),
     ...healthOf(summary, style),
-    parts(style, [
+    joinParts(style, [
       `today ${shortUsd(money.today)}`,
       `month ${shortUsd(money.month)}`,
       ...(money.month_at_this_pace === null ? [] : [`at this pace ${shortUsd(money.month_at_this_pace)}`]),
       ...(money.credits_left === null ? [] : [`credits left ${shortUsd(money.credits_left)}`]),
     ]),
-    parts(style, [
+    joinParts(style, [
       `${window}: ${short(requests)} requests`,
       `failed ${share(failed, requests)}`,
       `first token ${time(first.p50)}, p95 ${time(first.p95)}`,
@@ -98,14 +98,14 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
     ]),
     '',
   ]
-  const freeRows = Math.max(0, style.rows - head.length - 1)
-  const models = summary.models.slice(0, Math.min(MODELS_MAX, Math.max(1, Math.floor(freeRows / 3))))
+  const freeRows = Math.max(0, style.rows - header.length - 1)
+  const models = summary.models.slice(0, Math.min(MAX_MODELS, Math.max(1, Math.floor(freeRows / 3))))
   const modelLines =
     models.length === 0 ? ['no requests in this time'] : tableOf(MODEL_COLUMNS, models, style)
   const requestRows = Math.max(0, freeRows - modelLines.length - 2)
   const latest = summary.latest.slice(0, requestRows)
   return [
-    ...head,
+    ...header,
     ...modelLines,
     ...(latest.length === 0 ? [] : ['', ...tableOf(REQUEST_COLUMNS, latest, style)]),
   ]
@@ -114,67 +114,67 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
 function healthOf({ problems }: Summary, style: ScreenStyle): string[] {
   if (problems.length === 0) return [paint(style, 'green', 'no problems')]
   return problems.map(({ text, is_serious: isSerious }) =>
-    paint(style, isSerious ? 'red' : 'yellow', shortened(`! ${plain(text)}`, style.columns)),
+    paint(style, isSerious ? 'red' : 'yellow', shorten(`! ${plain(text)}`, style.columns)),
   )
 }
 
 /** Parts next to each other; those that do not fit are dropped. */
-function parts(style: ScreenStyle, texts: readonly string[]): string {
+function joinParts(style: ScreenStyle, texts: readonly string[]): string {
   let line = ''
   let width = 0
   for (const text of texts) {
-    const own = widthOf(text) + (line === '' ? 0 : GAP)
-    if (width + own > style.columns) break
-    line += `${line === '' ? '' : ' '.repeat(GAP)}${text}`
-    width += own
+    const partWidth = widthOf(text) + (line === '' ? 0 : GAP_CHARS)
+    if (width + partWidth > style.columns) break
+    line += `${line === '' ? '' : ' '.repeat(GAP_CHARS)}${text}`
+    width += partWidth
   }
   return line
 }
 
 function tableOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[], style: ScreenStyle): string[] {
-  let shown = columns
+  let shownColumns = columns
   const cells = new Map(columns.map(column => [column, rows.map(row => column.of(row))]))
   const widthOfColumn = (column: Column<Row>): number =>
     Math.max(column.name.length, ...(cells.get(column) ?? []).map(cell => cell.length))
   const fixedWidth = (): number =>
-    shown.reduce((sum, column) => sum + (column.isWide === true ? 0 : widthOfColumn(column)), 0) +
-    GAP * (shown.length - 1)
+    shownColumns.reduce((sum, column) => sum + (column.isWide === true ? 0 : widthOfColumn(column)), 0) +
+    GAP_CHARS * (shownColumns.length - 1)
   for (;;) {
-    const last = shown.toSorted((one, other) => other.rank - one.rank)[0]
-    if (fixedWidth() + WIDE_MIN <= style.columns || last === undefined || last.rank === 0) break
-    shown = shown.filter(column => column !== last)
+    const last = shownColumns.toSorted((a, b) => b.rank - a.rank)[0]
+    if (fixedWidth() + MIN_WIDE_CHARS <= style.columns || last === undefined || last.rank === 0) break
+    shownColumns = shownColumns.filter(column => column !== last)
   }
-  const wide = Math.max(4, Math.min(WIDE_MAX, style.columns - fixedWidth()))
+  const wide = Math.max(4, Math.min(MAX_WIDE_CHARS, style.columns - fixedWidth()))
   const line = (
     cell: (column: Column<Row>) => string,
     color: (column: Column<Row>) => Color | null,
   ): string =>
-    shown
-      .map((column, at) => {
+    shownColumns
+      .map((column, index) => {
         const width = column.isWide === true ? Math.min(wide, widthOfColumn(column)) : widthOfColumn(column)
-        const text = shortened(cell(column), width)
-        const isLast = at === shown.length - 1
+        const text = shorten(cell(column), width)
+        const isLast = index === shownColumns.length - 1
         const padded = column.isNumber === true ? text.padStart(width) : isLast ? text : text.padEnd(width)
         const tone = color(column)
         return tone === null ? padded : paint(style, tone, padded)
       })
-      .join(' '.repeat(GAP))
+      .join(' '.repeat(GAP_CHARS))
       .trimEnd()
   return [
     line(
       ({ name }) => name,
       () => 'dim',
     ),
-    ...rows.map((row, at) =>
+    ...rows.map((row, rowIndex) =>
       line(
-        column => cells.get(column)?.[at] ?? '',
+        column => cells.get(column)?.[rowIndex] ?? '',
         column => column.color?.(row) ?? null,
       ),
     ),
   ]
 }
 
-function shortened(text: string, width: number): string {
+function shorten(text: string, width: number): string {
   return text.length <= width ? text : `${text.slice(0, Math.max(0, width - 1))}~`
 }
 
@@ -195,12 +195,12 @@ function short(number: number): string {
   return `${(number / 1_000_000).toFixed(1)}M`
 }
 
-function orNone(number: number | null): string {
+function countOrDash(number: number | null): string {
   return number === null ? '-' : short(number)
 }
 
-function share(part: number, whole: number): string {
-  return whole === 0 ? '-' : `${Number(((part / whole) * 100).toFixed(1))}%`
+function share(part: number, total: number): string {
+  return total === 0 ? '-' : `${Number(((part / total) * 100).toFixed(1))}%`
 }
 
 /** 12ms, 1.2s, 3m. */

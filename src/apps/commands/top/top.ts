@@ -11,13 +11,13 @@ import { drawsOver } from '../terminal/progress-bar.ts'
 import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
 import { type ScreenStyle, screenOf } from './screen.ts'
 
-const EVERY = { usual: 2, min: 1, max: 3_600 } as const
+const UPDATE_SECONDS = { usual: 2, min: 1, max: 3_600 } as const
 /** Width of an output that reports none, such as a file. */
-const USUAL_COLUMNS = 100
-const CLEAR = '\x1b[H\x1b[2J'
+const DEFAULT_COLUMNS = 100
+const CLEAR_SCREEN = '\x1b[H\x1b[2J'
 /** Switches to the alternate screen and hides the cursor. */
-const ENTER = '\x1b[?1049h\x1b[?25l'
-const LEAVE = '\x1b[?25h\x1b[?1049l'
+const ENTER_SCREEN = '\x1b[?1049h\x1b[?25l'
+const LEAVE_SCREEN = '\x1b[?25h\x1b[?1049l'
 
 export const top: Command = {
   name: 'top',
@@ -25,7 +25,7 @@ export const top: Command = {
   options: {
     once: { does: 'print once and exit; this is the default if stdout is not a terminal' },
     json: { does: 'one line of JSON for each update, as the admin port returns it' },
-    every: { value: 'SECONDS', does: `seconds between two updates; default: ${EVERY.usual}` },
+    every: { value: 'SECONDS', does: `seconds between two updates; default: ${UPDATE_SECONDS.usual}` },
     ...ADMIN_OPTIONS,
     config: CONFIG_OPTION,
   },
@@ -49,7 +49,7 @@ async function show(options: OptionValues, everyMs: number, signal: AbortSignal)
     return 0
   }
   try {
-    await (isJson ? tellJson(port, everyMs, signal) : draw(port, everyMs, signal))
+    await (isJson ? printUpdates(port, everyMs, signal) : draw(port, everyMs, signal))
   } catch (error) {
     // Only a signal ends it, so that is no failure.
     if (!signal.aborted) throw error
@@ -58,14 +58,16 @@ async function show(options: OptionValues, everyMs: number, signal: AbortSignal)
 }
 
 function everyMsOf({ every }: OptionValues): number {
-  const seconds = every === undefined ? EVERY.usual : Number(every)
-  if (!(seconds >= EVERY.min && seconds <= EVERY.max)) {
-    throw new UsageError(`--every: expects a number of seconds from ${EVERY.min} to ${EVERY.max}`)
+  const seconds = every === undefined ? UPDATE_SECONDS.usual : Number(every)
+  if (!(seconds >= UPDATE_SECONDS.min && seconds <= UPDATE_SECONDS.max)) {
+    throw new UsageError(
+      `--every: expects a number of seconds from ${UPDATE_SECONDS.min} to ${UPDATE_SECONDS.max}`,
+    )
   }
   return seconds * 1_000
 }
 
-async function tellJson(port: PortAddress, everyMs: number, signal: AbortSignal): Promise<never> {
+async function printUpdates(port: PortAddress, everyMs: number, signal: AbortSignal): Promise<never> {
   for (;;) {
     print(JSON.stringify(await askSummary(port, signal)))
     await after(everyMs, undefined, { signal })
@@ -77,21 +79,21 @@ async function draw(port: PortAddress, everyMs: number, signal: AbortSignal): Pr
   const { stdout } = process
   // An error of the first request is reported on the normal screen.
   let lines = screenOf(await askSummary(port, signal), styleOf())
-  stdout.write(ENTER)
+  stdout.write(ENTER_SCREEN)
   try {
     for (;;) {
-      stdout.write(`${CLEAR}${lines.join('\r\n')}`)
+      stdout.write(`${CLEAR_SCREEN}${lines.join('\r\n')}`)
       await after(everyMs, undefined, { signal })
       lines = await nextLines(port, lines, signal)
     }
   } finally {
-    stdout.write(LEAVE)
+    stdout.write(LEAVE_SCREEN)
   }
 }
 
 async function nextLines(
   port: PortAddress,
-  before: readonly string[],
+  previousLines: readonly string[],
   signal: AbortSignal,
 ): Promise<string[]> {
   try {
@@ -100,14 +102,14 @@ async function nextLines(
     if (!(error instanceof AdminFault)) throw error
     const { columns } = styleOf()
     const line = `! ${error.message}`
-    return [line.length <= columns ? line : `${line.slice(0, columns - 1)}~`, ...before.slice(1)]
+    return [line.length <= columns ? line : `${line.slice(0, columns - 1)}~`, ...previousLines.slice(1)]
   }
 }
 
 function styleOf(): ScreenStyle {
-  const { columns = USUAL_COLUMNS, rows = 24, isTTY } = process.stdout
+  const { columns = DEFAULT_COLUMNS, rows = 24, isTTY } = process.stdout
   return {
-    columns: columns > 0 ? columns : USUAL_COLUMNS,
+    columns: columns > 0 ? columns : DEFAULT_COLUMNS,
     rows,
     colors: isTTY === true && process.stdout.hasColors(),
   }

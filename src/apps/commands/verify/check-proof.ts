@@ -30,8 +30,8 @@ export class ProofFault extends Error {
 export function publicKeysOf(set: unknown): readonly ProofJwk[] | null {
   const { keys } = Object(set) as { keys?: unknown }
   if (!Array.isArray(keys)) return null
-  return keys.flatMap(each => {
-    const { kty, crv, x } = Object(each) as Record<string, unknown>
+  return keys.flatMap(key => {
+    const { kty, crv, x } = Object(key) as Record<string, unknown>
     return kty === 'OKP' && crv === 'Ed25519' && typeof x === 'string' ? [{ kty, crv, x }] : []
   })
 }

@@ -22,27 +22,27 @@ export interface SavedReply {
 export function readSavedReply(text: string): SavedReply | string {
   const values = valuesOf(text)
   if (values === null) return 'is neither a JSON reply nor an event stream'
-  const at = values.findIndex(value => proofPlace(value)?.metadata['proof'] !== undefined)
-  const place = proofPlace(values[at])
-  const proof = place?.metadata['proof']
-  if (place === null)
+  const proofIndex = values.findIndex(value => proofPlace(value)?.metadata['proof'] !== undefined)
+  const position = proofPlace(values[proofIndex])
+  const proof = position?.metadata['proof']
+  if (position === null)
     return 'has no gateway_metadata.proof: send the request with X-Gateway-Proof: true and X-Gateway-Metadata: enabled'
   if (typeof proof !== 'string') return 'has a proof that is not a string'
   return {
     proof,
-    later: values.length - at - 1,
+    later: values.length - proofIndex - 1,
     isStream: values.length > 1,
     digest(of) {
-      if (of === 'reply') return replyDigest(place.reply)
+      if (of === 'reply') return replyDigest(position.reply)
       const hash = createHash('sha256')
-      for (const value of values.slice(0, at)) hash.update(digestedEvent(value))
-      return hash.update(digestedEvent(place.with(null))).digest('hex')
+      for (const value of values.slice(0, proofIndex)) hash.update(digestedEvent(value))
+      return hash.update(digestedEvent(position.with(null))).digest('hex')
     },
   }
 }
 
 function valuesOf(text: string): readonly unknown[] | null {
-  const document = parsed(text)
+  const document = parseOrUndefined(text)
   if (document !== undefined) return Array.isArray(document) ? document : [document]
   const lines = text.replace(/^\ufeff/, '').split(/\r\n|\r|\n/)
   const rows = lines.filter(line => line.trim() !== '')
@@ -50,7 +50,7 @@ function valuesOf(text: string): readonly unknown[] | null {
 }
 
 function documents(rows: readonly string[]): readonly unknown[] | null {
-  const values = rows.map(parsed)
+  const values = rows.map(parseOrUndefined)
   return values.length === 0 || values.includes(undefined) ? null : values
 }
 
@@ -69,7 +69,7 @@ function dataOf(lines: readonly string[]): string[] {
 }
 
 /** Undefined: it is not JSON. */
-function parsed(text: string): unknown {
+function parseOrUndefined(text: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {

@@ -1,7 +1,7 @@
 /** How a batch is followed: how often it is asked for, and what is told when the gateway does not answer. */
 import t from 'tap'
 import { barDisplay, jsonDisplay, textDisplay } from '../../../../src/apps/commands/batches/display.ts'
-import type { SeenBatch } from '../../../../src/apps/commands/batches/reading.ts'
+import type { BatchWithResults } from '../../../../src/apps/commands/batches/reading.ts'
 import { type BatchView, batchView } from '../../../../src/apps/commands/batches/view.ts'
 import {
   type BatchDisplay,
@@ -67,7 +67,7 @@ function viewOf(fields: DocumentFields): BatchView {
   return view
 }
 
-const seenOf = (fields: DocumentFields): SeenBatch => ({
+const seenOf = (fields: DocumentFields): BatchWithResults => ({
   batch: viewOf(fields),
   results: { total: 0, errors: new Map() },
 })
@@ -80,7 +80,7 @@ function watching(display?: BatchDisplay) {
   const controller = new AbortController()
   const moments: BatchMoment[] = []
   const notes: string[] = []
-  let asked: PromiseWithResolvers<SeenBatch> | null = null
+  let asked: PromiseWithResolvers<BatchWithResults> | null = null
   let askedAtMs = Number.NaN
   let ends = 0
   const ended = watchBatch({
@@ -164,8 +164,8 @@ t.test('a long batch is asked for seldom, and often towards its end', async t =>
     rates.every(rate => Math.abs(rate - 10) < 0.5),
     'the rate is smooth',
   )
-  const { doneAtMs } = watched.moments.at(50) ?? {}
-  t.ok(Math.abs((doneAtMs ?? 0) - 1_001_000) < 10_000, 'the end is foreseen')
+  const { endsAtMs } = watched.moments.at(50) ?? {}
+  t.ok(Math.abs((endsAtMs ?? 0) - 1_001_000) < 10_000, 'the end is foreseen')
 })
 
 t.test('a gateway that goes away is told once, and waited for longer and longer', async t => {
@@ -239,19 +239,19 @@ t.test('the pace is that of the last while, and stands still when nothing goes o
   const pace = new Pace()
   t.equal(pace.perSecond, null)
   pace.note(100, 0)
-  t.equal(pace.leftMs(200), null, 'what was done before says nothing')
+  t.equal(pace.remainingMs(200), null, 'what was done before says nothing')
   pace.note(100, 1_000)
-  t.equal(pace.leftMs(200), null, 'nothing has happened yet')
+  t.equal(pace.remainingMs(200), null, 'nothing has happened yet')
   pace.note(110, 2_000)
   t.equal(pace.perSecond, 10)
-  t.equal(pace.leftMs(200), 9_000)
+  t.equal(pace.remainingMs(200), 9_000)
   pace.note(110, 2_000)
   t.equal(pace.perSecond, 10, 'no time has passed')
   for (let n = 3; n < 63; n++) pace.note(110, n * 1_000)
   t.ok((pace.perSecond ?? 0) < 0.2)
   for (let n = 63; n < 400; n++) pace.note(110, n * 1_000)
-  t.equal(pace.leftMs(200), null, 'it stands still')
-  t.equal(pace.leftMs(110), 0)
+  t.equal(pace.remainingMs(200), null, 'it stands still')
+  t.equal(pace.remainingMs(110), 0)
   pace.note(50, 400_000)
   t.ok((pace.perSecond ?? -1) >= 0, 'a count that falls is no negative pace')
 })
@@ -264,7 +264,7 @@ const momentOf = (
 ): BatchMoment => ({
   batch: viewOf({ ...FIGURES, ...fields }),
   rate: 3.52,
-  doneAtMs: clock.monotonicMs() + 16_900,
+  endsAtMs: clock.monotonicMs() + 16_900,
   trouble: null,
   ...more,
 })
@@ -290,7 +290,7 @@ t.test('lines tell each change, but at most one in five seconds of a state', asy
   show({ completed: 50 })
   show({ completed: 60 }, { trouble: 'no answer' })
   t.same(lines, [], 'nothing has changed, or is known')
-  show({ completed: 60, status: 'cancelling' }, { rate: null, doneAtMs: null })
+  show({ completed: 60, status: 'cancelling' }, { rate: null, endsAtMs: null })
   t.match(
     lines.splice(0),
     [/ 63%, 63\/100, 3 failed, 1:50 elapsed, cancelling$/],
@@ -345,7 +345,7 @@ t.test('a batch that waits says why and for how long, in each line that has news
   const display = textDisplay({ line: text => void lines.push(text), note: () => undefined }, clock)
   const since = clock.nowMs() / 1000 - 90
   const show = (fields: DocumentFields) =>
-    display.show({ batch: viewOf(fields), rate: null, doneAtMs: null, trouble: null })
+    display.show({ batch: viewOf(fields), rate: null, endsAtMs: null, trouble: null })
   show({})
   show({ waiting: null })
   show({ waiting: { reason: 'provider_unavailable', since } })
