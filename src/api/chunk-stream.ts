@@ -8,14 +8,14 @@ export class SlowReader {
 
   constructor(reply: Reply, signal: RequestSignal) {
     this.#signal = signal
-    reply.onProgress(drained => {
-      if (drained) this.#wake()
+    reply.onProgress(isDrained => {
+      if (isDrained) this.#wake()
     })
     signal.addEventListener('abort', () => this.#wake(), { once: true })
   }
 
   /** Resolves when the client has read all written bytes. Rejects with the reason of the abort. */
-  async drained(): Promise<void> {
+  async untilDrained(): Promise<void> {
     if (!this.#signal.aborted) {
       await new Promise<void>(resolve => {
         this.#wake = resolve
@@ -40,7 +40,7 @@ export async function streamChunks(
     let next = await chunks.next()
     const reader = new SlowReader(reply, signal)
     onBegin()
-    let flowing = reply.openStream(bytesOf(next), contentType)
+    let isFlowing = reply.openStream(bytesOf(next), contentType)
     while (!reply.ended) {
       next = next.done === true ? next : await chunks.next()
       signal.throwIfAborted()
@@ -48,8 +48,8 @@ export async function streamChunks(
         reply.endStream('')
         return
       }
-      if (!flowing) await reader.drained()
-      flowing = reply.writeStream(bytesOf(next))
+      if (!isFlowing) await reader.untilDrained()
+      isFlowing = reply.writeStream(bytesOf(next))
     }
   } finally {
     await chunks.return?.()

@@ -18,18 +18,17 @@ export interface StreamTimes {
 /** The sink whose frames are sent. */
 interface StreamOwner {
   /** Called before the head of the stream is sent. */
-  opens(): void
+  beforeOpen(): void
   /** Called when a slow reader has caught up, in a later turn: not within a write, because this may write at once. */
-  goOn(): void
+  onCaughtUp(): void
 }
 
 const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
 /**
- * The most bytes that may be queued for a slow reader in later turns of the event loop than the one in which a write
- * found no room. Callers stop after that turn; this limits those that do not. A turn is never cut in the middle,
- * because one event may be an image of many megabytes, and the last one repeats the whole answer. So the turn in which
- * the reader became slow does not count, and a later one is only refused when earlier ones have filled this. The reader
- * of the provider's reply limits the bytes of one turn.
+ * Maximum bytes in the backlog of a slow reader. Callers stop writing after the turn of the event loop in which the
+ * reader became slow; this limits the callers that do not. That turn does not count, and no turn is cut in the middle,
+ * because one event may be an image of many megabytes, and the last event repeats the whole answer: a turn is only
+ * refused if earlier ones have filled the backlog. The reader of the provider's reply limits the bytes of one turn.
  */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
@@ -40,7 +39,7 @@ export class ClientStream {
   isSlow = false
   /** Bytes that were sent, including those that the caller sends itself. */
   bytes = 0
-  /** True if the last bytes ended within a frame: nothing but the rest of it may follow. */
+  /** True if the last bytes ended within a frame: only the rest of that frame may follow. */
   isCut = false
   readonly #reply: Reply
   readonly #times: StreamTimes
@@ -50,7 +49,7 @@ export class ClientStream {
   #isOver = false
   /** Bytes written to a slow reader since the turn in which it became slow. */
   #backlogBytes = 0
-  /** True if this turn may write to a slow reader. */
+  /** True if the current turn of the event loop may write to a slow reader. */
   #isAdmitted = false
   /** Monotonic milliseconds of the last write or, while the reader is slow, of the last bytes that it read. */
   #activeMs: number
@@ -66,7 +65,7 @@ export class ClientStream {
     this.#frames = frames
     this.#owner = owner
     this.#activeMs = times.clock.monotonicMs()
-    this.#timer = times.clock.after(times.heartbeatMs, this.#tick)
+    this.#timer = times.clock.after(times.heartbeatMs, this.#onTimer)
   }
 
   /** Milliseconds since the last write. */
@@ -82,19 +81,19 @@ export class ClientStream {
     if (!wasSlow) this.#activeMs = this.#times.clock.monotonicMs()
     const isFlowing = this.isOpen ? this.#reply.writeStream(frames, !this.isCut) : this.open(frames)
     if (isFlowing) {
-      if (wasSlow) this.#caughtUp()
+      if (wasSlow) this.#catchUp()
       return true
     }
-    if (wasSlow) this.#pileUp(bytes)
-    else this.#slowDown()
+    if (wasSlow) this.#addToBacklog(bytes)
+    else this.#becomeSlow()
     return false
   }
 
   /** Sends the head and the first bytes. False if the reader is slow. */
   open(frames: string | Buffer): boolean {
     this.isOpen = true
-    this.#owner.opens()
-    this.#reply.onProgress(this.#progress, true)
+    this.#owner.beforeOpen()
+    this.#reply.onProgress(this.#onProgress, true)
     return this.#reply.openStream(frames, this.#frames.contentType)
   }
 
@@ -102,7 +101,7 @@ export class ClientStream {
   sendSlice(bytes: Buffer, endsFrame: boolean): boolean {
     if (!this.isOpen) {
       this.isOpen = true
-      this.#reply.onProgress(this.#progress, true)
+      this.#reply.onProgress(this.#onProgress, true)
       this.#reply.openSlices()
     }
     this.isCut = !endsFrame
@@ -115,64 +114,64 @@ export class ClientStream {
     this.#timer.cancel()
   }
 
-  #slowDown(): void {
+  #becomeSlow(): void {
     this.isSlow = true
-    this.#wait(this.#times.stallMs)
+    this.#restartTimer(this.#times.stallMs)
     this.#isAdmitted = true
-    setImmediate(ClientStream.#slowTurnOver, this)
+    setImmediate(ClientStream.#endFirstSlowTurn, this)
   }
 
-  static #slowTurnOver(stream: ClientStream): void {
+  static #endFirstSlowTurn(stream: ClientStream): void {
     stream.#backlogBytes = 0
     stream.#isAdmitted = false
   }
 
-  #pileUp(bytes: number): void {
+  #addToBacklog(bytes: number): void {
     if (!this.#isAdmitted) {
       if (this.#backlogBytes > BACKLOG_MAX_BYTES) {
         this.#reply.abort()
         return
       }
       this.#isAdmitted = true
-      setImmediate(ClientStream.#turnOver, this)
+      setImmediate(ClientStream.#endTurn, this)
     }
     this.#backlogBytes += bytes
   }
 
-  static #turnOver(stream: ClientStream): void {
+  static #endTurn(stream: ClientStream): void {
     stream.#isAdmitted = false
   }
 
-  readonly #progress = (isDrained: boolean): void => {
+  readonly #onProgress = (isDrained: boolean): void => {
     this.#activeMs = this.#times.clock.monotonicMs()
-    if (isDrained && this.isSlow) this.#caughtUp()
+    if (isDrained && this.isSlow) this.#catchUp()
   }
 
-  #caughtUp(): void {
+  #catchUp(): void {
     this.isSlow = false
-    this.#wait(this.#times.heartbeatMs)
-    setImmediate(ClientStream.#goOn, this)
+    this.#restartTimer(this.#times.heartbeatMs)
+    setImmediate(ClientStream.#reportCaughtUp, this)
   }
 
-  static #goOn(stream: ClientStream): void {
-    if (!stream.isSlow) stream.#owner.goOn()
+  static #reportCaughtUp(stream: ClientStream): void {
+    if (!stream.isSlow) stream.#owner.onCaughtUp()
   }
 
-  #wait(ms: number): void {
+  #restartTimer(ms: number): void {
     this.#timer.cancel()
-    this.#timer = this.#times.clock.after(ms, this.#tick)
+    this.#timer = this.#times.clock.after(ms, this.#onTimer)
   }
 
-  readonly #tick = (): void => {
+  readonly #onTimer = (): void => {
     if (this.#isOver) return
     const { heartbeatMs, stallMs } = this.#times
     const { quietMs } = this
     if (this.isSlow) {
       if (quietMs >= stallMs) this.#reply.abort()
-      else this.#wait(stallMs - quietMs)
+      else this.#restartTimer(stallMs - quietMs)
     } else if (this.isCut || quietMs >= heartbeatMs) {
-      this.#wait(heartbeatMs)
+      this.#restartTimer(heartbeatMs)
       if (!this.isCut) this.send(this.#frames.heartbeat ?? HEARTBEAT)
-    } else this.#wait(heartbeatMs - quietMs)
+    } else this.#restartTimer(heartbeatMs - quietMs)
   }
 }

@@ -28,7 +28,7 @@ import type { Handler, Reply } from './operation.ts'
 import { callOf, failureDetails, parseBody } from './request-facts.ts'
 
 /** The type of the input item that requests a compaction. */
-export const TRIGGER = 'compaction_trigger'
+export const COMPACTION_TRIGGER = 'compaction_trigger'
 
 /** The body without its last item. */
 export function withoutTrigger(body: unknown): unknown {
@@ -36,23 +36,26 @@ export function withoutTrigger(body: unknown): unknown {
   return { ...body, input: body['input'].slice(0, -1) }
 }
 
-interface Compacted {
+interface Compaction {
   readonly item: SummaryItem
   /** Response of the model call. */
   readonly response: ResponseResource
 }
 
-/** The summary. It comes back sealed, and is masked again. */
-function textOf({ masks }: FinalSink, response: ResponseResource): string {
+/** The summary with its original values. It is sealed for the client, and masked again in later requests. */
+function summaryTextOf({ masks }: FinalSink, response: ResponseResource): string {
   const text = summaryIn(response)
   return masks === null ? text : masks.unmask(text)
 }
 
-type Result =
-  | { readonly compacted: Compacted; readonly outcome: Outcome }
+type CompactionResult =
+  | { readonly compacted: Compaction; readonly outcome: Outcome }
   | { readonly error: GatewayError; readonly outcome: Extract<Outcome, { answered: false }> }
 
-async function compact({ gateway, summaries }: InferenceParts, call: ClientRequest): Promise<Result> {
+async function compact(
+  { gateway, summaries }: InferenceParts,
+  call: ClientRequest,
+): Promise<CompactionResult> {
   const sink = new FinalSink()
   // A provider that compacts by itself does not get the task text.
   const request = { ...summaryRequest(call.request), [COMPACTS]: { threshold: null } }
@@ -63,7 +66,7 @@ async function compact({ gateway, summaries }: InferenceParts, call: ClientReque
     if (response === null) throw outcome.refused ?? new Error('no answer')
     const item =
       providerSummaryIn(response) ??
-      sealSummary(summaries.seal, call.caller, { text: textOf(sink, response), replaces: false })
+      sealSummary(summaries.seal, call.caller, { text: summaryTextOf(sink, response), replaces: false })
     return { compacted: { item, response }, outcome }
   } catch (thrown) {
     const error = toGatewayError(thrown)
@@ -96,7 +99,7 @@ export async function answerTrigger(
       const { error, outcome } = result
       if (sink === null) reply.failure(error, failureDetails(call, outcome))
       else if (error.code === 'context_length_exceeded')
-        tellOverflow(sink, openingOf(request.model ?? ''), error)
+        writeOverflow(sink, openingOf(request.model ?? ''), error)
       else sink.fail(error, failureDetails(call, outcome))
       return
     }
@@ -134,8 +137,8 @@ function sendEvents(sink: EventSink, opening: ResponseResource, response: Respon
   sink.end()
 }
 
-/** Clients react to this error in the stream. */
-function tellOverflow(sink: EventSink, opening: ResponseResource, error: GatewayError): void {
+/** Clients expect this error as an event of the stream, not as a status. */
+function writeOverflow(sink: EventSink, opening: ResponseResource, error: GatewayError): void {
   const { message, errorType } = error
   sink.cork()
   sink.write({ type: 'response.created', sequence_number: 0, response: opening })

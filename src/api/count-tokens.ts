@@ -18,7 +18,7 @@ interface CountForm {
 
 export const MESSAGES_COUNT: CountForm = {
   bodyOf: ({ body }) => withLimit(body),
-  answer: (tokens, isEstimated) => ({ input_tokens: tokens, ...(isEstimated ? ESTIMATED : {}) }),
+  answer: (tokens, isEstimated) => ({ input_tokens: tokens, ...(isEstimated ? ESTIMATE_FIELD : {}) }),
 }
 
 export const RESPONSES_COUNT: CountForm = {
@@ -27,7 +27,7 @@ export const RESPONSES_COUNT: CountForm = {
 }
 
 /** An additional field for clients that read it. */
-export const ESTIMATED = { estimated: true }
+export const ESTIMATE_FIELD = { estimated: true }
 
 /** `provider` or `estimate`. */
 const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'

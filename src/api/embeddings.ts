@@ -15,17 +15,17 @@ export function createEmbeddingsHandler(
   deps: Pick<InferenceParts, 'gateway' | 'dataRegionOf'> & IdempotencyDeps,
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
-  const open = (request: ApiRequest, reply: Reply): EmbeddingsCall => {
+  const readCall = (request: ApiRequest, reply: Reply): EmbeddingsCall => {
     const body = bodyOf === null ? request.body : bodyOf(request)
     const { settings, request: parsed } = parseBody(dialect, request, reply, body)
     return { ...callOf(dialect, request, reply, deps.dataRegionOf, parsed), settings }
   }
   const handler: Handler = (request, reply) => {
     if (request.headers.has(IDEMPOTENCY_HEADER)) {
-      return answerOnce(deps, { callOf: open, handler }, request, reply)
+      return answerOnce(deps, { callOf: readCall, handler }, request, reply)
     }
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
-    const call = open(request, reply)
+    const call = readCall(request, reply)
     const wait = request.context.waitForSlot(call.request)
     if (wait !== null) return wait.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)

@@ -24,20 +24,20 @@ export const CHANGED_HEADER = 'X-Gateway-Changed'
 /** The age in seconds of an answer from the response cache. */
 export const CACHED_HEADER = 'X-Gateway-Cached'
 
-/** Events that repeat what the reader already received in pieces; some contain the whole reply. */
-const REPEATS = /\.(?:done|completed|incomplete|failed)$/
+/** Types of events that repeat what the reader already received in pieces; some contain the whole reply. */
+const REPEATING_EVENT = /\.(?:done|completed|incomplete|failed)$/
 
 /**
- * In streams longer than this, the frames of events that match REPEATS are written one at a time, because each takes
+ * In streams longer than this, the frames of repeating events are written one at a time, because each takes
  * milliseconds.
  */
 const LONG_STREAM_BYTES = 256 * 1024
 
 /** Long enough for most readers to read the previous bytes. */
-const APART_MS = 20
+const END_DELAY_MS = 20
 
 /** Characters collected for one write; a longer batch is sent in several writes. */
-const HELD_MAX_CHARACTERS = 64 * 1024
+const MAX_PENDING_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
@@ -61,10 +61,8 @@ export class EventSink implements Sink {
   #isHolding = false
   /** True after a write since `hold`. */
   #hasWritten = false
-  /**
-   * Events that repeat a long reply, or whose reader is slow; null: none. Their frames would be copies of the reply.
-   */
-  #late: StreamEvent[] | null = null
+  /** Repeating events of a long stream or a slow reader, kept without frames, which would copy the reply; null: none. */
+  #lateEvents: StreamEvent[] | null = null
 
   /**
    * @param relays the dialect whose frames `frames` writes; null: nothing may be relayed
@@ -115,26 +113,26 @@ export class EventSink implements Sink {
   write(event: StreamEvent): boolean {
     if (this.#isOver) return true
     const isHeavy = this.#stream.isSlow || this.#stream.bytes > LONG_STREAM_BYTES
-    if (isHeavy && this.#onOpen === null && REPEATS.test(event.type)) {
+    if (isHeavy && this.#onOpen === null && REPEATING_EVENT.test(event.type)) {
       this.lastFrames = ''
-      if (this.#late === null) this.#late = [event]
-      else this.#late.push(event)
+      if (this.#lateEvents === null) this.#lateEvents = [event]
+      else this.#lateEvents.push(event)
       return !this.#stream.isSlow
     }
-    if (this.#late !== null) this.#tellLate(this.#late)
+    if (this.#lateEvents !== null) this.#writeLate(this.#lateEvents)
     const frames = this.#frames.write(event)
     this.lastFrames = frames
     if (frames !== '') {
       this.#events++
       this.#pending += frames
     } else if (this.#pending === '') return !this.#stream.isSlow
-    if (this.#isHolding && this.#pending.length < HELD_MAX_CHARACTERS) return true
+    if (this.#isHolding && this.#pending.length < MAX_PENDING_CHARACTERS) return true
     return this.#release()
   }
 
   relay(frames: Buffer, events: number): boolean {
     if (this.#isOver) return true
-    if (this.#late !== null) this.#tellLate(this.#late)
+    if (this.#lateEvents !== null) this.#writeLate(this.#lateEvents)
     this.#events += events
     // Pieces of one read are sent in two writes: the first at once, then the others together.
     const mustGather = this.#isHolding && this.#hasWritten && !this.#stream.isSlow
@@ -143,7 +141,7 @@ export class EventSink implements Sink {
       return this.#stream.send(frames)
     }
     this.#pending += frames.toString()
-    return this.#pending.length < HELD_MAX_CHARACTERS || this.#release()
+    return this.#pending.length < MAX_PENDING_CHARACTERS || this.#release()
   }
 
   /** Relays a slice of frames. A sink of slices gets nothing else. `events`: number of frames that end in it. */
@@ -155,7 +153,7 @@ export class EventSink implements Sink {
 
   /** The writer copies the parts of the event that it needs. */
   overhear(event: StreamEvent): void {
-    if (this.#late !== null) this.#tellLate(this.#late)
+    if (this.#lateEvents !== null) this.#writeLate(this.#lateEvents)
     if (this.#frames.overhear === undefined) this.#frames.write(event)
     else this.#frames.overhear(event)
   }
@@ -177,9 +175,9 @@ export class EventSink implements Sink {
   end(): void {
     if (this.#isOver) return
     const { started } = this.#reply
-    if (this.#late !== null) {
+    if (this.#lateEvents !== null) {
       if (!started) this.#stream.open('')
-      this.#endSlowly(this.#late)
+      this.#endSlowly(this.#lateEvents)
     } else {
       const end = this.#frames.end()
       if (this.#frames.endsAlone === true && end !== '') {
@@ -214,21 +212,21 @@ export class EventSink implements Sink {
       return
     }
     this.#reply.error = error
-    if (this.#late !== null) this.#tellLate(this.#late)
+    if (this.#lateEvents !== null) this.#writeLate(this.#lateEvents)
     this.#events++
     this.#pending += this.#frames.failure(error, details)
     this.end()
   }
 
   /** Called by the ClientStream before it sends the head of the stream. */
-  opens(): void {
+  beforeOpen(): void {
     this.#onOpen?.()
   }
 
   /** Called by ClientStream when a slow client has caught up. */
-  goOn(): void {
-    if (this.#late !== null) {
-      this.#tellLate(this.#late)
+  onCaughtUp(): void {
+    if (this.#lateEvents !== null) {
+      this.#writeLate(this.#lateEvents)
       if (this.#pending !== '' && !this.#release()) return
     }
     this.#resume?.()
@@ -242,7 +240,7 @@ export class EventSink implements Sink {
     this.#resume = null
     // At the end of a long stream this object is old, so its references would live until the next full collection.
     this.#pending = ''
-    this.#late = null
+    this.#lateEvents = null
     this.lastFrames = ''
     this.#deps.metrics.streamChunks.inc(this.#events)
     this.#deps.metrics.streamBytes.inc(this.#stream.bytes)
@@ -260,10 +258,10 @@ export class EventSink implements Sink {
       if (!reply.started) reply.openStream('', this.#frames.contentType)
       reply.endStream(end)
     }
-    if (!this.#stream.isOpen || this.#stream.quietMs >= APART_MS) finish()
+    if (!this.#stream.isOpen || this.#stream.quietMs >= END_DELAY_MS) finish()
     else
       this.ending = new Promise(resolve => {
-        clock.after(APART_MS, () => {
+        clock.after(END_DELAY_MS, () => {
           finish()
           resolve()
         })
@@ -282,7 +280,7 @@ export class EventSink implements Sink {
     let hasEnd = true
     const next = (): string | null => {
       let text = ''
-      while (hasPieces && text.length < HELD_MAX_CHARACTERS) {
+      while (hasPieces && text.length < MAX_PENDING_CHARACTERS) {
         const { done, value } = pieces.next()
         if (done === true) hasPieces = false
         else text += value
@@ -294,7 +292,7 @@ export class EventSink implements Sink {
       streamBytes.inc(Buffer.byteLength(text))
       return text === '' ? null : text
     }
-    const bytes = lateEvents.reduce((most, event) => Math.max(most, longestText(event)), 0)
+    const bytes = lateEvents.reduce((longest, event) => Math.max(longest, longestText(event)), 0)
     this.#reply.endStream(pending, { bytes, next })
   }
 
@@ -315,8 +313,8 @@ export class EventSink implements Sink {
   }
 
   /** Called when another event follows, or the reader is no longer slow. */
-  #tellLate(lateEvents: readonly StreamEvent[]): void {
-    this.#late = null
+  #writeLate(lateEvents: readonly StreamEvent[]): void {
+    this.#lateEvents = null
     for (const event of lateEvents) {
       const frames = this.#frames.write(event)
       if (frames === '') continue

@@ -7,13 +7,7 @@ import { GatewayError, refuseField } from '../base/errors.ts'
 import type { Uploads } from '../batches/uploads.ts'
 import { cleanFilename } from '../features/files/filename.ts'
 import type { Files } from '../features/files/files.ts'
-import {
-  type FormPart,
-  fieldText,
-  type OpenBytes,
-  partSource,
-  readForm,
-} from '../features/files/multipart.ts'
+import { type FormPart, fieldText, partSource, readForm } from '../features/files/multipart.ts'
 import type { KeyRecord } from '../protocol/management/keys.ts'
 import type { FileFilter, FileRecord, WorkspaceScope } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
@@ -37,15 +31,15 @@ export interface FilesApiDeps {
 }
 
 /** Space in a body for other fields, headers and separators. */
-export const FORM_REST_BYTES = 64 * 1024
-const LIST_DEFAULT = 20
+export const FORM_OVERHEAD_BYTES = 64 * 1024
+const DEFAULT_PAGE_SIZE = 20
 /** The purposes that OpenAI defines. */
 const PURPOSES = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'] as const
 /** The purpose of a form without one: clients of Anthropic's API send none. */
-const USUAL = 'user_data'
+const DEFAULT_PURPOSE = 'user_data'
 /** Files with these purposes contain data for machines, so search skips them. */
-const UNSEARCHED: ReadonlySet<string> = new Set(['batch', 'evals', 'fine-tune', 'vision'])
-const FIELD_MAX_BYTES = 64
+const UNSEARCHED_PURPOSES: ReadonlySet<string> = new Set(['batch', 'evals', 'fine-tune', 'vision'])
+const PURPOSE_MAX_BYTES = 64
 const MEDIA_TYPE = /^[A-Za-z0-9][\w.+-]{0,63}\/[A-Za-z0-9][\w.+-]{0,127}(?=;|$)/
 
 export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
@@ -56,7 +50,9 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
       const { file: bytes } = upload
       const form = formOf(await readForm(bytes, headers.get('content-type')))
       const purpose =
-        form.purpose === null ? USUAL : purposeOf(await fieldText(bytes, form.purpose, FIELD_MAX_BYTES))
+        form.purpose === null
+          ? DEFAULT_PURPOSE
+          : purposeOf(await fieldText(bytes, form.purpose, PURPOSE_MAX_BYTES))
       const { descriptor } = bytes
       const { start, end } = form.file
       const record = await files.create(
@@ -65,8 +61,8 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
           filename: cleanFilename(form.file.filename ?? '', 'file'),
           purpose,
           mediaType: MEDIA_TYPE.exec(form.file.mediaType ?? '')?.[0].toLowerCase() ?? null,
-          source: partSource(bytes satisfies OpenBytes, form.file),
-          text: UNSEARCHED.has(purpose) ? null : { descriptor, start, bytes: end - start },
+          source: partSource(bytes, form.file),
+          text: UNSEARCHED_PURPOSES.has(purpose) ? null : { descriptor, start, bytes: end - start },
         },
         key.hash,
       )
@@ -80,7 +76,7 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
 /** Unknown fields are ignored, as clients of such interfaces expect. */
 function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly purpose: FormPart | null } {
   const fieldNamed = (name: string): FormPart | undefined => {
-    const [part, ...more] = parts.filter(each => each.name === name)
+    const [part, ...more] = parts.filter(part => part.name === name)
     if (more.length > 0) throw refuseField(name, 'must not be given twice')
     return part
   }
@@ -97,14 +93,14 @@ function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly
 }
 
 function purposeOf(text: string): string {
-  const purpose = PURPOSES.find(each => each === text)
+  const purpose = PURPOSES.find(known => known === text)
   if (purpose !== undefined) return purpose
   throw refuseField('purpose', `must be one of ${PURPOSES.join(', ')}`)
 }
 
 export function listFiles({ files }: FilesApiDeps): Handler {
   return async ({ query, key }, reply) => {
-    const limit = limitOf(query, LIST_DEFAULT)
+    const limit = limitOf(query, DEFAULT_PAGE_SIZE)
     const page = await files.list(filterOf(query, key), limit)
     if (page === null) throw refuseField('after', 'must be the id of a file in this workspace')
     reply.json(200, { object: 'list', ...listDocument(page.items.map(fileDocument), page.hasMore) })
@@ -131,20 +127,20 @@ export function findFile(deps: FilesApiDeps): Handler {
     reply.json(
       200,
       output === null
-        ? fileDocument(await found(deps, request))
+        ? fileDocument(await requireFile(deps, request))
         : await outputDocument(output, deps.outputSizes),
     )
   }
 }
 
 /**
- * The bytes are always sent with a neutral type, regardless of the stored one, so that no browser renders a stranger's
+ * The bytes are always sent with a neutral type, regardless of the stored one, so that no browser renders an uploaded
  * page.
  */
 export function readFileContent(deps: FilesApiDeps): Handler {
   return async (request, reply) => {
     const output = await outputOf(deps, request)
-    const file = output ?? (await found(deps, request))
+    const file = output ?? (await requireFile(deps, request))
     const chunks =
       output === null
         ? deps.files.read(file as FileRecord, request.key.hash)
@@ -184,7 +180,7 @@ export function deleteFile(deps: FilesApiDeps): Handler {
         `The file belongs to a batch: DELETE /v1/batches/${output.batch.id} deletes both`,
       )
     }
-    if (!(await files.remove(scopeOf(key), id, key.hash))) throw unknown()
+    if (!(await files.remove(scopeOf(key), id, key.hash))) throw fileNotFound()
     reply.json(200, { id, object: 'file', deleted: true })
   }
 }
@@ -196,18 +192,18 @@ async function outputOf({ store }: FilesApiDeps, { params, key }: ApiRequest): P
   const { organizationId, workspaceId } = scopeOf(key)
   const batch = await store.batches.find(organizationId, workspaceId, name.batchId)
   const output = batch === null ? null : openOutput(store, batch, name.kind)
-  if (output === null) throw unknown()
+  if (output === null) throw fileNotFound()
   return output
 }
 
 /** Finds the file of the path. @throws GatewayError `not_found` */
-async function found({ files }: FilesApiDeps, { params, key }: ApiRequest): Promise<FileRecord> {
+async function requireFile({ files }: FilesApiDeps, { params, key }: ApiRequest): Promise<FileRecord> {
   const file = await files.find(scopeOf(key), params.get('id') ?? '')
-  if (file === null) throw unknown()
+  if (file === null) throw fileNotFound()
   return file
 }
 
-function unknown(): GatewayError {
+function fileNotFound(): GatewayError {
   return new GatewayError('not_found', 'File not found')
 }
 
@@ -215,7 +211,7 @@ function scopeOf({ organizationId, workspaceId }: KeyRecord): WorkspaceScope {
   return { organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }
 }
 
-const STATUS = { indexed: 'processed', none: 'uploaded', unreadable: 'error' } as const
+const FILE_STATUSES = { indexed: 'processed', none: 'uploaded', unreadable: 'error' } as const
 
 /** A file in the form of OpenAI's clients. */
 function fileDocument({ id, bytes, createdAt, filename, purpose, text }: FileRecord) {
@@ -227,7 +223,7 @@ function fileDocument({ id, bytes, createdAt, filename, purpose, text }: FileRec
     expires_at: null,
     filename,
     purpose,
-    status: STATUS[text],
+    status: FILE_STATUSES[text],
     status_details:
       text === 'unreadable' ? 'The text of the file could not be read, so search does not find it' : null,
   }

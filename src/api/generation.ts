@@ -30,7 +30,7 @@ const ID_MAX_CHARS = 128
 const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 'aborted']
 
 /** Maximum requests with one `X-Request-Id` that are searched. */
-const SAME_MAX = 20
+const MAX_SAME_REQUEST_ID = 20
 
 /**
  * The thread that served the request finds the record at once, others a second after the answer; the explanation
@@ -46,21 +46,21 @@ export function findGeneration({ ledger, explanations, byokFeePercent }: Generat
     const { key } = request
     const { organizationId } = key
     const byId = isId(id) ? await ledger.find(id, organizationId) : null
-    if (byId !== null && !maySee(key, byId)) throw unknown()
+    if (byId !== null && !mayRead(key, byId)) throw generationNotFound()
     const explanation = isId(id) ? await explain(explanations, key, id, byId !== null) : null
     const record = byId ?? (explanation === null ? null : await ledger.find(explanation.id, organizationId))
-    const found = record ?? (explanation === null ? null : refusedRecord(explanation))
-    if (found === null || !maySee(key, found)) throw unknown()
-    const why = explanation ?? explanationOfRecord(found as UsageRecord)
+    const generation = record ?? (explanation === null ? null : refusedRecord(explanation))
+    if (generation === null || !mayRead(key, generation)) throw generationNotFound()
+    const why = explanation ?? explanationOfRecord(generation as UsageRecord)
     // The key hash is for operators only.
     const { key_hash: hash, organization_id: _organization, ...publicFields } = why
     const ofKey = key.kind === 'management' ? { key_hash: hash } : undefined
     const data = { ...publicFields, ...ofKey, reasons: reasonsOf(why) }
-    reply.json(200, { data: { ...toDocument(found, byokFeePercent), explanation: data } })
+    reply.json(200, { data: { ...toDocument(generation, byokFeePercent), explanation: data } })
   }
 }
 
-function unknown(): GatewayError {
+function generationNotFound(): GatewayError {
   return new GatewayError('not_found', 'Generation not found')
 }
 
@@ -71,10 +71,10 @@ async function explain(
   id: string,
   isExact: boolean,
 ): Promise<Explanation | null> {
-  for (const { document } of await explanations.find(id, key.organizationId, SAME_MAX)) {
+  for (const { document } of await explanations.find(id, key.organizationId, MAX_SAME_REQUEST_ID)) {
     const explanation = JSON.parse(document) as Explanation
     if (isExact && explanation.id !== id) continue
-    if (maySee(key, { keyHash: explanation.key_hash ?? '', workspaceId: explanation.workspace_id })) {
+    if (mayRead(key, { keyHash: explanation.key_hash ?? '', workspaceId: explanation.workspace_id })) {
       return explanation
     }
   }
@@ -171,7 +171,7 @@ function searchFilter(query: URLSearchParams, organizationId: string): SearchFil
 /** One value, or several separated by commas. */
 function outcomesOf(query: URLSearchParams): readonly UsageOutcome[] | undefined {
   const value = parameter(query, 'outcome')?.split(',')
-  const outcomes = value?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
+  const outcomes = value?.flatMap(text => OUTCOMES.find(outcome => outcome === text) ?? [])
   if (outcomes?.length !== value?.length)
     throw refuseField('outcome', `must be one or more of ${OUTCOMES.join(', ')}`)
   return outcomes
@@ -200,7 +200,7 @@ function isId(text: string): boolean {
 }
 
 /** A management key may read all records of its organization, an inference key those of its workspace. */
-function maySee(
+function mayRead(
   { kind, hash, workspaceId }: KeyRecord,
   record: Pick<UsageRecord, 'keyHash' | 'workspaceId'>,
 ): boolean {
@@ -267,9 +267,9 @@ function toDocument(record: AnyRecord, byokFeePercent: number) {
     num_media_completion: null,
     num_input_audio_prompt: null,
     response_cache_source_id: record.cachedFrom ?? null,
-    provider_responses: record.attempts.map((attempt, at) => ({
+    provider_responses: record.attempts.map((attempt, index) => ({
       provider_name: attempt.providerName,
-      ...(at === record.attempts.length - 1 ? lastReply(record) : undefined),
+      ...(index === record.attempts.length - 1 ? lastReply(record) : undefined),
       model_permaslug: attempt.model,
       status: attempt.status,
       is_byok: attempt.isByok,

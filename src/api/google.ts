@@ -10,7 +10,7 @@ import { createGemini } from '../dialects/gemini.ts'
 import type { Offering } from '../protocol/json/request-parser.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
-import { countTokens, ESTIMATED } from './count-tokens.ts'
+import { countTokens, ESTIMATE_FIELD } from './count-tokens.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
 import { createInference } from './inference.ts'
 import type { InferenceParts } from './inference-parts.ts'
@@ -40,17 +40,17 @@ export function googleRows(deps: GoogleDeps): Operation[] {
   })
   const counting = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
   return [
-    post('generateContent', 'Generate content', createInference(gemini, deps, wholeBody)),
-    post('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, asStream)),
+    post('generateContent', 'Generate content', createInference(gemini, deps, documentBody)),
+    post('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamBody)),
     {
       ...post('countTokens', 'Count the input tokens of contents', counting),
       generates: false,
     },
     post('embedContent', 'Create one embedding', embedding(deps, false)),
     post('batchEmbedContents', 'Create embeddings', embedding(deps, true)),
-    reading('GET /v1beta/models', 'listGoogleModels', 'List models, for Google clients', listModels(deps)),
+    readRow('GET /v1beta/models', 'listGoogleModels', 'List models, for Google clients', listModels(deps)),
     {
-      ...reading(
+      ...readRow(
         'GET /v1beta/models/{model}',
         'getGoogleModel',
         'Get a model, for Google clients',
@@ -61,7 +61,7 @@ export function googleRows(deps: GoogleDeps): Operation[] {
     },
   ]
 
-  function reading(address: string, id: string, summary: string, handler: Handler): Operation {
+  function readRow(address: string, id: string, summary: string, handler: Handler): Operation {
     return {
       id,
       summary,
@@ -85,12 +85,12 @@ function modelOf({ params }: ApiRequest): string {
 }
 
 /** A body that is not an object is left to the body check. */
-function wholeBody(request: ApiRequest): unknown {
+function documentBody(request: ApiRequest): unknown {
   const { body } = request
   return isObject(body) ? { ...body, model: modelOf(request), stream: false } : body
 }
 
-function asStream(request: ApiRequest): unknown {
+function streamBody(request: ApiRequest): unknown {
   const { body } = request
   const alt = request.query.get('alt') ?? 'json'
   return isObject(body) ? { ...body, model: modelOf(request), stream: true, alt } : body
@@ -108,7 +108,7 @@ function countedTokens(tokens: number, isEstimated: boolean): object {
   return {
     totalTokens: tokens,
     promptTokensDetails: [{ modality: 'TEXT', tokenCount: tokens }],
-    ...(isEstimated ? ESTIMATED : {}),
+    ...(isEstimated ? ESTIMATE_FIELD : {}),
   }
 }
 
@@ -124,14 +124,14 @@ function embedding(deps: GoogleDeps, isBatch: boolean): Handler {
  * True for Google's clients, which also request models below /v1; they get the same answer as below /v1beta. They are
  * recognized by the name of their library and the header of their key.
  */
-function asksAsGoogle(headers: ReadonlyMap<string, string>): boolean {
+function isGoogleClient(headers: ReadonlyMap<string, string>): boolean {
   return headers.has('x-goog-api-key') || headers.has('x-goog-api-client')
 }
 
 /** The handler for all clients except Google's. */
 export function exceptGoogle(handler: Handler, google: Handler): Handler {
   return (request, reply) =>
-    asksAsGoogle(request.headers) ? google(request, reply) : handler(request, reply)
+    isGoogleClient(request.headers) ? google(request, reply) : handler(request, reply)
 }
 
 /** @throws GatewayError always, because their list at this path has another form */
@@ -153,7 +153,7 @@ export function findModel({ listing }: Pick<ListingDeps, 'listing'>): Handler {
       reply.json(200, model)
       return
     }
-    const error = new GatewayError('unknown_model', NO_MODEL)
+    const error = new GatewayError('unknown_model', UNKNOWN_MODEL_MESSAGE)
     reply.error = error
     reply.json(
       error.status,
@@ -162,4 +162,4 @@ export function findModel({ listing }: Pick<ListingDeps, 'listing'>): Handler {
   }
 }
 
-const NO_MODEL = 'model: is not a valid model ID: GET /v1beta/models lists all ids'
+const UNKNOWN_MODEL_MESSAGE = 'model: is not a valid model ID: GET /v1beta/models lists all ids'

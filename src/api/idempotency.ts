@@ -22,17 +22,17 @@ import { RESUMABLE_HEADER } from './resumable.ts'
 import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 
 export const IDEMPOTENCY_HEADER = 'idempotency-key'
-const SHOWN_HEADER = 'Idempotency-Key'
-const KEY = /^[\x21-\x7e]{1,255}$/
+const HEADER_IN_MESSAGES = 'Idempotency-Key'
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 /** How long a run may last without its client and without a replay. Then it ends, as for any client that left. */
-const UNREAD_MS = 10_000
+const MAX_UNREAD_MS = 10_000
 /** Status codes of failures that the same request would get again. */
-const KEPT_FAILURES: ReadonlySet<number> = new Set([400, 413, 422])
-/** Another request may drop its answer after this one has found the claim, and before it reads: then it claims again. */
-const TRIES = 3
-const NOT_KEPT: ClientRequest['losses'] = [
+const KEPT_FAILURE_STATUSES: ReadonlySet<number> = new Set([400, 413, 422])
+/** The answer may be dropped after this request has found its claim and before it reads; then it claims again. */
+const MAX_CLAIM_ATTEMPTS = 3
+const LOSS_WITHOUT_KEEPING: ClientRequest['losses'] = [
   {
-    field: `header:${SHOWN_HEADER}`,
+    field: `header:${HEADER_IN_MESSAGES}`,
     action: 'dropped',
     reason: 'the request forbids keeping its answer',
   },
@@ -59,10 +59,10 @@ export async function answerOnce(
 ): Promise<void> {
   const key = keyOf(request.headers)
   const { context } = request
-  const once = withoutKey(request)
+  const requestWithoutKey = withoutKey(request)
   const restrictions = await deps.restrictionsOf(callerOf(request.key))
   if (restrictions?.zeroRetention === true || forbidsKeeping(request.body)) {
-    await operation.handler({ ...once, losses: NOT_KEPT }, reply)
+    await operation.handler({ ...requestWithoutKey, losses: LOSS_WITHOUT_KEEPING }, reply)
     return
   }
   const keyHash = request.key.hash
@@ -72,22 +72,22 @@ export async function answerOnce(
     keyHash,
     name: hash('sha256', key, 'base64url'),
     digest,
-    unreadMs: UNREAD_MS,
+    unreadMs: MAX_UNREAD_MS,
     keptMs: deps.replayKeptMs,
   }
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let attempt = 0; attempt < MAX_CLAIM_ATTEMPTS; attempt++) {
     const run = new FirstRun(context, reply, deps.frameSeal, [claim.id, keyHash])
     const claimed = await deps.transcripts.claim(claim, notice => run.follow(notice))
     if (!isTaken(claimed)) {
-      await run.start(claimed, () => operation.handler(once, reply))
+      await run.start(claimed, () => operation.handler(requestWithoutKey, reply))
       return
     }
     if (claimed.digest !== digest) throw keyReusedError()
-    await checkRights(deps, operation, once, reply)
-    const question = { id: claimed.id, keyHash, after: -1, isClaimed: true } as const
+    await checkRights(deps, operation, requestWithoutKey, reply)
+    const source = { id: claimed.id, keyHash, after: -1, isClaimed: true } as const
     const [generation] = claimed.id.split('@')
     reply.replayOf = generation
-    if (await new Replay(deps, question, context, reply).run()) return
+    if (await new Replay(deps, source, context, reply).run()) return
     reply.replayOf = undefined
   }
   throw noAnswer()
@@ -104,11 +104,11 @@ function keyReusedError(): GatewayError {
 /** @throws GatewayError `invalid_request` */
 function keyOf(headers: ApiRequest['headers']): string {
   const key = headers.get(IDEMPOTENCY_HEADER) ?? ''
-  if (!KEY.test(key))
-    throw refuseField(SHOWN_HEADER, 'must be 1 to 255 visible ASCII characters, without spaces')
+  if (!IDEMPOTENCY_KEY.test(key))
+    throw refuseField(HEADER_IN_MESSAGES, 'must be 1 to 255 visible ASCII characters, without spaces')
   if ((headers.get(RESUMABLE_HEADER) ?? 'false').toLowerCase() !== 'false') {
     throw refuseField(
-      SHOWN_HEADER,
+      HEADER_IN_MESSAGES,
       'does not go with X-Gateway-Resumable: the stream of this key is read again with the same request; leave one of them out',
     )
   }
@@ -243,7 +243,7 @@ class FirstRun implements ReplyCopy {
   #isKept(): boolean {
     const { error, summary } = this.#reply
     const code = error?.code ?? summary?.error ?? null
-    return code === null || (this.#form === 'document' && KEPT_FAILURES.has(FAILURES[code].status))
+    return code === null || (this.#form === 'document' && KEPT_FAILURE_STATUSES.has(FAILURES[code].status))
   }
 
   #leave(): void {

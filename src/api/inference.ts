@@ -13,7 +13,7 @@ import type { Gateway } from '../pipeline/respond.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { AS_WRITTEN, type MaybeWritten } from '../protocol/json/as-written.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
-import { answerTrigger, TRIGGER, withoutTrigger } from './compaction.ts'
+import { answerTrigger, COMPACTION_TRIGGER, withoutTrigger } from './compaction.ts'
 import { CACHED_HEADER, CHANGED_HEADER, COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import { answerOnce, IDEMPOTENCY_HEADER } from './idempotency.ts'
 import type { InferenceParts } from './inference-parts.ts'
@@ -23,7 +23,7 @@ import { callOf, type DataRegionOf, failureDetails, parseBody } from './request-
 import { openResumable, RESUMABLE_HEADER } from './resumable.ts'
 import type { ResumableSink } from './resumable-sink.ts'
 
-interface MayHaveInput {
+interface BodyWithInput {
   readonly input?: unknown
 }
 
@@ -42,10 +42,10 @@ export function createInference(
     if (request.headers.has(IDEMPOTENCY_HEADER)) {
       return answerOnce(deps, { callOf, handler }, request, reply)
     }
-    const input = compacts ? (request.body as MayHaveInput | null | undefined)?.input : undefined
+    const input = compacts ? (request.body as BodyWithInput | null | undefined)?.input : undefined
     // Inlined, so that a plain request costs no call.
     const last = Array.isArray(input) ? (input.at(-1) as { readonly type?: unknown } | null) : null
-    if (last?.type === TRIGGER) {
+    if (last?.type === COMPACTION_TRIGGER) {
       return answerTrigger(dialect, deps, openCompaction(dialect, deps, request, reply), reply)
     }
     const body = bodyOf === null ? request.body : bodyOf(request)

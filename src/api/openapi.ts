@@ -2,8 +2,7 @@
  * GET /openapi.json: the OpenAPI document, generated once per thread from the table of operations. GET /docs renders it
  * for people.
  */
-import { createHash } from 'node:crypto'
-import { sendWritten, type WrittenDocument } from './models/models.ts'
+import { sendWritten, shortDigest, type WrittenDocument } from './models/models.ts'
 import { createDocument, type DescribedRow } from './openapi/document.ts'
 import type { JsonSchema } from './openapi/json-schema.ts'
 import {
@@ -16,7 +15,7 @@ import {
   SCRIPT_TYPE,
 } from './openapi/reference/reference.ts'
 import type { OpenHandler, Operation, Reply } from './operation.ts'
-import { described } from './operation-rows.ts'
+import { rowStart } from './operation-rows.ts'
 
 /** The description of the given operations. */
 export class InterfaceDocument {
@@ -32,8 +31,7 @@ export class InterfaceDocument {
   get serialized(): WrittenDocument {
     if (this.#document === null) {
       const json = Buffer.from(JSON.stringify(createDocument(this.#rows)))
-      const digest = createHash('sha256').update(json).digest('hex').slice(0, 16)
-      this.#document = { json, etag: `"${digest}"` }
+      this.#document = { json, etag: `"${shortDigest(json)}"` }
     }
     return this.#document
   }
@@ -56,7 +54,7 @@ export function referenceRows(document: InterfaceDocument, terms: ReferenceTerms
   const common = { bases: ['', '/v1', '/api/v1'], key: 'none', accept: 'none', bodyLimitBytes: 0 } as const
   return [
     {
-      ...described('GET /docs', 'showReference', 'Read the reference'),
+      ...rowStart('GET /docs', 'showReference', 'Read the reference'),
       ...common,
       handler(request: Parameters<OpenHandler>[0], reply: Reply) {
         // A proxy in front may use TLS for this port. This only affects the text of this answer.
@@ -66,7 +64,7 @@ export function referenceRows(document: InterfaceDocument, terms: ReferenceTerms
       },
     },
     {
-      ...described(`GET ${FILTER_PATH}`, 'getReferenceScript', 'Get the script of the reference'),
+      ...rowStart(`GET ${FILTER_PATH}`, 'getReferenceScript', 'Get the script of the reference'),
       ...common,
       handler(request: Parameters<OpenHandler>[0], reply: Reply) {
         protect(reply)

@@ -6,7 +6,7 @@ import type { Handler, Method, Operation } from './operation.ts'
 type OperationAddress = `${Method} /${string}`
 
 /** For inference keys, about their own data. */
-export function own(
+export function apiKey(
   address: OperationAddress,
   id: string,
   summary: string,
@@ -16,12 +16,12 @@ export function own(
   return { ...row(address, id, summary, handler, bytes), key: 'inference' }
 }
 
-export function read(address: OperationAddress, id: string, summary: string, handler: Handler): Operation {
+export function anyKey(address: OperationAddress, id: string, summary: string, handler: Handler): Operation {
   return { ...row(address, id, summary, handler, 0), key: 'any' }
 }
 
 /** For management keys with at least this role. */
-export function manage(role: KeyRole) {
+export function managementKey(role: KeyRole) {
   return (
     address: OperationAddress,
     id: string,
@@ -39,10 +39,10 @@ function row(
   bodyLimitBytes: number,
 ) {
   const accept: 'json' | 'none' = bodyLimitBytes > 0 ? 'json' : 'none'
-  return { ...described(address, id, summary), bodyLimitBytes, accept, handler }
+  return { ...rowStart(address, id, summary), bodyLimitBytes, accept, handler }
 }
 
-export function described(address: OperationAddress, id: string, summary: string) {
+export function rowStart(address: OperationAddress, id: string, summary: string) {
   const [method, path] = address.split(' ') as [Method, string]
   return { id, summary, method, path, dialect: null }
 }

@@ -76,12 +76,12 @@ export interface SentBody {
 /** Receives the chunks of a body. `at`: position of the chunk in the body, in bytes. */
 export interface BodyReader {
   /** The chunk belongs to the reader until the promise resolves; while it is pending the client is paused. */
-  write(chunk: Uint8Array, at: number): Promise<void>
+  write(chunk: Uint8Array, offset: number): Promise<void>
   /**
    * Processes a chunk before it returns, perhaps while earlier ones are pending, if the client sends faster than it can
    * be paused.
    */
-  writeNow(chunk: Uint8Array, at: number): void
+  writeNow(chunk: Uint8Array, offset: number): void
 }
 
 /** Facts to report together with an error. */

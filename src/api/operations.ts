@@ -35,7 +35,7 @@ import {
   createFile,
   deleteFile,
   type FilesApiDeps,
-  FORM_REST_BYTES,
+  FORM_OVERHEAD_BYTES,
   findFile,
   listFiles,
   readFileContent,
@@ -67,7 +67,7 @@ import {
 } from './models/models.ts'
 import { type InterfaceDocument, type ReferenceTerms, referenceRows, showInterface } from './openapi.ts'
 import type { Operation, OperationTimes } from './operation.ts'
-import { described, manage, own, read } from './operation-rows.ts'
+import { anyKey, apiKey, managementKey, rowStart } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
 import { resumeStream } from './resume.ts'
 
@@ -101,11 +101,11 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ...batchRows(deps),
     ...messageBatchRows(deps),
     ...fileRows(deps),
-    ...readingRows(withUsage),
+    ...anyKeyRows(withUsage),
     ...managementRows(withUsage),
     interfaceRow(deps),
-    HELLO,
-    ROOT,
+    HELLO_ROW,
+    ROOT_ROW,
   ]
   deps.document.describe(rows)
   return deps.reference === undefined ? rows : [...rows, ...referenceRows(deps.document, deps.reference)]
@@ -113,7 +113,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
 
 function interfaceRow({ document }: OperationDeps): Operation {
   return {
-    ...described('GET /openapi.json', 'getInterface', 'Get this description of the interface'),
+    ...rowStart('GET /openapi.json', 'getInterface', 'Get this description of the interface'),
     key: 'none',
     accept: 'none',
     bodyLimitBytes: 0,
@@ -122,8 +122,8 @@ function interfaceRow({ document }: OperationDeps): Operation {
 }
 
 /** Claude Code requests the root of its base URL, which may end in /v1. */
-const HELLO: Operation = {
-  ...described('GET /api/hello', 'sayHello', 'Check that the gateway can be reached'),
+const HELLO_ROW: Operation = {
+  ...rowStart('GET /api/hello', 'sayHello', 'Check that the gateway can be reached'),
   bases: ['', '/v1'],
   isQuiet: true,
   key: 'none',
@@ -133,9 +133,9 @@ const HELLO: Operation = {
 }
 
 /** Other versions of it request the base URL itself. */
-const ROOT: Operation = {
-  ...HELLO,
-  ...described('HEAD /', 'findRoot', 'Check that the gateway can be reached at its base URL'),
+const ROOT_ROW: Operation = {
+  ...HELLO_ROW,
+  ...rowStart('HEAD /', 'findRoot', 'Check that the gateway can be reached at its base URL'),
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {
@@ -143,15 +143,15 @@ function inferenceRows(deps: OperationDeps): Operation[] {
   const chat = createChatCompletions(deps.offered)
   const messages = createMessages(deps.offered)
   return [
-    inference('/responses', 'createResponse', 'Create a response', responses, deps),
-    own(
+    generationRow('/responses', 'createResponse', 'Create a response', responses, deps),
+    apiKey(
       'GET /responses/{id}',
       'resumeResponse',
       'Read a resumable stream again',
       resumeStream(responses, 'responses', deps),
     ),
     {
-      ...own(
+      ...apiKey(
         'POST /responses/compact',
         'compactConversation',
         'Summarize a conversation',
@@ -161,7 +161,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       dialect: responses,
     },
     {
-      ...own(
+      ...apiKey(
         'POST /responses/input_tokens',
         'countInputTokens',
         'Estimate the input tokens of a response',
@@ -171,9 +171,9 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       dialect: responses,
       generates: false,
     },
-    inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
+    generationRow('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
     {
-      ...own(
+      ...apiKey(
         'GET /chat/completions/{id}',
         'resumeChatCompletion',
         'Read a resumable chat stream again',
@@ -183,9 +183,9 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       generates: false,
     },
     embeddingsRow(deps),
-    inference('/messages', 'createMessage', 'Create a message', messages, deps),
+    generationRow('/messages', 'createMessage', 'Create a message', messages, deps),
     {
-      ...own(
+      ...apiKey(
         'GET /messages/{id}',
         'resumeMessage',
         'Read a resumable message stream again',
@@ -195,7 +195,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       generates: false,
     },
     {
-      ...own(
+      ...apiKey(
         'POST /messages/count_tokens',
         'countMessageTokens',
         'Count the input tokens of a message',
@@ -213,7 +213,7 @@ function embeddingsRow(deps: OperationDeps): Operation {
   const handler = createEmbeddingsHandler(dialect, deps)
   const summary = 'Create embeddings'
   return {
-    ...own('POST /embeddings', 'createEmbeddings', summary, handler, INFERENCE_BODY_MAX_BYTES),
+    ...apiKey('POST /embeddings', 'createEmbeddings', summary, handler, INFERENCE_BODY_MAX_BYTES),
     dialect,
   }
 }
@@ -221,7 +221,7 @@ function embeddingsRow(deps: OperationDeps): Operation {
 function batchRows(deps: OperationDeps): Operation[] {
   return [
     {
-      ...described('POST /batches', 'createBatch', 'Create a batch'),
+      ...rowStart('POST /batches', 'createBatch', 'Create a batch'),
       key: 'inference',
       accept: 'raw',
       media: 'json',
@@ -229,9 +229,9 @@ function batchRows(deps: OperationDeps): Operation[] {
       times: BATCH_TIMES,
       handler: createBatch(deps),
     },
-    own('GET /batches', 'listBatches', 'List batches', exceptGoogle(listBatches(deps), refuseGoogle)),
+    apiKey('GET /batches', 'listBatches', 'List batches', exceptGoogle(listBatches(deps), refuseGoogle)),
     {
-      ...own(
+      ...apiKey(
         'GET /batches/{id}',
         'getBatch',
         'Get a batch, with its results once it has ended',
@@ -239,9 +239,9 @@ function batchRows(deps: OperationDeps): Operation[] {
       ),
       times: BATCH_TIMES,
     },
-    own('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
-    own('DELETE /batches/{id}', 'deleteBatch', 'Delete a batch', deleteBatch(deps)),
-    manage('operator')(
+    apiKey('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
+    apiKey('DELETE /batches/{id}', 'deleteBatch', 'Delete a batch', deleteBatch(deps)),
+    managementKey('operator')(
       'POST /workspaces/{ref}/batches/{id}/cancel',
       'cancelBatchOfWorkspace',
       'Cancel a batch in a workspace',
@@ -256,7 +256,7 @@ function messageBatchRows(deps: OperationDeps): Operation[] {
   const { batchMaxBytes } = deps
   const rows: Operation[] = [
     {
-      ...described('POST /messages/batches', 'createMessageBatch', 'Create a batch of messages'),
+      ...rowStart('POST /messages/batches', 'createMessageBatch', 'Create a batch of messages'),
       key: 'inference',
       accept: 'raw',
       media: 'json',
@@ -264,10 +264,20 @@ function messageBatchRows(deps: OperationDeps): Operation[] {
       times: BATCH_TIMES,
       handler: createMessageBatch(deps),
     },
-    own('GET /messages/batches', 'listMessageBatches', 'List batches of messages', listMessageBatches(deps)),
-    own('GET /messages/batches/{id}', 'getMessageBatch', 'Get a batch of messages', findMessageBatch(deps)),
+    apiKey(
+      'GET /messages/batches',
+      'listMessageBatches',
+      'List batches of messages',
+      listMessageBatches(deps),
+    ),
+    apiKey(
+      'GET /messages/batches/{id}',
+      'getMessageBatch',
+      'Get a batch of messages',
+      findMessageBatch(deps),
+    ),
     {
-      ...own(
+      ...apiKey(
         'GET /messages/batches/{id}/results',
         'getMessageBatchResults',
         'Get the results of a batch of messages',
@@ -275,14 +285,14 @@ function messageBatchRows(deps: OperationDeps): Operation[] {
       ),
       times: BATCH_TIMES,
     },
-    own(
+    apiKey(
       'POST /messages/batches/{id}/cancel',
       'cancelMessageBatch',
       'Cancel a batch of messages',
       cancelMessageBatch(deps),
       CANCEL_MAX_BYTES,
     ),
-    own(
+    apiKey(
       'DELETE /messages/batches/{id}',
       'deleteMessageBatch',
       'Delete a batch of messages',
@@ -296,32 +306,42 @@ function messageBatchRows(deps: OperationDeps): Operation[] {
 function fileRows(deps: OperationDeps): Operation[] {
   return [
     {
-      ...described('POST /files', 'createFile', 'Upload a file'),
+      ...rowStart('POST /files', 'createFile', 'Upload a file'),
       key: 'inference',
       accept: 'raw',
       media: 'any',
-      bodyLimitBytes: deps.files.maxFileBytes + FORM_REST_BYTES,
+      bodyLimitBytes: deps.files.maxFileBytes + FORM_OVERHEAD_BYTES,
       times: FILE_TIMES,
       handler: createFile(deps),
     },
-    own('GET /files', 'listFiles', 'List files', exceptGoogle(listFiles(deps), refuseGoogle)),
-    own('GET /files/{id}', 'getFile', 'Get a file', findFile(deps)),
+    apiKey('GET /files', 'listFiles', 'List files', exceptGoogle(listFiles(deps), refuseGoogle)),
+    apiKey('GET /files/{id}', 'getFile', 'Get a file', findFile(deps)),
     {
-      ...own('GET /files/{id}/content', 'getFileContent', 'Get the bytes of a file', readFileContent(deps)),
+      ...apiKey(
+        'GET /files/{id}/content',
+        'getFileContent',
+        'Get the bytes of a file',
+        readFileContent(deps),
+      ),
       times: FILE_TIMES,
     },
-    own('DELETE /files/{id}', 'deleteFile', 'Delete a file', deleteFile(deps)),
+    apiKey('DELETE /files/{id}', 'deleteFile', 'Delete a file', deleteFile(deps)),
   ]
 }
 
 /** Both kinds of keys may read these. */
-function readingRows(deps: OperationDeps & ManagementParts): Operation[] {
+function anyKeyRows(deps: OperationDeps & ManagementParts): Operation[] {
   return [
-    read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
+    anyKey('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
     ...catalogueRows(deps),
-    read('GET /proof-keys', 'listProofKeys', 'List the public keys for proofs', listProofKeys(deps.proofs)),
-    read('GET /key', 'getCurrentKey', 'Get the current API key', showOwnKey(deps)),
-    read('GET /auth/key', 'getCurrentKeyByOldPath', 'Get the current API key, as GET /key', showOwnKey(deps)),
+    anyKey('GET /proof-keys', 'listProofKeys', 'List the public keys for proofs', listProofKeys(deps.proofs)),
+    anyKey('GET /key', 'getCurrentKey', 'Get the current API key', showOwnKey(deps)),
+    anyKey(
+      'GET /auth/key',
+      'getCurrentKeyByOldPath',
+      'Get the current API key, as GET /key',
+      showOwnKey(deps),
+    ),
   ]
 }
 
@@ -330,28 +350,33 @@ function catalogueRows(deps: OperationDeps): Operation[] {
   const model = exceptGoogle(findModel(deps), findGoogleModel(deps))
   const models = exceptGoogle(listModels(deps), listGoogleModels(deps))
   return [
-    read('GET /models', 'listModels', 'List models', models),
-    read('GET /models/count', 'countModels', 'Count models', countModels(deps)),
-    read('GET /models/user', 'listUserModels', 'List the models that the key may use', listOwnModels(deps)),
-    read('GET /embeddings/models', 'listEmbeddingModels', 'List embedding models', listEmbeddingModels(deps)),
+    anyKey('GET /models', 'listModels', 'List models', models),
+    anyKey('GET /models/count', 'countModels', 'Count models', countModels(deps)),
+    anyKey('GET /models/user', 'listUserModels', 'List the models that the key may use', listOwnModels(deps)),
+    anyKey(
+      'GET /embeddings/models',
+      'listEmbeddingModels',
+      'List embedding models',
+      listEmbeddingModels(deps),
+    ),
     {
-      ...read('GET /models/{model}', 'getModelById', 'Get a model by its whole id', model),
+      ...anyKey('GET /models/{model}', 'getModelById', 'Get a model by its whole id', model),
       freeParam: 'model',
     },
-    read(`GET ${author}`, 'getModel', 'Get a model', model),
-    read('GET /model/{author}/{slug}', 'getModelByAlias', 'Get a model, as GET /models/…', model),
-    read(`GET ${author}/endpoints`, 'listEndpoints', 'List the endpoints of a model', listEndpoints(deps)),
-    read(
+    anyKey(`GET ${author}`, 'getModel', 'Get a model', model),
+    anyKey('GET /model/{author}/{slug}', 'getModelByAlias', 'Get a model, as GET /models/…', model),
+    anyKey(`GET ${author}/endpoints`, 'listEndpoints', 'List the endpoints of a model', listEndpoints(deps)),
+    anyKey(
       'GET /endpoints/zdr',
       'listZeroRetentionEndpoints',
       'List the endpoints without data retention',
       listZeroRetention(deps),
     ),
-    read('GET /providers', 'listProviders', 'List providers', listProviders(deps)),
+    anyKey('GET /providers', 'listProviders', 'List providers', listProviders(deps)),
   ]
 }
 
-function inference(
+function generationRow(
   path: `/${string}`,
   id: string,
   summary: string,
@@ -359,7 +384,7 @@ function inference(
   deps: InferenceParts,
 ): Operation {
   return {
-    ...own(`POST ${path}`, id, summary, createInference(dialect, deps), INFERENCE_BODY_MAX_BYTES),
+    ...apiKey(`POST ${path}`, id, summary, createInference(dialect, deps), INFERENCE_BODY_MAX_BYTES),
     dialect,
   }
 }

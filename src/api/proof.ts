@@ -41,9 +41,9 @@ function wantsProof(headers: ReadonlyMap<string, string>): boolean {
 }
 
 /** @throws GatewayError if a proof is requested for an operation without proofs */
-export function refuseProof(headers: ReadonlyMap<string, string>, what: string): void {
+export function refuseProof(headers: ReadonlyMap<string, string>, feature: string): void {
   if (wantsProof(headers)) {
-    throw new GatewayError('invalid_request', `X-Gateway-Proof: ${what} cannot have a proof`)
+    throw new GatewayError('invalid_request', `X-Gateway-Proof: ${feature} cannot have a proof`)
   }
 }
 
@@ -172,7 +172,7 @@ class ProvenReply extends ProvenWriter {
   write(event: StreamEvent): string {
     const frames = this.writer.write(event)
     if (!('response' in event)) return frames
-    return rewritten(frames, value => {
+    return rewriteFrames(frames, value => {
       const position = proofPlace(value)
       return position === null ? null : position.with(this.proof.sign(replyDigest(position.reply), 'reply'))
     })
@@ -185,7 +185,7 @@ class ProvenEvents extends ProvenWriter {
   #isSigned = false
 
   write(event: StreamEvent): string {
-    return this.#isSigned ? this.writer.write(event) : rewritten(this.writer.write(event), this.#add)
+    return this.#isSigned ? this.writer.write(event) : rewriteFrames(this.writer.write(event), this.#add)
   }
 
   readonly #add = (value: unknown): unknown => {
@@ -198,15 +198,18 @@ class ProvenEvents extends ProvenWriter {
 }
 
 /** Frames of JSON, each of which `change` may replace; null: unchanged. JSON contains no line ends. */
-function rewritten(frames: string, change: (value: unknown) => unknown): string {
-  let all = ''
+function rewriteFrames(frames: string, change: (value: unknown) => unknown): string {
+  let result = ''
   for (const frame of frames.split('\n\n')) {
     if (frame === '') continue
-    const at = frame.startsWith(DATA) ? DATA.length : frame.indexOf(`\n${DATA}`) + 1 + DATA.length
-    const changed = change(JSON.parse(frame.slice(at)))
-    all += changed === null ? `${frame}\n\n` : `${frame.slice(0, at)}${JSON.stringify(changed)}\n\n`
+    const dataStart = frame.startsWith(DATA_PREFIX)
+      ? DATA_PREFIX.length
+      : frame.indexOf(`\n${DATA_PREFIX}`) + 1 + DATA_PREFIX.length
+    const replacement = change(JSON.parse(frame.slice(dataStart)))
+    result +=
+      replacement === null ? `${frame}\n\n` : `${frame.slice(0, dataStart)}${JSON.stringify(replacement)}\n\n`
   }
-  return all
+  return result
 }
 
-const DATA = 'data: '
+const DATA_PREFIX = 'data: '

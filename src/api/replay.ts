@@ -21,11 +21,11 @@ import type { AnswerHead, ApiContext, Reply } from './operation.ts'
 import { type FrameSeal, SealedFrames } from './unmasked-frames.ts'
 
 const REPLAYED_HEADER = 'X-Gateway-Replayed'
-const NOTHING: Buffer = Buffer.alloc(0)
+const NO_BYTES: Buffer = Buffer.alloc(0)
 /** A replay adds no heartbeats: the answer already contains those of the first run. */
-const NEVER_MS = 2 ** 31 - 1
+const NO_HEARTBEAT_MS = 2 ** 31 - 1
 /** Time in which the answer must end once its reader has to end. */
-const LAST_WORDS_MS = 500
+const END_GRACE_MS = 500
 
 interface ReplayDeps {
   readonly transcripts: Pick<Transcripts, 'read'>
@@ -39,14 +39,14 @@ export class Replay {
   readonly #question: TranscriptQuestion
   readonly #context: ApiContext
   readonly #reply: Reply
-  readonly #done = Promise.withResolvers<boolean>()
+  readonly #completion = Promise.withResolvers<boolean>()
   readonly #sealed: SealedFrames
   #reader: TranscriptReader | null = null
   /** Null until it has arrived. */
   #head: AnswerHead | null = null
   readonly #frames = new WholeFrames()
   /** Bytes that have arrived but are not parsed yet. */
-  #rest = NOTHING
+  #unparsedBytes = NO_BYTES
   #pieces: string[] = []
   /** Bytes that count as memory of the request. */
   #heldBytes = 0
@@ -69,13 +69,13 @@ export class Replay {
    */
   run(): Promise<boolean> {
     const { signal } = this.#context
-    this.#reader = this.#deps.transcripts.read(this.#question, part => this.#take(part))
+    this.#reader = this.#deps.transcripts.read(this.#question, part => this.#onPart(part))
     if (signal.aborted) this.#onAbort()
     else signal.addEventListener('abort', this.#onAbort, { once: true })
-    return this.#done.promise
+    return this.#completion.promise
   }
 
-  #take(part: TranscriptPart): void {
+  #onPart(part: TranscriptPart): void {
     if (this.#isOver) return
     if (part.kind === 'frames') this.#send(part)
     else if (part.kind === 'unknown' && !this.#reply.started) this.#end(null)
@@ -90,9 +90,9 @@ export class Replay {
       this.#reader?.next()
       return
     }
-    this.#rest = this.#sealed.open(frames, true)
+    this.#unparsedBytes = this.#sealed.open(frames, true)
     if (this.#head?.form !== 'events') this.#readFrames()
-    const isFlowing = this.#client === null || this.#sendOn(this.#client)
+    const isFlowing = this.#client === null || this.#sendPending(this.#client)
     if (!isEnd) {
       if (isFlowing) this.#reader?.next()
       return
@@ -104,9 +104,13 @@ export class Replay {
 
   /** Parses the head, and the pieces of a body that is no event stream, from the bytes so far. */
   #readFrames(): void {
-    for (let end = this.#rest.indexOf(FRAME_END); end !== -1; end = this.#rest.indexOf(FRAME_END)) {
-      const frame: unknown = JSON.parse(this.#rest.toString('utf8', 0, end))
-      this.#rest = this.#rest.subarray(end + FRAME_END.length)
+    for (
+      let end = this.#unparsedBytes.indexOf(FRAME_END);
+      end !== -1;
+      end = this.#unparsedBytes.indexOf(FRAME_END)
+    ) {
+      const frame: unknown = JSON.parse(this.#unparsedBytes.toString('utf8', 0, end))
+      this.#unparsedBytes = this.#unparsedBytes.subarray(end + FRAME_END.length)
       if (this.#head !== null) this.#pieces.push(frame as string)
       else this.#begin(frame as AnswerHead)
       if (this.#head?.form === 'events') return
@@ -121,16 +125,16 @@ export class Replay {
     const frames = form === 'events' || contentType === undefined ? {} : { contentType }
     this.#client = new ClientStream(
       this.#reply,
-      { ...this.#deps.stream, heartbeatMs: NEVER_MS },
+      { ...this.#deps.stream, heartbeatMs: NO_HEARTBEAT_MS },
       frames,
       this,
     )
   }
 
   /** Sends the complete part of a stream. False if the client is slow. */
-  #sendOn(client: ClientStream): boolean {
-    const chunk = this.#head?.form === 'events' ? this.#rest : this.#pieces.join('')
-    if (this.#head?.form === 'events') this.#rest = NOTHING
+  #sendPending(client: ClientStream): boolean {
+    const chunk = this.#head?.form === 'events' ? this.#unparsedBytes : this.#pieces.join('')
+    if (this.#head?.form === 'events') this.#unparsedBytes = NO_BYTES
     this.#pieces = []
     this.#context.held.count(-this.#heldBytes)
     this.#heldBytes = 0
@@ -144,12 +148,12 @@ export class Replay {
     return false
   }
 
-  opens(): void {
+  beforeOpen(): void {
     // `#begin` has already sent the head.
   }
 
   /** Only for the reader of the client: it has sent everything so far. */
-  goOn(): void {
+  onCaughtUp(): void {
     this.#reader?.next()
   }
 
@@ -169,7 +173,7 @@ export class Replay {
       return
     }
     // The answer itself may end in a moment, for the same reason.
-    this.#timer = this.#deps.stream.clock.after(LAST_WORDS_MS, () => this.#refuse(reason))
+    this.#timer = this.#deps.stream.clock.after(END_GRACE_MS, () => this.#refuse(reason))
   }
 
   /** @param outcome null: there was no answer */
@@ -182,8 +186,8 @@ export class Replay {
     this.#client?.close()
     this.#context.held.count(-this.#heldBytes)
     if (outcome !== null) this.#deps.stream.metrics.replays.inc({ outcome })
-    if (error === undefined) this.#done.resolve(outcome !== null)
-    else this.#done.reject(error)
+    if (error === undefined) this.#completion.resolve(outcome !== null)
+    else this.#completion.reject(error)
   }
 }
 

@@ -52,13 +52,13 @@ export function callOf<Name extends DialectName, Parsed extends ResponsesRequest
   }
 }
 
-/** Fields in which clients describe themselves in a body: over a WebSocket the headers are those of the handshake. */
-interface SelfDescribed {
+/** Clients describe themselves in these fields, because over a WebSocket all requests share the handshake's headers. */
+interface ClientMetadataBody {
   readonly client_metadata?: Readonly<Record<string, unknown>> | null
 }
 
 function metadataText(body: unknown, name: string): string | undefined {
-  const metadata = (body as SelfDescribed).client_metadata
+  const metadata = (body as ClientMetadataBody).client_metadata
   const value = typeof metadata === 'object' ? metadata?.[name] : undefined
   return typeof value === 'string' && value !== '' ? value : undefined
 }
@@ -71,7 +71,7 @@ function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | 
   const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
   let agent = headers.get('x-agent-id') ?? headers.get('x-claude-code-agent-id') ?? headers.get('thread-id')
   let parentAgent = headers.get('x-claude-code-parent-agent-id') ?? headers.get('x-codex-parent-thread-id')
-  if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+  if ((body as ClientMetadataBody | null | undefined)?.client_metadata != null) {
     agent = metadataText(body, 'thread_id') ?? agent
     parentAgent = metadataText(body, 'x-codex-parent-thread-id') ?? parentAgent
   }
@@ -90,19 +90,19 @@ export function parseBody<Parsed>(
 ): Parsed {
   const { headers } = request
   const { model, models } = (body ?? {}) as Readonly<Record<string, unknown>>
-  const first = model ?? (Array.isArray(models) ? models[0] : undefined)
-  reply.requestedModel = typeof first === 'string' ? first : undefined
+  const firstModel = model ?? (Array.isArray(models) ? models[0] : undefined)
+  reply.requestedModel = typeof firstModel === 'string' ? firstModel : undefined
   let session = headers.get('x-session-id')
   if (session === undefined || session === '') {
     session = headers.get('x-claude-code-session-id') ?? headers.get('session-id')
-    if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+    if ((body as ClientMetadataBody | null | undefined)?.client_metadata != null) {
       session = metadataText(body, 'session_id') ?? session
     }
     // Invalid values from vendors' clients are ignored instead of refused.
     if (session !== undefined) session = keptName(session)
   }
-  const withName = session === undefined ? body : withSession(body, session)
-  return dialect.parse(withName, headers)
+  const bodyWithSession = session === undefined ? body : withSession(body, session)
+  return dialect.parse(bodyWithSession, headers)
 }
 
 /** Puts the session from the header into a body without one, so that the same rules check it. */

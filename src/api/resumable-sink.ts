@@ -15,14 +15,14 @@ import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
 import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 
-/** How frames are kept that have originals of masked values: sealed for this owner. */
-interface Keeping {
+/** Seals stored frames that contain originals of masked values. */
+interface FrameSealing {
   readonly seal: FrameSeal
   readonly owner: readonly string[]
 }
 
-/** How the frames of a stream are created. */
-export interface WrittenFrames {
+/** The writer of a stream's frames. */
+export interface StreamFrames {
   /** The dialect whose frames may be relayed; null: none. */
   readonly relays: DialectName | null
   readonly frames: FrameWriter
@@ -37,7 +37,7 @@ export class ResumableSink implements Sink {
   /** Shared with the client's sink, so that event numbers continue. */
   #frames: FrameWriter
   readonly #writer: TranscriptWriter
-  readonly #keeping: Keeping
+  readonly #sealing: FrameSealing
   /** True if frames may have originals of masked values, so that they are kept sealed. */
   #isSealed = false
   #hasLeft = false
@@ -49,16 +49,16 @@ export class ResumableSink implements Sink {
 
   constructor(
     reply: Reply,
-    { relays, frames }: WrittenFrames,
+    { relays, frames }: StreamFrames,
     writer: TranscriptWriter,
     deps: StreamDeps,
-    keeping: Keeping,
+    keeping: FrameSealing,
   ) {
     this.#reply = reply
     this.relays = relays
     this.#frames = frames
     this.#writer = writer
-    this.#keeping = keeping
+    this.#sealing = keeping
     this.#client = new EventSink(reply, relays, frames, deps, () =>
       reply.header('X-Gateway-Resumable', 'true'),
     )
@@ -93,14 +93,14 @@ export class ResumableSink implements Sink {
       isFlowing = this.#client.write(event)
       this.lastFrames = this.#client.lastFrames
     }
-    this.#keep(this.lastFrames)
-    return this.#note(isFlowing)
+    this.#store(this.lastFrames)
+    return this.#noteFlow(isFlowing)
   }
 
   relay(frames: Buffer, events: number): boolean {
     // First, because the client's sink may transfer the bytes.
-    this.#keep(frames.toString())
-    return this.#note(this.#hasLeft || this.#client.relay(frames, events))
+    this.#store(frames.toString())
+    return this.#noteFlow(this.#hasLeft || this.#client.relay(frames, events))
   }
 
   overhear(event: StreamEvent): void {
@@ -113,7 +113,7 @@ export class ResumableSink implements Sink {
 
   flush(): boolean {
     // If nothing was held, the client's state is unchanged.
-    return this.#hasLeft || this.#client.flush() || this.#note(false)
+    return this.#hasLeft || this.#client.flush() || this.#noteFlow(false)
   }
 
   onDrain(resume: () => void): void {
@@ -133,7 +133,7 @@ export class ResumableSink implements Sink {
   fail(error: GatewayError, details: FailureDetails): void {
     // A client that gets the failure as its status has nothing to resume.
     if (this.#hasLeft || this.#reply.started) {
-      this.#keep(this.#frames.failure(error, details))
+      this.#store(this.#frames.failure(error, details))
       this.#endTranscript()
     }
     if (!this.#hasLeft) this.#client.fail(error, details)
@@ -163,15 +163,15 @@ export class ResumableSink implements Sink {
     if (this.#isStalled) this.#dropClient()
   }
 
-  /** Dialects write any number of frames for an event. */
-  #keep(frames: string): void {
+  /** @param frames any number, also none */
+  #store(frames: string): void {
     if (frames === '') return
-    const { seal, owner } = this.#keeping
+    const { seal, owner } = this.#sealing
     const stored = this.#isSealed ? sealedFrames(seal, frames, owner) : frames
     this.#writer.add(stored, countFrames(frames))
   }
 
-  #note(isFlowing: boolean): boolean {
+  #noteFlow(isFlowing: boolean): boolean {
     this.#isStalled = !isFlowing
     if (isFlowing) return true
     if (this.#isReadAgain) this.#dropClient()

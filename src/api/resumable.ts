@@ -11,12 +11,12 @@ import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { TranscriptNotice } from '../storage/transcripts/transcripts.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Reply } from './operation.ts'
-import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
+import { ResumableSink, type StreamFrames } from './resumable-sink.ts'
 import { transcriptId } from './resume.ts'
 
 export const RESUMABLE_HEADER = 'x-gateway-resumable'
-/** The header that clients get. */
-const SHOWN_HEADER = 'X-Gateway-Resumable'
+/** The header's name in answers and messages. */
+const HEADER_IN_MESSAGES = 'X-Gateway-Resumable'
 
 /**
  * Opens the stream of a request with the header; null if the header is false.
@@ -28,19 +28,22 @@ export function openResumable(
   call: ClientRequest,
   request: ApiRequest,
   reply: Reply,
-  frames: WrittenFrames,
+  frames: StreamFrames,
 ): ResumableSink | null {
   const flag = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
   if (flag === 'false') return null
-  if (flag !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
+  if (flag !== 'true') throw refuseField(HEADER_IN_MESSAGES, 'must be true or false')
   if (!DIALECT_ABILITIES[dialect.name].resumes) {
     throw refuseField(
-      SHOWN_HEADER,
+      HEADER_IN_MESSAGES,
       'works only with POST /responses, /chat/completions and /messages; leave it out here',
     )
   }
   if (call.request.stream !== true) {
-    throw refuseField(SHOWN_HEADER, 'works only with streams: send "stream": true, or leave this header out')
+    throw refuseField(
+      HEADER_IN_MESSAGES,
+      'works only with streams: send "stream": true, or leave this header out',
+    )
   }
   const { context } = request
   let isKept = true

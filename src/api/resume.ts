@@ -23,35 +23,35 @@ import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { SealedFrames } from './unmasked-frames.ts'
 
 /** How long a stream may take to end when its reader must end. */
-const LAST_WORDS_MS = 500
-const ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
+const END_GRACE_MS = 500
+const GENERATION_ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
 const NO_REQUEST: ResponsesRequest = { model: '', input: '' }
-const NUMBER = /^\d{1,15}$/
+const EVENT_NUMBER = /^\d{1,15}$/
 
 /** The name of a stream in the store. A stream is read again at the path of its first request. */
 export function transcriptId(dialect: DialectName, id: string): string {
   return `${id}@${dialect}`
 }
 
-/** @param what the name of the replayed object in messages, in the dialect's words */
-export function resumeStream(dialect: Dialect, what: string, deps: InferenceParts): Handler {
+/** @param objectName the name of the replayed object in messages, in the dialect's words */
+export function resumeStream(dialect: Dialect, objectName: string, deps: InferenceParts): Handler {
   return (request, reply) => {
     if (!flagParameter(request.query, 'stream')) {
       throw refuseField(
         'stream',
-        `must be true: ${what} are not stored. Only streams that were requested with X-Gateway-Resumable: true can be read again, and only for a while`,
+        `must be true: ${objectName} are not stored. Only streams that were requested with X-Gateway-Resumable: true can be read again, and only for a while`,
       )
     }
     const id = request.params.get('id') ?? ''
     const transcript = questionOf(request, transcriptId(dialect.name, id))
-    if (!ID.test(id)) throw unknownStream(deps)
+    if (!GENERATION_ID.test(id)) throw unknownStream(deps)
     return new ResumedStream(deps, dialect, transcript, request.context.signal, reply).run()
   }
 }
 
 function questionOf({ query, key }: ApiRequest, id: string): TranscriptQuestion {
   const after = parameter(query, 'starting_after')
-  if (after !== undefined && !NUMBER.test(after)) {
+  if (after !== undefined && !EVENT_NUMBER.test(after)) {
     throw refuseField(
       'starting_after',
       'must be the number of the last event that you have, an integer of at least 0 (on /responses its sequence_number, otherwise its position, counted from 0); leave it out to read the stream from its beginning',
@@ -83,7 +83,7 @@ class ResumedStream {
   readonly #question: TranscriptQuestion
   readonly #signal: RequestSignal
   readonly #reply: Reply
-  readonly #done = Promise.withResolvers<void>()
+  readonly #completion = Promise.withResolvers<void>()
   readonly #sealed: SealedFrames
   #reader: TranscriptReader | null = null
   /** Null until it is known that the stream exists. */
@@ -111,7 +111,7 @@ class ResumedStream {
     this.#reader = this.#deps.transcripts.read(this.#question, part => this.#sendPart(part))
     if (this.#signal.aborted) this.#onAbort()
     else this.#signal.addEventListener('abort', this.#onAbort, { once: true })
-    return this.#done.promise
+    return this.#completion.promise
   }
 
   #sendPart(part: TranscriptPart): void {
@@ -164,7 +164,7 @@ class ResumedStream {
     const { name } = this.#dialect
     // This sink only writes the end of the stream.
     const sink = new EventSink(this.#reply, name, this.#dialect.frames(NO_REQUEST), this.#deps.stream)
-    // The events in the transcript have numbers; its failure is in it.
+    // A failure of the stream is an event of the transcript, so no other is written.
     this.#reply.stream = null
     sink.onDrain(() => this.#reader?.next())
     this.#sink = sink
@@ -189,7 +189,7 @@ class ResumedStream {
     }
     // The stream itself may be about to end for the same reason.
     const { clock } = this.#deps.stream
-    this.#timer = clock.after(LAST_WORDS_MS, () => this.#refuse(reason))
+    this.#timer = clock.after(END_GRACE_MS, () => this.#refuse(reason))
   }
 
   #end(outcome: ResumeOutcome, error?: GatewayError): void {
@@ -200,7 +200,7 @@ class ResumedStream {
     this.#reader?.close()
     this.#sink?.close()
     this.#deps.stream.metrics.resumes.inc({ outcome })
-    if (error === undefined) this.#done.resolve()
-    else this.#done.reject(error)
+    if (error === undefined) this.#completion.resolve()
+    else this.#completion.reject(error)
   }
 }

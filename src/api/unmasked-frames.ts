@@ -1,6 +1,6 @@
 /**
- * Streams in which something comes back: writes the frames with the originals of their placeholders, and keeps such
- * frames sealed in transcripts. See exchange/masks.ts. Only for requests in which something was masked.
+ * Streams of requests in which values were masked: writes the frames with the originals of their placeholders, and
+ * seals such frames for transcripts. See exchange/masks.ts.
  */
 import type { FrameWriter } from '../dialects/dialect.ts'
 import type { Masks } from '../exchange/masks.ts'
@@ -52,13 +52,13 @@ export type FrameSeal = Pick<TextSeal, 'seal' | 'open'>
 
 const FRAME_END = '\n\n'
 /** A comment of the event stream, which no client gets. */
-const SEALED = ': sealed '
+const SEALED_PREFIX = ': sealed '
 
 /** Whole frames, each sealed for its stream. */
 export function sealedFrames(seal: FrameSeal, frames: string, owner: readonly string[]): string {
   let sealed = ''
   for (let from = 0, end = frames.indexOf(FRAME_END); end !== -1; end = frames.indexOf(FRAME_END, from)) {
-    sealed += `${SEALED}${seal.seal(frames.slice(from, end), owner)}${FRAME_END}`
+    sealed += `${SEALED_PREFIX}${seal.seal(frames.slice(from, end), owner)}${FRAME_END}`
     from = end + FRAME_END.length
   }
   return sealed
@@ -69,9 +69,9 @@ export class SealedFrames {
   readonly #seal: FrameSeal
   readonly #owner: readonly string[]
   /** The beginning of a frame that is sealed, or may be. */
-  #rest = ''
+  #pendingText = ''
   /** True if the last slice ended within a frame that is not sealed. */
-  #isWithin = false
+  #isWithinFrame = false
 
   constructor(seal: FrameSeal, owner: readonly string[]) {
     this.#seal = seal
@@ -80,33 +80,37 @@ export class SealedFrames {
 
   /** The bytes of a slice that can leave. `endsFrame`: the slice ends with a frame. */
   open(slice: Buffer, endsFrame: boolean): Buffer {
-    if (endsFrame && this.#rest === '' && !slice.includes(SEALED)) {
-      this.#isWithin = false
+    if (endsFrame && this.#pendingText === '' && !slice.includes(SEALED_PREFIX)) {
+      this.#isWithinFrame = false
       return slice
     }
-    const text = this.#rest + slice.toString('latin1')
-    this.#rest = ''
+    const text = this.#pendingText + slice.toString('latin1')
+    this.#pendingText = ''
     let plainText = ''
     let from = 0
     for (let end = text.indexOf(FRAME_END); end !== -1; end = text.indexOf(FRAME_END, from)) {
-      plainText += this.#isWithin ? text.slice(from, end) : this.#opened(text.slice(from, end))
+      plainText += this.#isWithinFrame ? text.slice(from, end) : this.#openFrame(text.slice(from, end))
       plainText += FRAME_END
-      this.#isWithin = false
+      this.#isWithinFrame = false
       from = end + FRAME_END.length
     }
     const rest = text.slice(from)
-    if (!this.#isWithin && rest !== '' && (rest.startsWith(SEALED) || SEALED.startsWith(rest))) {
-      this.#rest = rest
+    if (
+      !this.#isWithinFrame &&
+      rest !== '' &&
+      (rest.startsWith(SEALED_PREFIX) || SEALED_PREFIX.startsWith(rest))
+    ) {
+      this.#pendingText = rest
     } else if (rest !== '') {
       plainText += rest
-      this.#isWithin = true
+      this.#isWithinFrame = true
     }
     return Buffer.from(plainText, 'latin1')
   }
 
-  #opened(frame: string): string {
-    if (!frame.startsWith(SEALED)) return frame
-    const plain = this.#seal.open(frame.slice(SEALED.length), this.#owner)
+  #openFrame(frame: string): string {
+    if (!frame.startsWith(SEALED_PREFIX)) return frame
+    const plain = this.#seal.open(frame.slice(SEALED_PREFIX.length), this.#owner)
     return plain === null ? ': unreadable' : Buffer.from(plain).toString('latin1')
   }
 }

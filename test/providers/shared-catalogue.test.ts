@@ -1,7 +1,7 @@
 /** The catalogue as bytes that threads share. */
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
 import t from 'tap'
-import { createListing, documentsDigest, packDocuments } from '../../src/api/models/models.ts'
+import { createListing, packDocuments, shortDigest } from '../../src/api/models/models.ts'
 import { catalogOf, readParts } from '../../src/providers/catalog.ts'
 import {
   type PackedCatalogue,
@@ -10,7 +10,7 @@ import {
   unpackCatalogue,
 } from '../../src/providers/shared-catalogue.ts'
 
-const DEPS = { documentsOf: packDocuments, digest: documentsDigest }
+const DEPS = { documentsOf: packDocuments, digest: shortDigest }
 
 function parts(count: number) {
   return readParts({

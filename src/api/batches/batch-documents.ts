@@ -94,12 +94,7 @@ export function newBatchDocument(batch: BatchRecord) {
   })
 }
 
-/** One result as JSON. */
-export function resultJson({ customId, result }: StoredResult): string {
-  return `{"custom_id":${JSON.stringify(customId)},${result.slice(1)}`
-}
-
-/** Tokens of sound and pictures, and the lifetime of cached tokens, are not counted separately and are 0. */
+/** Tokens of sound and pictures, and tokens cached for an hour, are not counted separately and are 0. */
 function usageDocument(usage: BatchUsage) {
   const { inputTokens, cachedTokens, cacheWriteTokens, outputTokens, upstream } = usage
   return {
@@ -146,7 +141,7 @@ function usageDocument(usage: BatchUsage) {
   }
 }
 
-/** Money in units as the public number. */
+/** An amount in units (base/money.ts) as US dollars. */
 function usdOf(units: string): number {
   return sumToUsd(BigInt(units))
 }

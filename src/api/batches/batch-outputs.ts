@@ -37,22 +37,22 @@ export interface BatchOutput {
 }
 
 /** Limits of one read from the Store, which blocks the thread. */
-const PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
-const ID = /^gw_batch_(output|errors)_([0-9A-Za-z]{24})$/
-const BATCH = 'batch_'
+export const RESULT_PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
+const OUTPUT_FILE_ID = /^gw_batch_(output|errors)_([0-9A-Za-z]{24})$/
+const BATCH_ID_PREFIX = 'batch_'
 
 /** The id of the file with one kind of results; null: there is no such result, or the batch has not ended. */
 export function outputFileId(batch: BatchRecord, kind: OutputKind): string | null {
   const { id, status, inputFile, total, completed } = batch
   if (inputFile === null || !isTerminal(status)) return null
   const count = kind === 'output' ? completed : total - completed
-  return count === 0 ? null : `gw_batch_${kind}_${id.slice(BATCH.length)}`
+  return count === 0 ? null : `gw_batch_${kind}_${id.slice(BATCH_ID_PREFIX.length)}`
 }
 
 /** The batch and the kind of results that a file id names; null: it is the id of another file. */
 export function outputNameOf(fileId: string): { readonly batchId: string; readonly kind: OutputKind } | null {
-  const [, kind, rest] = ID.exec(fileId) ?? []
-  return kind === undefined ? null : { batchId: BATCH + rest, kind: kind as OutputKind }
+  const [, kind, idSuffix] = OUTPUT_FILE_ID.exec(fileId) ?? []
+  return kind === undefined ? null : { batchId: BATCH_ID_PREFIX + idSuffix, kind: kind as OutputKind }
 }
 
 /** Null: the batch has no such file. */
@@ -64,12 +64,12 @@ export function openOutput(
   const id = outputFileId(batch, kind)
   if (id === null) return null
   const chunks = (signal: RequestSignal): AsyncIterable<Uint8Array> =>
-    resultChunks(store, batch, kind === 'output' ? ANSWERED : FAILED, signal)
+    resultChunks(store, batch, kind === 'output' ? OUTPUT_TEXTS : ERROR_TEXTS, signal)
   return { batch, id, filename: `${batch.id}_${kind}.jsonl`, chunks }
 }
 
-const SIZES_MAX = 1_000
-const ENDLESS: RequestSignal = {
+const MAX_CACHED_SIZES = 1_000
+const NEVER_ABORTED: RequestSignal = {
   aborted: false,
   reason: undefined,
   throwIfAborted: () => undefined,
@@ -82,24 +82,24 @@ const ENDLESS: RequestSignal = {
  * ended batch do not change. One per thread.
  */
 export class OutputSizes {
-  readonly #sizes = new SharedCache<Promise<number>>(SIZES_MAX)
+  readonly #sizes = new SharedCache<Promise<number>>(MAX_CACHED_SIZES)
 
   /** Rejects like `chunks`; then the next call counts again. */
   of(output: BatchOutput): Promise<number> {
     const { id, batch } = output
     const size = this.#sizes.get(id)
     if (size !== undefined) return size
-    const counting = count(output)
+    const counting = countBytes(output)
     this.#sizes.set(batch.organizationId, id, counting)
     counting.catch(() => this.#sizes.delete(id))
     return counting
   }
 }
 
-async function count({ chunks }: BatchOutput): Promise<number> {
+async function countBytes({ chunks }: BatchOutput): Promise<number> {
   let bytes = 0
   // Never aborted, because other callers may be waiting for the same count.
-  for await (const chunk of chunks(ENDLESS)) bytes += chunk.byteLength
+  for await (const chunk of chunks(NEVER_ABORTED)) bytes += chunk.byteLength
   return bytes
 }
 
@@ -138,13 +138,13 @@ export interface ResultTexts {
   ofUnanswered(customId: string, number: number, batch: BatchRecord): string | null
 }
 
-const ANSWERED: ResultTexts = {
+const OUTPUT_TEXTS: ResultTexts = {
   ofResult: ({ customId, outcome, result }) =>
-    outcome === 'completed' ? `{"custom_id":${JSON.stringify(customId)},${result.slice(1)}` : null,
+    outcome === 'completed' ? resultJson({ customId, result }) : null,
   ofUnanswered: () => null,
 }
 
-const FAILED: ResultTexts = {
+const ERROR_TEXTS: ResultTexts = {
   ofResult({ customId, outcome, result }) {
     if (outcome === 'completed') return null
     const { error, ...line } = JSON.parse(result) as ResultDocument
@@ -171,7 +171,7 @@ export async function* resultChunks(
   signal: RequestSignal,
 ): AsyncGenerator<Uint8Array> {
   for (let last = -1; ; ) {
-    const page = await readResults(store, batch.id, last, PAGE)
+    const page = await readResults(store, batch.id, last, RESULT_PAGE)
     // A file that has begun must not look complete.
     if (page === null) throw new GatewayError('not_found', 'Batch not found')
     const end = page.at(-1)
@@ -185,7 +185,7 @@ export async function* resultChunks(
   }
   if (batch.total === batch.completed + batch.failed) return
   for (let last = -1; ; ) {
-    const page = await store.batches.unansweredLines(batch.id, last, PAGE.limit)
+    const page = await store.batches.unansweredLines(batch.id, last, RESULT_PAGE.limit)
     if (page === null) break
     const text = join(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
     if (text !== '') yield Buffer.from(text)
@@ -195,6 +195,11 @@ export async function* resultChunks(
   }
 }
 
+/** One result as JSON. */
+export function resultJson({ customId, result }: Pick<StoredResult, 'customId' | 'result'>): string {
+  return `{"custom_id":${JSON.stringify(customId)},${result.slice(1)}`
+}
+
 function join(lines: readonly (string | null)[]): string {
   let text = ''
   for (const line of lines) if (line !== null) text += `${line}\n`
@@ -202,6 +207,6 @@ function join(lines: readonly (string | null)[]): string {
 }
 
 /** A read may finish synchronously, so this lets other work run. */
-function yieldToLoop(): Promise<void> {
+export function yieldToLoop(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve))
 }

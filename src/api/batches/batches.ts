@@ -20,8 +20,8 @@ import { findNamedWorkspace } from '../management/workspaces.ts'
 import type { ApiRequest, Handler, RawBody, RawHandler, Reply } from '../operation.ts'
 import { refuseProof } from '../proof.ts'
 import { type DataRegionOf, wantsMetadata } from '../request-facts.ts'
-import { batchDocument, errorList, faultsOf, newBatchDocument, resultJson } from './batch-documents.ts'
-import { readResults } from './batch-outputs.ts'
+import { batchDocument, errorList, faultsOf, newBatchDocument } from './batch-documents.ts'
+import { RESULT_PAGE, readResults, resultJson, yieldToLoop } from './batch-outputs.ts'
 
 export interface BatchDeps {
   readonly acceptances: Pick<BatchAcceptances, 'accept'>
@@ -40,25 +40,23 @@ type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
   readonly store: Pick<Store, 'batches' | 'workspaces' | 'audited'>
 }
 
-const LIST_DEFAULT = 20
+const DEFAULT_PAGE_SIZE = 20
 /** Purpose of files with requests. */
 const BATCH_PURPOSE = 'batch'
 /** Limits of the error list of a failed batch. */
-const FAULTS = { limit: 100, maxBytes: 256 * 1024 } as const
+const FAULT_PAGE = { limit: 100, maxBytes: 256 * 1024 } as const
 /** Visible ASCII, as in similar interfaces. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/
 /** States that a list can be filtered by. A batch is in the other states only for moments. */
 const FILTER_STATUSES: readonly BatchStatus[] = ['validating', 'in_progress', ...TERMINAL_STATUSES]
-const UNIX_SECONDS = /^\d{1,11}$/
-/** Limits of one read from the Store, which blocks the thread. */
-const PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
+const UNIX_SECONDS_FORM = /^\d{1,11}$/
 
 export function createBatch(deps: BatchDeps): RawHandler {
   return async (request, reply) =>
     reply.json(202, newBatchDocument(await acceptBatch(deps, request, reply, 'requests')))
 }
 
-/** Creates the batch of a request whose body has this form. @throws GatewayError */
+/** Creates the batch of a request. @param form the form of its body @throws GatewayError */
 export async function acceptBatch(
   { acceptances, changes, dataRegionOf, files, batchMaxBytes }: BatchDeps,
   request: ApiRequest<RawBody>,
@@ -125,7 +123,7 @@ function idempotencyKeyOf(headers: ReadonlyMap<string, string>): string | null {
 
 export function listBatches({ store }: BatchDeps): Handler {
   return async ({ query, key }, reply) => {
-    const limit = limitOf(query, LIST_DEFAULT)
+    const limit = limitOf(query, DEFAULT_PAGE_SIZE)
     const page = await store.batches.list(filterOf(query, key), limit)
     if (page === null) throw refuseField('after', 'must be the id of a batch in this workspace')
     reply.json(200, { object: 'list', ...listDocument(page.items.map(batchDocument), page.hasMore) })
@@ -153,7 +151,7 @@ function filterOf(query: URLSearchParams, key: KeyRecord): BatchFilter {
 }
 
 function statusOf(text: string): BatchStatus {
-  const status = FILTER_STATUSES.find(each => each === text)
+  const status = FILTER_STATUSES.find(name => name === text)
   if (status !== undefined) return status
   throw refuseField('status', `must be one of ${FILTER_STATUSES.join(', ')}`)
 }
@@ -162,13 +160,13 @@ function statusOf(text: string): BatchStatus {
 function timeParameter(query: URLSearchParams, name: string): number | null {
   const text = parameter(query, name)
   if (text === undefined) return null
-  const ms = UNIX_SECONDS.test(text) ? Number(text) * 1000 : parseInstant(text)
-  if (ms !== null && ms >= 0 && ms < LAST_MS) return ms
+  const ms = UNIX_SECONDS_FORM.test(text) ? Number(text) * 1000 : parseInstant(text)
+  if (ms !== null && ms >= 0 && ms < MAX_TIME_MS) return ms
   throw refuseField(name, 'must be a time in Unix seconds, or in ISO 8601 with seconds and a zone')
 }
 
-/** The end of the year 9999. */
-const LAST_MS = Date.UTC(9999, 11, 31)
+/** Exclusive: times of later years have more than four digits. */
+const MAX_TIME_MS = Date.UTC(9999, 11, 31)
 
 function secondOf(ms: number): number {
   return Math.floor(ms / 1000) * 1000
@@ -176,7 +174,7 @@ function secondOf(ms: number): number {
 
 export function findBatch(deps: BatchDeps): Handler {
   return async (request, reply) => {
-    const batch = await foundBatch(deps, request)
+    const batch = await requireBatch(deps, request)
     if (batch.inputFile !== null) reply.json(200, await documentByFile(deps, batch))
     else if (isTerminal(batch.status)) await streamBatch(deps, batch, request, reply)
     else reply.json(200, batchDocument(batch))
@@ -187,7 +185,7 @@ export function findBatch(deps: BatchDeps): Handler {
 async function documentByFile({ store }: BatchDeps, batch: BatchRecord) {
   const document = batchDocument(batch)
   if (batch.status !== 'failed') return document
-  const faults = faultsOf((await readResults(store, batch.id, -1, FAULTS)) ?? [])
+  const faults = faultsOf((await readResults(store, batch.id, -1, FAULT_PAGE)) ?? [])
   return faults.length === 0 ? document : { ...document, errors: errorList(faults) }
 }
 
@@ -200,44 +198,43 @@ async function streamBatch(
 ): Promise<void> {
   const { results: _, ...document } = batchDocument(batch)
   const reader = new SlowReader(reply, signal)
-  let flowing = reply.openStream(`${JSON.stringify(document).slice(0, -1)},"results":[`, 'application/json')
+  let isFlowing = reply.openStream(`${JSON.stringify(document).slice(0, -1)},"results":[`, 'application/json')
   let last = -1
   while (!reply.ended) {
-    const page = await readResults(store, batch.id, last, PAGE)
+    const page = await readResults(store, batch.id, last, RESULT_PAGE)
     signal.throwIfAborted()
     // An answer that has begun must not look complete.
-    if (page === null) throw unknown()
+    if (page === null) throw batchNotFound()
     if (page.length === 0) {
       reply.endStream(']}')
       return
     }
     const json = page.map(resultJson).join(',')
-    if (!flowing) await reader.drained()
-    flowing = reply.writeStream(last === -1 ? json : `,${json}`)
+    if (!isFlowing) await reader.untilDrained()
+    isFlowing = reply.writeStream(last === -1 ? json : `,${json}`)
     last = page.at(-1)?.number ?? last
-    // A read may finish synchronously, so this lets other work run.
-    await new Promise(resolve => setImmediate(resolve))
+    await yieldToLoop()
   }
 }
 
 /** Repeating it changes nothing. A batch that has ended, or is about to end, cannot be cancelled. */
 export function cancelBatch(deps: BatchDeps): Handler {
-  return async (request, reply) => reply.json(200, batchDocument(await cancelFound(deps, request)))
+  return async (request, reply) => reply.json(200, batchDocument(await cancelNamedBatch(deps, request)))
 }
 
 /** Returns the changed batch. @throws GatewayError `conflict`, `not_found` */
-export async function cancelFound(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
-  const batch = await foundBatch(deps, request)
+export async function cancelNamedBatch(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
+  const batch = await requireBatch(deps, request)
   const { work } = deps.store.batches
-  const at = isoInstant(deps.clock.nowMs())
-  const cancelled = await work.move(batch.id, sourcesOf('cancelling'), 'cancelling', at)
+  const cancelledAt = isoInstant(deps.clock.nowMs())
+  const cancelled = await work.move(batch.id, sourcesOf('cancelling'), 'cancelling', cancelledAt)
   if (cancelled !== null) {
     deps.changes.publish({ kind: 'batches' })
     return cancelled
   }
-  const now = await foundBatch(deps, request)
-  if (now.status === 'cancelling') return now
-  throw notCancelled(now)
+  const current = await requireBatch(deps, request)
+  if (current.status === 'cancelling') return current
+  throw notCancelled(current)
 }
 
 /** For management: the path names a batch of the workspace. The key that created it need not exist any more. */
@@ -245,22 +242,22 @@ export function cancelBatchOfWorkspace(deps: ManagedBatchDeps): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
     const { organizationId } = request.key
-    const { id: workspaceId } = await findNamedWorkspace(deps.store, request)
+    const { id: workspaceId } = await findNamedWorkspace(store, request)
     const id = request.params.get('id') ?? ''
     const find = async () => await store.batches.find(organizationId, workspaceId, id)
     const before = await find()
-    if (before === null) throw unknown()
-    const at = isoInstant(clock.nowMs())
+    if (before === null) throw batchNotFound()
+    const cancelledAt = isoInstant(clock.nowMs())
     const cancelled = await audited(
       deps,
       request,
       'batch.cancel',
-      ({ batches }) => batches.work.move(id, sourcesOf('cancelling'), 'cancelling', at),
-      moved => moved && { kind: 'batch', id, name: null },
+      ({ batches }) => batches.work.move(id, sourcesOf('cancelling'), 'cancelling', cancelledAt),
+      cancelled => cancelled && { kind: 'batch', id, name: null },
     )
     if (cancelled !== null) changes.publish({ kind: 'batches' })
     const batch = cancelled ?? (await find())
-    if (batch === null) throw unknown()
+    if (batch === null) throw batchNotFound()
     if (batch.status !== 'cancelling') throw notCancelled(batch)
     reply.json(200, { data: batchDocument(batch) })
   }
@@ -272,8 +269,8 @@ function notCancelled({ status }: BatchRecord): GatewayError {
 
 export function deleteBatch(deps: BatchDeps): Handler {
   return async (request, reply) => {
-    const batch = await foundBatch(deps, request)
-    await removeFound(deps, request, batch)
+    const batch = await requireBatch(deps, request)
+    await removeBatch(deps, request, batch)
     const { id, service } = batch
     // The provider keeps its copy of a batch under its own rules.
     const upstream =
@@ -283,13 +280,13 @@ export function deleteBatch(deps: BatchDeps): Handler {
 }
 
 /** @throws GatewayError `conflict` while the batch runs, `not_found` */
-export async function removeFound(
+export async function removeBatch(
   { store }: BatchDeps,
   { key }: ApiRequest,
   { id, status }: BatchRecord,
 ): Promise<void> {
   const outcome = await store.batches.remove(key.organizationId, workspaceOf(key), id)
-  if (outcome === 'unknown') throw unknown()
+  if (outcome === 'unknown') throw batchNotFound()
   if (outcome === 'running') {
     throw new GatewayError(
       'conflict',
@@ -299,13 +296,13 @@ export async function removeFound(
 }
 
 /** Finds the batch of the path. @throws GatewayError `not_found` */
-export async function foundBatch({ store }: BatchDeps, { params, key }: ApiRequest): Promise<BatchRecord> {
+export async function requireBatch({ store }: BatchDeps, { params, key }: ApiRequest): Promise<BatchRecord> {
   const batch = await store.batches.find(key.organizationId, workspaceOf(key), params.get('id') ?? '')
-  if (batch === null) throw unknown()
+  if (batch === null) throw batchNotFound()
   return batch
 }
 
-function unknown(): GatewayError {
+function batchNotFound(): GatewayError {
   return new GatewayError('not_found', 'Batch not found')
 }
 

@@ -10,10 +10,17 @@ import { streamChunks } from '../chunk-stream.ts'
 import { limitOf, listDocument, parameter } from '../management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from '../operation.ts'
 import { type ResultDocument, type ResultTexts, resultChunks } from './batch-outputs.ts'
-import { acceptBatch, type BatchDeps, cancelFound, foundBatch, removeFound, workspaceOf } from './batches.ts'
+import {
+  acceptBatch,
+  type BatchDeps,
+  cancelNamedBatch,
+  removeBatch,
+  requireBatch,
+  workspaceOf,
+} from './batches.ts'
 
 const ENDPOINT = '/v1/messages'
-const LIST_DEFAULT = 20
+const DEFAULT_PAGE_SIZE = 20
 
 export function createMessageBatch(deps: BatchDeps): RawHandler {
   return async (request, reply) => {
@@ -24,7 +31,7 @@ export function createMessageBatch(deps: BatchDeps): RawHandler {
 
 export function listMessageBatches({ store }: BatchDeps): Handler {
   return async ({ query, key }, reply) => {
-    const limit = limitOf(query, LIST_DEFAULT)
+    const limit = limitOf(query, DEFAULT_PAGE_SIZE)
     const after = parameter(query, 'after_id')
     const before = parameter(query, 'before_id')
     if (after !== undefined && before !== undefined)
@@ -47,27 +54,27 @@ export function listMessageBatches({ store }: BatchDeps): Handler {
 }
 
 export function findMessageBatch(deps: BatchDeps): Handler {
-  return async (request, reply) => reply.json(200, messageBatch(await found(deps, request)))
+  return async (request, reply) => reply.json(200, messageBatch(await requireMessageBatch(deps, request)))
 }
 
 export function cancelMessageBatch(deps: BatchDeps): Handler {
   return async (request, reply) => {
-    await found(deps, request)
-    reply.json(200, messageBatch(await cancelFound(deps, request)))
+    await requireMessageBatch(deps, request)
+    reply.json(200, messageBatch(await cancelNamedBatch(deps, request)))
   }
 }
 
 export function deleteMessageBatch(deps: BatchDeps): Handler {
   return async (request, reply) => {
-    const batch = await found(deps, request)
-    await removeFound(deps, request, batch)
+    const batch = await requireMessageBatch(deps, request)
+    await removeBatch(deps, request, batch)
     reply.json(200, { id: batch.id, type: 'message_batch_deleted' })
   }
 }
 
 export function readMessageResults(deps: BatchDeps): Handler {
   return async (request, reply) => {
-    const batch = await found(deps, request)
+    const batch = await requireMessageBatch(deps, request)
     if (!isTerminal(batch.status)) {
       throw new GatewayError(
         'conflict',
@@ -78,12 +85,12 @@ export function readMessageResults(deps: BatchDeps): Handler {
       reply,
       request.context.signal,
       'application/x-jsonl',
-      resultChunks(deps.store, batch, RESULTS, request.context.signal),
+      resultChunks(deps.store, batch, RESULT_TEXTS, request.context.signal),
     )
   }
 }
 
-const RESULTS: ResultTexts = {
+const RESULT_TEXTS: ResultTexts = {
   ofResult({ customId, result }) {
     const { response, error } = JSON.parse(result) as ResultDocument
     return lineOf(
@@ -109,8 +116,8 @@ function lineOf(customId: string, result: object): string {
 }
 
 /** Finds the batch of the path. @throws GatewayError `not_found`, also for batches of other endpoints */
-async function found(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
-  const batch = await foundBatch(deps, request)
+async function requireMessageBatch(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
+  const batch = await requireBatch(deps, request)
   if (batch.endpoint === ENDPOINT) return batch
   throw new GatewayError(
     'not_found',
@@ -126,17 +133,17 @@ function progressOf({ status }: BatchRecord): 'in_progress' | 'canceling' | 'end
 /** The batch in the form of the Messages API. */
 function messageBatch(batch: BatchRecord) {
   const { id, status, total, completed, failed } = batch
-  const ended = isTerminal(status)
+  const hasEnded = isTerminal(status)
   const unanswered = total - completed - failed
   return {
     id,
     type: 'message_batch',
     processing_status: progressOf(batch),
     request_counts: {
-      processing: ended ? 0 : unanswered,
+      processing: hasEnded ? 0 : unanswered,
       succeeded: completed,
       errored: failed,
-      canceled: ended && status !== 'expired' ? unanswered : 0,
+      canceled: hasEnded && status !== 'expired' ? unanswered : 0,
       expired: status === 'expired' ? unanswered : 0,
     },
     created_at: batch.createdAt,
@@ -146,6 +153,6 @@ function messageBatch(batch: BatchRecord) {
     archived_at: null,
     waiting: batch.waiting,
     // A relative path, which clients resolve against their base URL: only they know how they reach the gateway.
-    results_url: ended ? `/v1/messages/batches/${id}/results` : null,
+    results_url: hasEnded ? `/v1/messages/batches/${id}/results` : null,
   }
 }

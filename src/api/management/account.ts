@@ -14,7 +14,7 @@ import type { ActivityFilter, ActivityRow, ClientName } from '../../storage/usag
 import type { ApiRequest, Handler } from '../operation.ts'
 import { type ActivityParts, dimensionsOf, listDimensions, toUsageDocument } from './activity-dimensions.ts'
 import { audited } from './audit.ts'
-import { endOf } from './key-authority.ts'
+import { expiryOf } from './key-authority.ts'
 import { hashParameter, parameter, textParameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
@@ -49,18 +49,18 @@ export function addCredits(deps: ManagementParts): Handler {
   const { credits } = deps.store
   return async (request, reply) => {
     // Credits remain after the key expires, so only a key without an expiry may add them.
-    if (endOf(request.key) !== null) {
+    if (expiryOf(request.key) !== null) {
       throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
     }
     const entry = newEntry(request, deps.clock)
-    const record = await audited(
+    const isNew = await audited(
       deps,
       request,
       'credit.create',
       verbs => verbs.credits.add(entry),
       isNew => (isNew ? { kind: 'credit', id: entry.id, name: entry.note } : null),
     )
-    if (record) return reply.json(201, { data: toEntryDocument(entry) })
+    if (isNew) return reply.json(201, { data: toEntryDocument(entry) })
     const earlier = await credits.find(entry.organizationId, entry.id)
     if (earlier === null) throw new Error('a credit entry is neither new nor known')
     if (earlier.amount !== entry.amount) {
@@ -76,14 +76,14 @@ export function listActivity(deps: ActivityParts): Handler {
     const dimensions = dimensionsOf(request.query)
     if (dimensions !== null) return await listDimensions(deps, request, dimensions, reply)
     const filter = activityFilter(request, clock.nowMs())
-    const by = CLIENT_GROUPS.get(request.query.get('group_by') ?? '')
-    if (by === undefined) {
+    const clientGroup = CLIENT_GROUPS.get(request.query.get('group_by') ?? '')
+    if (clientGroup === undefined) {
       const rows = await store.ledger.activity(filter)
       reply.json(200, { data: rows.map(row => toActivityDocument(deps, row, filter.byWorkspace)) })
       return
     }
     const { byWorkspace: _, ...restOfFilter } = filter
-    const rows = await store.ledger.clientActivity({ ...restOfFilter, by: by.name })
+    const rows = await store.ledger.clientActivity({ ...restOfFilter, by: clientGroup.name })
     if (rows === null)
       throw refuseField(
         'group_by',
@@ -92,7 +92,7 @@ export function listActivity(deps: ActivityParts): Handler {
     reply.json(200, {
       data: rows.map(row => ({
         ...toActivityDocument(deps, { ...row, workspaceId: null }, false),
-        [by.field]: row.name,
+        [clientGroup.field]: row.name,
         cache_read_tokens: Number(row.cacheReadTokens),
         cache_write_tokens: Number(row.cacheWriteTokens),
       })),

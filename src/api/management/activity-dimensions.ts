@@ -23,10 +23,10 @@ export type ActivityParts = Pick<ManagementParts, 'store' | 'clock' | 'byokFeePe
 /** Days before today if there is no `start_date`, as in GET /activity without dimensions. */
 const DEFAULT_DAYS = 30
 /** Only together with `dimensions`. */
-const RANGE = ['start_date', 'end_date'] as const
+const RANGE_PARAMETERS = ['start_date', 'end_date'] as const
 
 /** The fields of a row that contain its values. */
-const FIELDS = {
+const DIMENSION_FIELDS = {
   day: 'date',
   model: 'model',
   provider: 'provider',
@@ -41,21 +41,21 @@ const FIELDS = {
 export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] | null {
   const value = parameter(query, 'dimensions')
   if (value === undefined) {
-    const range = RANGE.find(name => query.has(name))
+    const range = RANGE_PARAMETERS.find(name => query.has(name))
     if (range !== undefined)
       throw refuseField(range, 'works only with dimensions, such as dimensions=day,model')
     return null
   }
-  const found = value.split(',').map(text => USAGE_DIMENSIONS.find(dimension => dimension === text))
-  const dimensions = found.filter(dimension => dimension !== undefined)
-  if (dimensions.length < found.length || new Set(dimensions).size < found.length) {
+  const candidates = value.split(',').map(text => USAGE_DIMENSIONS.find(dimension => dimension === text))
+  const dimensions = candidates.filter(dimension => dimension !== undefined)
+  if (dimensions.length < candidates.length || new Set(dimensions).size < candidates.length) {
     throw refuseField(
       'dimensions',
       `must be one or more of ${USAGE_DIMENSIONS.join(', ')}, each at most once`,
     )
   }
-  for (const other of ['group_by', 'date']) {
-    if (query.has(other)) throw refuseField(other, 'must not be given together with dimensions')
+  for (const name of ['group_by', 'date']) {
+    if (query.has(name)) throw refuseField(name, 'must not be given together with dimensions')
   }
   return dimensions
 }
@@ -102,7 +102,7 @@ function filterOf(
   }
 }
 
-function dayOf(query: URLSearchParams, name: (typeof RANGE)[number]): number | undefined {
+function dayOf(query: URLSearchParams, name: (typeof RANGE_PARAMETERS)[number]): number | undefined {
   const text = parameter(query, name)
   if (text === undefined) return undefined
   const day = parseDay(text)
@@ -120,7 +120,7 @@ function toDocument(
   for (const dimension of USAGE_DIMENSIONS) {
     if (!(dimension in values)) continue
     const value = values[dimension] ?? null
-    document[FIELDS[dimension]] = value
+    document[DIMENSION_FIELDS[dimension]] = value
     if (dimension === 'provider') {
       document['provider_name'] = value === null ? null : (providerName(value) ?? value)
     }

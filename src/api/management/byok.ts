@@ -22,8 +22,8 @@ export const BYOK_BODY_MAX_BYTES = 1024 * 1024
 /** Limit per workspace: each thread reads all of them at once after each change. */
 const CREDENTIALS_MAX = 1_000
 /** Concurrent updates of one credential that collide this often are refused. */
-const TRIES = 5
-const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const MAX_UPDATE_ATTEMPTS = 5
+const CREDENTIAL_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export function createCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
@@ -81,7 +81,7 @@ export function findCredential(deps: ManagementParts): Handler {
 export function changeCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const body = checkCredentialUpdate(request.body)
-    for (let tryCount = 0; tryCount < TRIES; tryCount++) {
+    for (let attempt = 0; attempt < MAX_UPDATE_ATTEMPTS; attempt++) {
       const current = await findNamed(deps, request)
       const { organizationId, id } = current
       await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
@@ -134,9 +134,9 @@ async function checkHashes(
 ): Promise<void> {
   if (hashes == null) return
   const knownHashes = await store.keys.known(organizationId, hashes)
-  const at = hashes.findIndex(hash => !knownHashes.has(hash))
-  if (at >= 0)
-    throw refuseField(`allowed_api_key_hashes[${at}]`, 'must be the hash of an API key of this account')
+  const index = hashes.findIndex(hash => !knownHashes.has(hash))
+  if (index >= 0)
+    throw refuseField(`allowed_api_key_hashes[${index}]`, 'must be the hash of an API key of this account')
 }
 
 /** Finds the credential of the path. @throws GatewayError `not_found` */
@@ -145,7 +145,7 @@ export async function findNamed(
   { params, key }: ApiRequest,
 ): Promise<CredentialRecord> {
   const id = params.get('id') ?? ''
-  const record = ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
+  const record = CREDENTIAL_ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
   if (record === null) throw notFound()
   return record
 }

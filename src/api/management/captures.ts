@@ -23,9 +23,9 @@ import type { CaptureSettings, ManagementParts } from './parts.ts'
 export const CAPTURE_BODY_MAX_BYTES = 4 * 1024
 const MINUTE_MS = 60_000
 /** From its creation to the deletion of its files. */
-const KEPT_MS = 24 * 60 * MINUTE_MS
+const RETENTION_MS = 24 * 60 * MINUTE_MS
 /** Limits of one organization. Each capture may have `capture.maxBytes`. */
-const ROOM = { running: 3, kept: 10 } as const
+const CAPTURE_LIMITS = { running: 3, kept: 10 } as const
 
 export function createCapture(deps: ManagementParts): Handler {
   const { store, clock, changes, captures } = deps
@@ -39,17 +39,17 @@ export function createCapture(deps: ManagementParts): Handler {
     }
     const record = await newCapture(deps, request.key, body)
     const now = isoInstant(clock.nowMs())
-    const full = await audited(
+    const exceededLimit = await audited(
       deps,
       request,
       'capture.create',
-      verbs => verbs.captures.add(record, ROOM, now),
+      verbs => verbs.captures.add(record, CAPTURE_LIMITS, now),
       limit => (limit === null ? toObject(record) : null),
     )
-    if (full !== null) throw noRoom(full)
+    if (exceededLimit !== null) throw limitReached(exceededLimit)
     changes.publish({ kind: 'captures' })
-    const found = await store.captures.find(record.organizationId, record.id)
-    reply.json(201, { data: toDocument(requireFound(found), [], clock.nowMs()) })
+    const stored = await store.captures.find(record.organizationId, record.id)
+    reply.json(201, { data: toDocument(requireFound(stored), [], clock.nowMs()) })
   }
 }
 
@@ -57,9 +57,9 @@ export function listCaptures({ store, clock }: ManagementParts): Handler {
   return async ({ key, query }, reply) => {
     const { items, total } = await store.captures.page(key.organizationId, pageOf(query))
     const nowMs = clock.nowMs()
-    const current = items.filter(each => !isExpired(each, nowMs))
+    const current = items.filter(record => !isExpired(record, nowMs))
     const data: object[] = []
-    for (const each of current) data.push(toDocument(each, await store.captures.parts(each.id), nowMs))
+    for (const record of current) data.push(toDocument(record, await store.captures.parts(record.id), nowMs))
     reply.json(200, { data, total_count: total - (items.length - current.length) })
   }
 }
@@ -129,18 +129,18 @@ async function newCapture(
     maxBytes: body.max_bytes ?? captures.maxBytes,
     createdAt: isoInstant(nowMs),
     endsAt: isoInstant(nowMs + body.minutes * MINUTE_MS),
-    expiresAt: isoInstant(nowMs + KEPT_MS),
+    expiresAt: isoInstant(nowMs + RETENTION_MS),
   }
 }
 
-function noRoom(limit: keyof typeof ROOM): GatewayError {
+function limitReached(limit: keyof typeof CAPTURE_LIMITS): GatewayError {
   const advice =
     limit === 'running'
       ? 'are already running: wait for one to end'
       : 'are already stored: wait for one to expire'
   return new GatewayError(
     'conflict',
-    `${ROOM[limit]} captures of this organization ${advice}, or delete one with DELETE /captures/{id}`,
+    `${CAPTURE_LIMITS[limit]} captures of this organization ${advice}, or delete one with DELETE /captures/{id}`,
   )
 }
 

@@ -67,17 +67,17 @@ function keyAndRegion(
   body: CredentialUpdate,
 ): CredentialChange {
   const { provider, organizationId, workspaceId, id } = current
-  const read = body.key === undefined ? null : deps.describeKey(provider, body.key)
+  const description = body.key === undefined ? null : deps.describeKey(provider, body.key)
   // The region of a stored key was determined at its creation, because the key itself is encrypted.
-  const ofKey = read === null ? current.declaredRegion : read.region
-  const declared = regionIsInKey(provider) ? ofKey : current.declaredRegion
+  const keyRegion = description === null ? current.declaredRegion : description.region
+  const declared = regionIsInKey(provider) ? keyRegion : current.declaredRegion
   const declaredRegion = body.declared_region === undefined ? declared : body.declared_region
-  refuse(regionRefusal(provider, declaredRegion, ofKey))
+  refuse(regionRefusal(provider, declaredRegion, keyRegion))
   const region = declaredRegion === current.declaredRegion ? {} : { declaredRegion }
-  if (body.key === undefined || read === null) return region
+  if (body.key === undefined || description === null) return region
   const keyRevision = current.keyRevision + 1
   const owner = { organizationId, workspaceId, credentialId: id, provider, revision: keyRevision }
-  return { ...region, label: read.label, sealed: seal(deps, body.key, owner), keyRevision }
+  return { ...region, label: description.label, sealed: seal(deps, body.key, owner), keyRevision }
 }
 
 function seal({ vault }: ManagementParts, key: string, owner: SecretOwner): SealedSecret {

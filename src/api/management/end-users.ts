@@ -110,7 +110,7 @@ async function change(
     request,
     action,
     ({ endUsers }) => endUsers.change(organizationId, user, fields, now),
-    didChange => didChange && toObject(user),
+    updated => updated && toObject(user),
   )
   const found = requireFound(record)
   deps.changes.publish({ kind: 'end-user', organizationId, user })

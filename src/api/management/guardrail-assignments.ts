@@ -26,7 +26,7 @@ export interface Assignees {
 /** A hundred member ids with every character escaped, with a margin. */
 export const ASSIGNMENT_BODY_MAX_BYTES = 512 * 1024
 
-export const KEYS: Assignees = {
+export const KEY_ASSIGNEES: Assignees = {
   kind: 'api-key',
   read: body => checkKeyAssignees(body).key_hashes,
   toDocument: assignment => ({
@@ -40,7 +40,7 @@ export const KEYS: Assignees = {
   }),
 }
 
-export const MEMBERS: Assignees = {
+export const MEMBER_ASSIGNEES: Assignees = {
   kind: 'member',
   read: body => checkMemberAssignees(body).member_user_ids,
   toDocument: assignment => ({
@@ -89,18 +89,18 @@ export function assign(deps: ManagementParts, { kind, read }: Assignees): Handle
       )
     }
     if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
-    const by = { assignedBy: request.key.creatorUserId, createdAt: isoInstant(clock.nowMs()) }
-    const assigned = await audited(
+    const origin = { assignedBy: request.key.creatorUserId, createdAt: isoInstant(clock.nowMs()) }
+    const assignedCount = await audited(
       deps,
       request,
       'guardrail.assign',
-      ({ guardrails }) => guardrails.assign(scopeOf(guardrail, kind), assignees, by),
+      ({ guardrails }) => guardrails.assign(scopeOf(guardrail, kind), assignees, origin),
       count => (count === null ? null : toObject(guardrail)),
     )
     // Another request may have deleted it in the meantime.
-    if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')
+    if (assignedCount === null) throw new GatewayError('not_found', 'Guardrail not found')
     changes.publish({ kind: 'guardrails', organizationId })
-    reply.json(200, { assigned_count: assigned })
+    reply.json(200, { assigned_count: assignedCount })
   }
 }
 
@@ -110,15 +110,15 @@ export function unassign(deps: ManagementParts, { kind, read }: Assignees): Hand
   return async (request, reply) => {
     const assignees = read(request.body)
     const guardrail = await findNamedGuardrail(store, request)
-    const unassigned = await audited(
+    const unassignedCount = await audited(
       deps,
       request,
       'guardrail.unassign',
       ({ guardrails }) => guardrails.unassign(scopeOf(guardrail, kind), assignees),
       count => (count === 0 ? null : toObject(guardrail)),
     )
-    if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
-    reply.json(200, { unassigned_count: unassigned })
+    if (unassignedCount > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
+    reply.json(200, { unassigned_count: unassignedCount })
   }
 }
 
@@ -129,10 +129,10 @@ async function checkKeys(
   hashes: readonly string[],
 ): Promise<void> {
   const knownHashes = await store.keys.known(organizationId, hashes, workspaceId ?? undefined)
-  const at = hashes.findIndex(hash => !knownHashes.has(hash))
-  if (at < 0) return
-  const where = workspaceId === null ? 'this account' : "the guardrail's workspace"
-  throw refuseField(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)
+  const index = hashes.findIndex(hash => !knownHashes.has(hash))
+  if (index < 0) return
+  const owner = workspaceId === null ? 'this account' : "the guardrail's workspace"
+  throw refuseField(`key_hashes[${index}]`, `must be the hash of an API key of ${owner}`)
 }
 
 function scopeOf({ organizationId, id }: GuardrailRecord, kind: AssigneeKind): AssignmentScope {

@@ -50,19 +50,19 @@ function checkProviders(
   body: GuardrailUpdate,
 ): void {
   const list = body[field]
-  const at = list?.findIndex(slug => !PROVIDER_SLUGS.has(slug) && providerName(slug) === null) ?? -1
-  if (at >= 0) throw refuseField(`${field}[${at}]`, 'must be the slug of a known provider')
+  const index = list?.findIndex(slug => !PROVIDER_SLUGS.has(slug) && providerName(slug) === null) ?? -1
+  if (index >= 0) throw refuseField(`${field}[${index}]`, 'must be the slug of a known provider')
 }
 
 /** The older field without a vendor applies to vendors that the body does not name. */
 function zdrRules(body: GuardrailUpdate, before: ZdrRules): ZdrRules {
-  const all = body.enforce_zdr
+  const common = body.enforce_zdr
   return {
-    anthropic: keepUnless(body.enforce_zdr_anthropic, keepUnless(all, before.anthropic)),
-    openai: keepUnless(body.enforce_zdr_openai, keepUnless(all, before.openai)),
-    google: keepUnless(body.enforce_zdr_google, keepUnless(all, before.google)),
-    xai: keepUnless(body.enforce_zdr_xai, keepUnless(all, before.xai)),
-    other: keepUnless(body.enforce_zdr_other, keepUnless(all, before.other)),
+    anthropic: keepUnless(body.enforce_zdr_anthropic, keepUnless(common, before.anthropic)),
+    openai: keepUnless(body.enforce_zdr_openai, keepUnless(common, before.openai)),
+    google: keepUnless(body.enforce_zdr_google, keepUnless(common, before.google)),
+    xai: keepUnless(body.enforce_zdr_xai, keepUnless(common, before.xai)),
+    other: keepUnless(body.enforce_zdr_other, keepUnless(common, before.other)),
   }
 }
 
@@ -77,10 +77,10 @@ export async function checkPatterns(patternProblem: PatternProblem, body: Guardr
     ['output.content_filters', body.output?.content_filters],
   ] as const) {
     const total = { positions: 0 }
-    for (const [at, { pattern }] of (filters ?? []).entries()) {
+    for (const [index, { pattern }] of (filters ?? []).entries()) {
       const problem = patternProblem(pattern, total)
       if (problem !== null) {
-        throw new GatewayError('invalid_request', `${path}[${at}].pattern: ${problem}`, {
+        throw new GatewayError('invalid_request', `${path}[${index}].pattern: ${problem}`, {
           metadata: { code: 'invalid_regex_pattern' },
         })
       }

@@ -21,7 +21,7 @@ import { pageOf, textParameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 import { workspaceOf } from './workspaces.ts'
 
-const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const GUARDRAIL_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Without a workspace the guardrail belongs to the whole organization. */
 export function createGuardrail(deps: ManagementParts): Handler {
@@ -66,11 +66,11 @@ export function listGuardrails({ store }: ManagementParts): Handler {
       ...(workspaceId === undefined ? {} : { workspaceId }),
     }
     const { items, total } = await store.guardrails.page(filter, page)
-    const assigned = await store.guardrails.assignedCounts(
+    const assignedCounts = await store.guardrails.assignedCounts(
       key.organizationId,
       items.map(({ id }) => id),
     )
-    const data = items.map(record => toDocument(record, assigned.get(record.id) ?? 0))
+    const data = items.map(record => toDocument(record, assignedCounts.get(record.id) ?? 0))
     reply.json(200, { data, total_count: total })
   }
 }
@@ -133,7 +133,7 @@ export async function findNamedGuardrail(
   { params, key }: ApiRequest,
 ): Promise<GuardrailRecord> {
   const id = params.get('id') ?? ''
-  const record = ID.test(id) ? await store.guardrails.find(key.organizationId, id) : null
+  const record = GUARDRAIL_ID.test(id) ? await store.guardrails.find(key.organizationId, id) : null
   if (record === null) throw notFound()
   return record
 }
@@ -173,8 +173,8 @@ function isoNow({ clock }: ManagementParts): string {
 
 async function documentOf({ store }: Pick<ManagementParts, 'store'>, record: GuardrailRecord) {
   const { organizationId, id } = record
-  const assigned = await store.guardrails.assignedCounts(organizationId, [id])
-  return toDocument(record, assigned.get(id) ?? 0)
+  const assignedCounts = await store.guardrails.assignedCounts(organizationId, [id])
+  return toDocument(record, assignedCounts.get(id) ?? 0)
 }
 
 function toDocument(guardrail: GuardrailRecord, assigned: number) {
@@ -192,5 +192,5 @@ function toDocument(guardrail: GuardrailRecord, assigned: number) {
 
 /** The older field without a vendor: the value that all vendors share, or null. */
 function commonValue({ anthropic, openai, google, xai, other }: ZdrRules): boolean | null {
-  return [openai, google, xai, other].every(each => each === anthropic) ? anthropic : null
+  return [openai, google, xai, other].every(value => value === anthropic) ? anthropic : null
 }

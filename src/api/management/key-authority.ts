@@ -14,14 +14,14 @@ type KeyReader = Pick<Store, 'keys' | 'workspaces'>
  * The time at which a key, or the secret in use, expires; null: never. The key of a console session counts as one that
  * never expires: its owner can sign in again, and creates keys for others.
  */
-export function endOf({ expiresAt, secretExpiresAt, identity }: KeyRecord): string | null {
+export function expiryOf({ expiresAt, secretExpiresAt, identity }: KeyRecord): string | null {
   if (identity !== null) return null
   if (expiresAt === null || secretExpiresAt === null) return expiresAt ?? secretExpiresAt
   return expiresAt < secretExpiresAt ? expiresAt : secretExpiresAt
 }
 
 /** Fields that a key must not change about itself, under their public names. */
-const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
+const NO_SELF_CHANGE_FIELDS: readonly (readonly [field: keyof KeyChange, name: string])[] = [
   ['expiresAt', 'expires_at'],
   ['limit', 'limit'],
   ['limitReset', 'limit_reset'],
@@ -32,10 +32,10 @@ const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
 ]
 
 /** @throws GatewayError `invalid_request` */
-export function refuseOwn(change: KeyChange): void {
+export function refuseSelfChange(change: KeyChange): void {
   if (change.disabled === true) throw refuseField('disabled', 'a key cannot disable itself')
   if (change.role !== undefined) throw refuseField('role', 'a key cannot change its own role')
-  for (const [field, name] of NOT_OWN) {
+  for (const [field, name] of NO_SELF_CHANGE_FIELDS) {
     if (change[field] !== undefined) throw refuseField(name, 'a key cannot change its own limits or expiry')
   }
 }
@@ -46,16 +46,16 @@ export function refuseOwn(change: KeyChange): void {
  * @throws GatewayError `invalid_request`
  */
 export function refuseLongerLife(key: KeyRecord, expiresAt: string | null | undefined): void {
-  const ownEnd = endOf(key)
-  if (ownEnd === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= ownEnd)) return
-  throw refuseField('expires_at', `must not be later than ${ownEnd}, when the calling key expires`)
+  const ownExpiry = expiryOf(key)
+  if (ownExpiry === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= ownExpiry)) return
+  throw refuseField('expires_at', `must not be later than ${ownExpiry}, when the calling key expires`)
 }
 
 /**
  * The key of a console session cannot be changed: nobody may get a secret of it, extend it or change its role.
  * @throws GatewayError `invalid_request`
  */
-export function refuseSession({ identity }: KeyRecord, change: KeyChange | null): void {
+export function refuseSessionKeyChange({ identity }: KeyRecord, change: KeyChange | null): void {
   if (identity === null) return
   const fields = change === null ? ['secret'] : Object.keys(change)
   if (fields.every(field => field === 'disabled')) return
@@ -63,8 +63,8 @@ export function refuseSession({ identity }: KeyRecord, change: KeyChange | null)
 }
 
 /** Checks that the caller's role is sufficient for a change of a key. @throws GatewayError `permission_denied` */
-export function requireRoleFor(callerKey: KeyRecord, other: KeyRecord): void {
-  if (other.kind === 'management' && other.hash !== callerKey.hash) {
+export function requireRoleFor(callerKey: KeyRecord, target: KeyRecord): void {
+  if (target.kind === 'management' && target.hash !== callerKey.hash) {
     requireRole(callerKey, 'admin', 'Changing another management key')
   }
 }
@@ -73,8 +73,8 @@ export function requireRoleFor(callerKey: KeyRecord, other: KeyRecord): void {
  * A key that expires may not change management keys that live longer, because it could lock out their holders.
  * @throws GatewayError `permission_denied`
  */
-export function requireShorterLife(callerKey: KeyRecord, other: KeyRecord): void {
-  if (other.kind === 'inference' || !outlives(other, callerKey)) return
+export function requireShorterLife(callerKey: KeyRecord, target: KeyRecord): void {
+  if (target.kind === 'inference' || !outlives(target, callerKey)) return
   throw new GatewayError(
     'permission_denied',
     'A key that expires cannot change a management key that expires later',
@@ -85,17 +85,17 @@ export function requireShorterLife(callerKey: KeyRecord, other: KeyRecord): void
  * A caller that rotates a key receives a secret of it, so its own life must not be shorter.
  * @throws GatewayError `permission_denied`
  */
-export function requireLongerLife(callerKey: KeyRecord, other: KeyRecord): void {
-  if (!outlives(other, callerKey)) return
+export function requireLongerLife(callerKey: KeyRecord, target: KeyRecord): void {
+  if (!outlives(target, callerKey)) return
   throw new GatewayError(
     'permission_denied',
-    `This key, or the secret of it that you are using, expires at ${endOf(callerKey)}, so it cannot rotate a key that expires later`,
+    `This key, or the secret of it that you are using, expires at ${expiryOf(callerKey)}, so it cannot rotate a key that expires later`,
   )
 }
 
 function outlives({ expiresAt }: KeyRecord, callerKey: KeyRecord): boolean {
-  const ownEnd = endOf(callerKey)
-  return ownEnd !== null && (expiresAt === null || expiresAt > ownEnd)
+  const callerExpiry = expiryOf(callerKey)
+  return callerExpiry !== null && (expiresAt === null || expiresAt > callerExpiry)
 }
 
 /** @throws GatewayError `invalid_request` for a key of a deleted workspace, which stays disabled. */

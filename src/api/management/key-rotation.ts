@@ -12,7 +12,7 @@ import { type KeyRecord, KeyRotation } from '../../protocol/management/keys.ts'
 import { ConflictError } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { refuseSession, requireLongerLife, requireRoleFor } from './key-authority.ts'
+import { refuseSessionKeyChange, requireLongerLife, requireRoleFor } from './key-authority.ts'
 import { detailOf, hashOf, requireFound, toObject } from './keys.ts'
 import type { ManagementParts } from './parts.ts'
 
@@ -24,11 +24,11 @@ export function rotateKey(deps: ManagementParts): Handler {
     const { overlap_seconds } = checkRotation(request.body)
     const hash = hashOf(request)
     const { organizationId } = request.key
-    const other = requireFound(await store.keys.findIn(organizationId, hash))
-    requireRoleFor(request.key, other)
-    requireLongerLife(request.key, other)
-    refuseSession(other, null)
-    const { key, secret } = createSecret(other.kind, clock)
+    const target = requireFound(await store.keys.findIn(organizationId, hash))
+    requireRoleFor(request.key, target)
+    requireLongerLife(request.key, target)
+    refuseSessionKeyChange(target, null)
+    const { key, secret } = createSecret(target.kind, clock)
     const endsAt = isoInstant(clock.nowMs() + overlap_seconds * 1000)
     let rotated: KeyRecord | null
     try {

@@ -23,18 +23,18 @@ interface Sums {
 }
 
 /** How long sums are reused. The ledger lags by as much anyway. */
-const RECENT_MS = 1_000
-const RECENT_MAX = 1_000
+const SUMS_TTL_MS = 1_000
+const MAX_CACHED_SUMS = 1_000
 
 export class KeyUsage {
   readonly #deps: KeyUsageDeps
-  readonly #recent: LRUCache<string, Promise<Sums>>
+  readonly #recentSums: LRUCache<string, Promise<Sums>>
 
   constructor(deps: KeyUsageDeps) {
     this.#deps = deps
-    this.#recent = new LRUCache({
-      max: RECENT_MAX,
-      ttl: RECENT_MS,
+    this.#recentSums = new LRUCache({
+      max: MAX_CACHED_SUMS,
+      ttl: SUMS_TTL_MS,
       ttlResolution: 0,
       perf: { now: () => deps.clock.monotonicMs() },
     })
@@ -47,11 +47,11 @@ export class KeyUsage {
 
   /** Like `fields`, from sums that are at most a second old: for callers who may ask often. */
   async recentFields(key: KeyRecord) {
-    let sums = this.#recent.get(key.hash)
+    let sums = this.#recentSums.get(key.hash)
     if (sums === undefined) {
       sums = this.#sums(key)
-      this.#recent.set(key.hash, sums)
-      sums.catch(() => this.#recent.delete(key.hash))
+      this.#recentSums.set(key.hash, sums)
+      sums.catch(() => this.#recentSums.delete(key.hash))
     }
     return this.#toFields(key, await sums)
   }
@@ -77,10 +77,10 @@ export class KeyUsage {
   #toFields(key: KeyRecord, sums: Sums) {
     const { byokFeePercent } = this.#deps
     const charged = (sum: UsageTotals): number => sumToUsd(chargeOf(sum, byokFeePercent))
-    const counted = limitUsageOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
+    const limitUsage = limitUsageOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
     return {
       limit: key.limit === null ? null : microToUsd(key.limit),
-      limit_remaining: remaining(key, counted),
+      limit_remaining: remaining(key, limitUsage),
       limit_reset: key.limitReset,
       include_byok_in_limit: key.includeByokInLimit,
       usage: charged(sums.total),
@@ -96,8 +96,8 @@ export class KeyUsage {
 }
 
 /** At least zero: the last request of a period may exceed the limit. */
-function remaining({ limit }: KeyRecord, counted: bigint): number | null {
+function remaining({ limit }: KeyRecord, limitUsage: bigint): number | null {
   if (limit === null) return null
-  const unspent = BigInt(limit) * PICOS_PER_MICRO - counted
+  const unspent = BigInt(limit) * PICOS_PER_MICRO - limitUsage
   return unspent > 0n ? sumToUsd(unspent) : 0
 }

@@ -21,20 +21,19 @@ import { audited } from './audit.ts'
 import { captureOf } from './captures.ts'
 import {
   refuseLongerLife,
-  refuseOwn,
-  refuseSession,
+  refuseSelfChange,
+  refuseSessionKeyChange,
   requireRoleFor,
   requireShorterLife,
   requireWorkspace,
 } from './key-authority.ts'
 import type { KeyUsage } from './key-usage.ts'
-import { flagParameter, pageOf, textParameter } from './paging.ts'
+import { flagParameter, KEY_HASH, pageOf, textParameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 import { workspaceOf } from './workspaces.ts'
 
 const checkCreation = bodyCheck(KeyCreation)
 const checkUpdate = bodyCheck(KeyUpdate)
-const HASH = /^[0-9a-f]{64}$/
 
 export function listKeys({ store, usage }: Pick<ManagementParts, 'store' | 'usage'>): Handler {
   return async (request, reply) => {
@@ -70,8 +69,8 @@ export function createApiKey(deps: ManagementParts): Handler {
     if (!added) throw new Error('a random key exists already')
     // Caches may contain the key as unknown, if it was tried before it was created.
     changes.publish({ kind: 'key', hash: record.hash })
-    const first = { label: record.label, createdAt: record.createdAt, expiresAt: null }
-    reply.json(201, { data: toDetail(record, await usage.fields(record), [first]), key })
+    const firstSecret = { label: record.label, createdAt: record.createdAt, expiresAt: null }
+    reply.json(201, { data: toDetail(record, await usage.fields(record), [firstSecret]), key })
   }
 }
 
@@ -88,16 +87,16 @@ export function changeKey(deps: ManagementParts): Handler {
     const change = KEY.readChange(checkUpdate(request.body), clock.nowMs())
     const hash = hashOf(request)
     const { organizationId } = request.key
-    const other = requireFound(await store.keys.findIn(organizationId, hash))
-    if (hash === request.key.hash) refuseOwn(change)
-    else requireMayChange(request.key, other)
-    refuseSession(other, change)
+    const target = requireFound(await store.keys.findIn(organizationId, hash))
+    if (hash === request.key.hash) refuseSelfChange(change)
+    else requireMayChange(request.key, target)
+    refuseSessionKeyChange(target, change)
     refuseLongerLife(request.key, change.expiresAt)
     if (change.role !== undefined) {
       requireRole(request.key, 'admin', 'Changing a role')
-      if (other.kind === 'inference') throw refuseField('role', 'only management keys have roles')
+      if (target.kind === 'inference') throw refuseField('role', 'only management keys have roles')
     }
-    if (change.disabled === false) await requireWorkspace(store, other)
+    if (change.disabled === false) await requireWorkspace(store, target)
     const now = isoInstant(clock.nowMs())
     const record = requireFound(
       await audited(
@@ -141,7 +140,7 @@ export function showOwnKey({
     reply.json(200, {
       data: {
         ...toOwnDocument(key, fields, rateLimitOf(key, rateLimitDefault)),
-        allowed_data_regions: REGIONS.filter(
+        allowed_data_regions: DATA_REGIONS.filter(
           region => restrictions?.allowsRegion(region === 'global' ? null : region) ?? true,
         ),
         capture: captureOf(captures, key),
@@ -150,7 +149,7 @@ export function showOwnKey({
   }
 }
 
-const REGIONS = ['global', 'europe', 'us'] as const
+const DATA_REGIONS = ['global', 'europe', 'us'] as const
 
 /** @throws GatewayError `invalid_request` */
 async function newKey({ store, clock }: ManagementParts, request: ApiRequest) {
@@ -174,26 +173,26 @@ async function newKey({ store, clock }: ManagementParts, request: ApiRequest) {
 }
 
 /** The fields that a management key may have. */
-const MANAGEMENT: ReadonlySet<string> = new Set(['name', 'role', 'expires_at', 'creator_user_id'])
+const MANAGEMENT_KEY_FIELDS: ReadonlySet<string> = new Set(['name', 'role', 'expires_at', 'creator_user_id'])
 
 /** @throws GatewayError `invalid_request` */
 function refuseSpending(body: Readonly<Record<string, unknown>>): void {
   for (const field of Object.keys(KeyCreation.properties)) {
-    if (body[field] != null && !MANAGEMENT.has(field))
+    if (body[field] != null && !MANAGEMENT_KEY_FIELDS.has(field))
       throw refuseField(field, 'is only for API keys, and a key with a role is a management key')
   }
 }
 
 /** @throws GatewayError `permission_denied` */
-function requireMayChange(callerKey: KeyRecord, other: KeyRecord): void {
-  requireRoleFor(callerKey, other)
-  requireShorterLife(callerKey, other)
+function requireMayChange(callerKey: KeyRecord, target: KeyRecord): void {
+  requireRoleFor(callerKey, target)
+  requireShorterLife(callerKey, target)
 }
 
 /** @throws GatewayError `not_found` if the text is not a hash. */
 export function hashOf(request: ApiRequest): string {
   const hash = request.params.get('hash') ?? ''
-  if (!HASH.test(hash)) throw notFound()
+  if (!KEY_HASH.test(hash)) throw notFound()
   return hash
 }
 
@@ -240,12 +239,12 @@ function toDetail(key: KeyRecord, usage: UsageFields, secrets: readonly Omit<Key
 }
 
 /** The limits of the key itself; others may hold too, of its workspace and of end users. */
-function rateLimitOf({ kind, rateLimit }: KeyRecord, standard: RateLimit): RateLimit {
+function rateLimitOf({ kind, rateLimit }: KeyRecord, defaults: RateLimit): RateLimit {
   if (kind === 'management') return NO_RATE_LIMIT
   return {
-    requests_per_minute: rateLimit?.requests_per_minute ?? standard.requests_per_minute,
-    tokens_per_minute: rateLimit?.tokens_per_minute ?? standard.tokens_per_minute,
-    parallel: rateLimit?.parallel ?? standard.parallel,
+    requests_per_minute: rateLimit?.requests_per_minute ?? defaults.requests_per_minute,
+    tokens_per_minute: rateLimit?.tokens_per_minute ?? defaults.tokens_per_minute,
+    parallel: rateLimit?.parallel ?? defaults.parallel,
   }
 }
 

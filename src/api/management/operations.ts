@@ -7,7 +7,7 @@ import { abortSignalOf } from '../../base/signal.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
 import { listGenerations } from '../generation.ts'
 import type { Handler, Operation } from '../operation.ts'
-import { manage } from '../operation-rows.ts'
+import { managementKey } from '../operation-rows.ts'
 import { addCredits, listActivity, showCredits } from './account.ts'
 import { listAudit } from './audit.ts'
 import {
@@ -39,10 +39,10 @@ import {
   ASSIGNMENT_BODY_MAX_BYTES,
   type Assignees,
   assign,
-  KEYS,
+  KEY_ASSIGNEES,
   listAllAssignments,
   listAssignments,
-  MEMBERS,
+  MEMBER_ASSIGNEES,
   unassign,
 } from './guardrail-assignments.ts'
 import { listGuardrailBudgets } from './guardrail-budgets.ts'
@@ -69,24 +69,28 @@ import {
 } from './workspaces.ts'
 
 /** The role for reading. */
-const viewer = manage('viewer')
+const viewer = managementKey('viewer')
 /** The role for everyday changes. A row applies to every record; handlers may require more for some of them. */
-const operator = manage('operator')
+const operator = managementKey('operator')
 /** The role for changes of money, provider keys, and what cannot be undone. */
-const admin = manage('admin')
+const admin = managementKey('admin')
 
 /**
  * Maximum concurrent operations of one key in a thread, and of all keys. An embedded database runs on the calling
  * thread, so each of them blocks streams for a few milliseconds at a time.
  */
-const PLACES = { places: 8, perKey: 2, waitMs: 30_000 } as const
-/** Operations that call a provider or a task worker, which have limits of their own. */
-const ASKING_OTHERS: ReadonlySet<string> = new Set(['checkCredential', 'checkProviderKey', 'checkGuardrail'])
+const SLOT_LIMITS = { places: 8, perKey: 2, waitMs: 30_000 } as const
+/** Operations that call a provider or a task worker; these calls have limits of their own. */
+const OPERATIONS_WITHOUT_SLOT: ReadonlySet<string> = new Set([
+  'checkCredential',
+  'checkProviderKey',
+  'checkGuardrail',
+])
 
 export function managementRows(deps: ManagementParts): Operation[] {
-  const slots = new SlotQueue({ clock: deps.clock, ...PLACES })
+  const slots = new SlotQueue({ clock: deps.clock, ...SLOT_LIMITS })
   return [...accountRows(deps), ...ruleRows(deps)].map(operation =>
-    operation.key !== 'management' || ASKING_OTHERS.has(operation.id)
+    operation.key !== 'management' || OPERATIONS_WITHOUT_SLOT.has(operation.id)
       ? operation
       : { ...operation, handler: withSlot(slots, operation.handler) },
   )
@@ -155,11 +159,12 @@ function accountRows(deps: ManagementParts): Operation[] {
     admin('DELETE /captures/{id}', 'deleteCapture', 'End and delete a capture', deleteCapture(deps)),
 
     viewer('GET /rollouts', 'listRollouts', 'List the rollouts of routes', listRollouts(deps)),
-    rollout(viewer('GET /rollouts/{route}', 'getRollout', 'Get a rollout', findRollout(deps))),
+    withFreeParam('route', viewer('GET /rollouts/{route}', 'getRollout', 'Get a rollout', findRollout(deps))),
     ...rolloutMoves(deps),
 
     viewer('GET /pauses', 'listPauses', 'List the providers that are out of service', listPauses(deps)),
-    provider(
+    withFreeParam(
+      'provider',
       operator(
         'POST /providers/{provider}/pause',
         'pauseProvider',
@@ -168,7 +173,8 @@ function accountRows(deps: ManagementParts): Operation[] {
         bytes,
       ),
     ),
-    provider(
+    withFreeParam(
+      'provider',
       operator(
         'POST /providers/{provider}/resume',
         'resumeProvider',
@@ -192,8 +198,12 @@ function accountRows(deps: ManagementParts): Operation[] {
       'Deactivate the end user that ?user= names',
       deactivateEndUser(deps, byQuery),
     ),
-    endUser(viewer('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps))),
-    endUser(
+    withFreeParam(
+      'user',
+      viewer('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps)),
+    ),
+    withFreeParam(
+      'user',
       operator(
         'PATCH /end-users/{user}',
         'updateEndUser',
@@ -202,7 +212,8 @@ function accountRows(deps: ManagementParts): Operation[] {
         userBytes,
       ),
     ),
-    endUser(
+    withFreeParam(
+      'user',
       operator(
         'DELETE /end-users/{user}',
         'deleteEndUser',
@@ -261,8 +272,8 @@ function ruleRows(deps: ManagementParts): Operation[] {
       "List a guardrail's budgets, and how much of each is spent",
       listGuardrailBudgets(deps),
     ),
-    ...assignmentRows(deps, 'keys', 'Key', KEYS),
-    ...assignmentRows(deps, 'members', 'Member', MEMBERS),
+    ...assignmentRows(deps, 'keys', 'Key', KEY_ASSIGNEES),
+    ...assignmentRows(deps, 'members', 'Member', MEMBER_ASSIGNEES),
   ]
 }
 
@@ -304,29 +315,22 @@ function assignmentRows(
   ]
 }
 
-const MOVES: Readonly<Record<RolloutMove, readonly [id: string, summary: string]>> = {
+const ROLLOUT_MOVES: Readonly<Record<RolloutMove, readonly [id: string, summary: string]>> = {
   advance: ['advanceRollout', 'Take a rollout to its next step'],
   hold: ['holdRollout', 'Hold a rollout at its share'],
   rollback: ['rollbackRollout', 'Take a rollout back'],
 }
 
 function rolloutMoves(deps: ManagementParts): Operation[] {
-  return Object.entries(MOVES).map(([move, [id, summary]]) =>
-    rollout(operator(`POST /rollouts/{route}/${move}`, id, summary, moveRollout(deps, move as RolloutMove))),
+  return Object.entries(ROLLOUT_MOVES).map(([move, [id, summary]]) =>
+    withFreeParam(
+      'route',
+      operator(`POST /rollouts/{route}/${move}`, id, summary, moveRollout(deps, move as RolloutMove)),
+    ),
   )
 }
 
-/** A route may have a slash, which is encoded. */
-function rollout(operation: Operation): Operation {
-  return { ...operation, freeParam: 'route' }
-}
-
-/** The slug of a region has a slash, which is encoded. */
-function provider(operation: Operation): Operation {
-  return { ...operation, freeParam: 'provider' }
-}
-
-/** An end user may be any text. */
-function endUser(operation: Operation): Operation {
-  return { ...operation, freeParam: 'user' }
+/** Routes and slugs of regions may have an encoded slash, and an end user may be any text. */
+function withFreeParam(freeParam: 'route' | 'provider' | 'user', operation: Operation): Operation {
+  return { ...operation, freeParam }
 }

@@ -8,9 +8,9 @@ import { withinCharacters } from '../../protocol/json/schema.ts'
 import type { PageRequest } from '../../storage/store.ts'
 
 /** Default and maximum page size. */
-const PAGE_DEFAULT = 50
-const PAGE_MAX = 100
-const HASH = /^[0-9a-f]{64}$/
+const DEFAULT_PAGE_SIZE = 50
+const MAX_PAGE_SIZE = 100
+export const KEY_HASH = /^[0-9a-f]{64}$/
 
 /** The page that `offset` and `limit` select. @throws GatewayError `invalid_request` */
 export function pageOf(query: URLSearchParams): PageRequest {
@@ -21,19 +21,19 @@ export function pageOf(query: URLSearchParams): PageRequest {
 }
 
 /** The value of `limit`, or the default. @throws GatewayError `invalid_request` */
-export function limitOf(query: URLSearchParams, usual = PAGE_DEFAULT): number {
-  return integer(query, 'limit', 1, PAGE_MAX) ?? usual
+export function limitOf(query: URLSearchParams, defaultLimit = DEFAULT_PAGE_SIZE): number {
+  return integer(query, 'limit', 1, MAX_PAGE_SIZE) ?? defaultLimit
 }
 
 /** A list in an answer: its elements, and the ids with which to request the previous and the next page. */
-export function listDocument<Each extends { readonly id: string }>(data: readonly Each[], hasMore: boolean) {
+export function listDocument<Item extends { readonly id: string }>(data: readonly Item[], hasMore: boolean) {
   return { data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore }
 }
 
 /** The value of `api_key_hash`; undefined if absent. @throws GatewayError `invalid_request` */
 export function hashParameter(query: URLSearchParams): string | undefined {
   const value = parameter(query, 'api_key_hash')
-  if (value === undefined || HASH.test(value)) return value
+  if (value === undefined || KEY_HASH.test(value)) return value
   throw refuseField('api_key_hash', 'must be 64 lowercase hexadecimal characters')
 }
 

@@ -49,7 +49,7 @@ export function resumeProvider(parts: ManagementParts): Handler {
   const { changes, clock, store } = parts
   return async (request, reply) => {
     const provider = slugOf(request)
-    const record = (await store.pauses.list()).find(each => each.provider === provider)
+    const record = (await store.pauses.list()).find(pause => pause.provider === provider)
     const hasEnded = record === undefined || record.untilMs <= clock.nowMs()
     const isResumed =
       !hasEnded &&
@@ -58,7 +58,7 @@ export function resumeProvider(parts: ManagementParts): Handler {
         request,
         'provider.resume',
         verbs => verbs.pauses.end(provider),
-        done => (done ? toObject(parts, provider) : null),
+        isEnded => (isEnded ? toObject(parts, provider) : null),
       ))
     if (!isResumed)
       throw new GatewayError(

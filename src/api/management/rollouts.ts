@@ -18,13 +18,13 @@ import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import type { ManagementParts } from './parts.ts'
 
-type Parts = Pick<ManagementParts, 'store' | 'rollouts'>
+type RolloutParts = Pick<ManagementParts, 'store' | 'rollouts'>
 
-export function listRollouts({ store, rollouts }: Parts): Handler {
+export function listRollouts({ store, rollouts }: RolloutParts): Handler {
   return async (_, reply) => {
     const records = await store.rollouts.list()
     const documents = [...rollouts()].flatMap(([route, { candidate, shadow }]) => {
-      const record = records.find(each => each.route === route && each.candidate === candidate.model)
+      const record = records.find(item => item.route === route && item.candidate === candidate.model)
       return record === undefined ? [] : [documentOf(store, record, shadow)]
     })
     const data = await Promise.all(documents)
@@ -32,15 +32,15 @@ export function listRollouts({ store, rollouts }: Parts): Handler {
   }
 }
 
-export function findRollout(parts: Parts): Handler {
+export function findRollout(parts: RolloutParts): Handler {
   return async ({ params }, reply) => {
-    const { record, rollout } = await found(parts, params.get('route') ?? '')
+    const { record, rollout } = await requireRollout(parts, params.get('route') ?? '')
     reply.json(200, { data: await documentOf(parts.store, record, rollout.shadow) })
   }
 }
 
 /** The moves of an operator: the next state, and the reason that is stored. */
-const MOVES = {
+const OPERATOR_MOVES = {
   advance: {
     to: (record: RolloutRecord, { steps }: RouteRollout) => nextStep(steps, record),
     reason: 'an operator advanced it',
@@ -54,23 +54,24 @@ const MOVES = {
     reason: 'an operator rolled it back',
   },
 } as const
-export type RolloutMove = keyof typeof MOVES
+export type RolloutMove = keyof typeof OPERATOR_MOVES
 
 export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler {
   const { clock, changes } = parts
   return async (request, reply) => {
-    const { record, rollout } = await found(parts, request.params.get('route') ?? '')
+    const { record, rollout } = await requireRollout(parts, request.params.get('route') ?? '')
     // A promoted candidate can still be rolled back.
-    if (record.state === 'rolled_back' || (isFinished(record) && name !== 'rollback')) throw finished(record)
-    const { to, reason } = MOVES[name]
-    const moved = { ...to(record, rollout), reason, sinceMs: clock.nowMs() }
+    if (record.state === 'rolled_back' || (isFinished(record) && name !== 'rollback'))
+      throw alreadyFinished(record)
+    const { to, reason } = OPERATOR_MOVES[name]
+    const nextProgress = { ...to(record, rollout), reason, sinceMs: clock.nowMs() }
     const { route } = record
     const isMoved = await audited(
       parts,
       request,
       `rollout.${name}`,
-      verbs => verbs.rollouts.move(record, moved),
-      done => (done ? { kind: 'rollout', id: route, name: record.candidate } : null),
+      verbs => verbs.rollouts.move(record, nextProgress),
+      wasMoved => (wasMoved ? { kind: 'rollout', id: route, name: record.candidate } : null),
     )
     if (!isMoved)
       throw new GatewayError(
@@ -78,11 +79,11 @@ export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler 
         'The rollout has just changed by itself: read GET /v1/rollouts/{route}, and try again',
       )
     changes.publish({ kind: 'rollouts' })
-    reply.json(200, { data: await documentOf(parts.store, { ...record, ...moved }, rollout.shadow) })
+    reply.json(200, { data: await documentOf(parts.store, { ...record, ...nextProgress }, rollout.shadow) })
   }
 }
 
-async function found({ store, rollouts }: Parts, route: string) {
+async function requireRollout({ store, rollouts }: RolloutParts, route: string) {
   const rollout = rollouts().get(route)
   const record = rollout === undefined ? null : await store.rollouts.find(route)
   if (rollout === undefined || record?.candidate !== rollout.candidate.model)
@@ -90,7 +91,7 @@ async function found({ store, rollouts }: Parts, route: string) {
   return { record, rollout }
 }
 
-function finished({ state }: RolloutProgress): GatewayError {
+function alreadyFinished({ state }: RolloutProgress): GatewayError {
   return new GatewayError(
     'conflict',
     `The rollout is ${state === 'promoted' ? 'promoted' : 'rolled back'}: name another candidate in the configuration to begin a new one`,
@@ -105,10 +106,10 @@ async function documentOf(
   const { route, candidate, state, step, share, reason } = record
   const sums = await rollouts.sums(record)
   const arms = { base: toArm(sums.base), candidate: toArm(sums.candidate) }
-  const about = { route, candidate, state, step, share, reason }
-  if (terms === null) return { ...about, arms, shadow: null }
+  const summary = { route, candidate, state, step, share, reason }
+  if (terms === null) return { ...summary, arms, shadow: null }
   return {
-    ...about,
+    ...summary,
     arms: { ...arms, shadowed: toArm(sums.shadowed), shadow: toArm(sums.shadow) },
     shadow: {
       share: terms.share,

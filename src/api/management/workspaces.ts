@@ -16,7 +16,7 @@ import type { ManagementParts } from './parts.ts'
 const checkCreation = bodyCheck(WORKSPACE.creation)
 const checkUpdate = bodyCheck(WORKSPACE.update)
 /** The format of ids and slugs. */
-const REF = /^[A-Za-z0-9_-]{1,64}$/
+const WORKSPACE_REF = /^[A-Za-z0-9_-]{1,64}$/
 
 export function listWorkspaces({ store }: ManagementParts): Handler {
   return async (request, reply) => {
@@ -88,7 +88,7 @@ export function deleteWorkspace(deps: ManagementParts): Handler {
       request,
       'workspace.delete',
       ({ workspaces }) => workspaces.remove(organizationId, id, now),
-      removed => removed && toObject(workspace),
+      deletion => deletion && toObject(workspace),
     )
     if (deleted === null) throw notFound()
     for (const hash of deleted.keyHashes) changes.publish({ kind: 'key', hash })
@@ -107,8 +107,8 @@ export async function workspaceOf(
   organizationId: string,
   workspaceId: string | null | undefined,
 ): Promise<WorkspaceRecord> {
-  const found = await store.workspaces.find(organizationId, workspaceId ?? DEFAULT_WORKSPACE_ID)
-  if (found !== null) return found
+  const workspace = await store.workspaces.find(organizationId, workspaceId ?? DEFAULT_WORKSPACE_ID)
+  if (workspace !== null) return workspace
   if (workspaceId != null) throw refuseField('workspace_id', 'must be the id of a workspace')
   throw refuseField('workspace_id', 'is required, because the default workspace was deleted')
 }
@@ -120,7 +120,7 @@ export async function findNamedWorkspace(
 ): Promise<WorkspaceRecord> {
   const { organizationId } = key
   const ref = params.get('ref') ?? ''
-  const record = REF.test(ref)
+  const record = WORKSPACE_REF.test(ref)
     ? ((await store.workspaces.find(organizationId, ref)) ??
       (await store.workspaces.findBySlug(organizationId, ref)))
     : null

@@ -2,19 +2,19 @@
 import { refuseField } from '../../base/errors.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import { hasParameter } from './model-documents.ts'
-import { single } from './model-query.ts'
+import { singleParameter } from './model-query.ts'
 
 /** Default and maximum page size. */
-const PAGE_DEFAULT = 50
-const PAGE_MAX = 1000
-const TOKEN = /^p(\d{1,9})$/
+const DEFAULT_PAGE_SIZE = 50
+const MAX_PAGE_SIZE = 1000
+const PAGE_TOKEN = /^p(\d{1,9})$/
 
-const GENERATES = ['generateContent', 'streamGenerateContent', 'countTokens']
-const EMBEDS = ['embedContent', 'batchEmbedContents']
+const GENERATION_METHODS = ['generateContent', 'streamGenerateContent', 'countTokens']
+const EMBEDDING_METHODS = ['embedContent', 'batchEmbedContents']
 
 /** The record of one model. */
 export function googleModel(model: Model): object {
-  const first = model.endpoints[0]
+  const firstEndpoint = model.endpoints[0]
   const { contextLength, maxOutputTokens } = model
   return {
     name: `models/${model.id}`,
@@ -22,9 +22,9 @@ export function googleModel(model: Model): object {
     version: '001',
     displayName: model.name,
     description: '',
-    inputTokenLimit: first?.contextLength ?? contextLength ?? undefined,
-    outputTokenLimit: first?.maxOutputTokens ?? maxOutputTokens ?? undefined,
-    supportedGenerationMethods: makesEmbeddings(model) ? EMBEDS : GENERATES,
+    inputTokenLimit: firstEndpoint?.contextLength ?? contextLength ?? undefined,
+    outputTokenLimit: firstEndpoint?.maxOutputTokens ?? maxOutputTokens ?? undefined,
+    supportedGenerationMethods: makesEmbeddings(model) ? EMBEDDING_METHODS : GENERATION_METHODS,
     thinking: model.endpoints.some(endpoint => hasParameter(endpoint, 'reasoning')),
   }
 }
@@ -41,16 +41,16 @@ export function googlePage(models: readonly Model[], query: URLSearchParams): ob
 
 /** A larger page than the maximum becomes the maximum, as in Google's API. */
 function sizeOf(query: URLSearchParams): number {
-  const text = single(query, 'pageSize') ?? single(query, 'page_size')
-  if (text === null || text === '' || text === '0') return PAGE_DEFAULT
+  const text = singleParameter(query, 'pageSize') ?? singleParameter(query, 'page_size')
+  if (text === null || text === '' || text === '0') return DEFAULT_PAGE_SIZE
   if (!/^\d{1,9}$/.test(text)) throw refuseField('pageSize', 'must be an integer of at least 0')
-  return Math.min(PAGE_MAX, Number(text))
+  return Math.min(MAX_PAGE_SIZE, Number(text))
 }
 
 function offsetOf(query: URLSearchParams): number {
-  const token = single(query, 'pageToken') ?? single(query, 'page_token')
+  const token = singleParameter(query, 'pageToken') ?? singleParameter(query, 'page_token')
   if (token === null || token === '') return 0
-  const [, place] = TOKEN.exec(token) ?? []
-  if (place === undefined) throw refuseField('pageToken', 'must be the nextPageToken of the previous page')
-  return Number(place)
+  const [, offset] = PAGE_TOKEN.exec(token) ?? []
+  if (offset === undefined) throw refuseField('pageToken', 'must be the nextPageToken of the previous page')
+  return Number(offset)
 }

@@ -5,30 +5,30 @@
 import { refuseField } from '../../base/errors.ts'
 import type { AnyFormatName, Model } from '../../protocol/provider.ts'
 import { createdAt, hasParameter } from './model-documents.ts'
-import { single } from './model-query.ts'
+import { singleParameter } from './model-query.ts'
 
 /** The header with which clients of that API send its version. */
 const VERSION_HEADER = 'anthropic-version'
 /** Default and maximum page size. */
-const PAGE_MAX = 1000
-/** Only this API has these features. */
-const NATIVE: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
+const MAX_PAGE_SIZE = 1000
+/** Formats with the features that only this API has. */
+const NATIVE_FORMATS: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
 
-export function asksInMessagesShape(headers: ReadonlyMap<string, string>): boolean {
+export function wantsMessagesShape(headers: ReadonlyMap<string, string>): boolean {
   return headers.has(VERSION_HEADER)
 }
 
 /** The record of one model. */
 export function messagesModel(model: Model): object {
-  const first = model.endpoints[0]
+  const firstEndpoint = model.endpoints[0]
   return {
     type: 'model',
     id: model.id,
     display_name: model.name,
     created_at: createdAt(model),
     capabilities: capabilitiesOf(model),
-    max_input_tokens: first?.contextLength ?? model.contextLength,
-    max_tokens: first?.maxOutputTokens ?? model.maxOutputTokens,
+    max_input_tokens: firstEndpoint?.contextLength ?? model.contextLength,
+    max_tokens: firstEndpoint?.maxOutputTokens ?? model.maxOutputTokens,
     lifecycle: 'active',
     line: null,
     deprecated_at: null,
@@ -38,7 +38,7 @@ export function messagesModel(model: Model): object {
 
 function capabilitiesOf({ endpoints, inputModalities }: Model): object {
   const anySupports = (name: string) => endpoints.some(endpoint => hasParameter(endpoint, name))
-  const native = support(endpoints.some(({ format }) => NATIVE.has(format)))
+  const native = support(endpoints.some(({ format }) => NATIVE_FORMATS.has(format)))
   const thinking = support(anySupports('reasoning'))
   const tools = support(anySupports('tools'))
   return {
@@ -94,18 +94,18 @@ function bounds(models: readonly Model[], query: URLSearchParams) {
 }
 
 function findIndex(models: readonly Model[], query: URLSearchParams, name: string): number | null {
-  const id = single(query, name)
+  const id = singleParameter(query, name)
   if (id === null || id === '') return null
-  const at = models.findIndex(model => model.id === id)
-  if (at === -1) throw refuseField(name, 'is not the id of a model in this list')
-  return at
+  const index = models.findIndex(model => model.id === id)
+  if (index === -1) throw refuseField(name, 'is not the id of a model in this list')
+  return index
 }
 
 function limitOf(query: URLSearchParams): number {
-  const text = single(query, 'limit')
-  if (text === null) return PAGE_MAX
+  const text = singleParameter(query, 'limit')
+  if (text === null) return MAX_PAGE_SIZE
   const limit = Number(text)
-  if (!/^\d{1,4}$/.test(text) || limit < 1 || limit > PAGE_MAX)
-    throw refuseField('limit', `must be an integer from 1 to ${PAGE_MAX}`)
+  if (!/^\d{1,4}$/.test(text) || limit < 1 || limit > MAX_PAGE_SIZE)
+    throw refuseField('limit', `must be an integer from 1 to ${MAX_PAGE_SIZE}`)
   return limit
 }

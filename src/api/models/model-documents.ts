@@ -17,12 +17,12 @@ import { PARAMETER_NAMES } from '../../providers/parameters.ts'
 /** Parameters of an endpoint that lists none: everything that the gateway can pass on. */
 const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
 
-const ALL: ReadonlySet<string> = new Set(ALL_PARAMETERS)
+const ALL_PARAMETER_SET: ReadonlySet<string> = new Set(ALL_PARAMETERS)
 
-/** The same for an endpoint of embeddings. */
+/** Parameters of an embeddings endpoint that lists none. */
 const EMBEDDINGS_PARAMETERS: readonly string[] = ['dimensions', 'encoding_format', 'input_type']
 
-const UNKNOWN_OF_PROVIDER = {
+const UNKNOWN_PROVIDER_FIELDS = {
   privacy_policy_url: null,
   terms_of_service_url: null,
   status_page_url: null,
@@ -31,12 +31,12 @@ const UNKNOWN_OF_PROVIDER = {
 }
 
 export function providerDocument({ name, slug }: Provider): object {
-  return { ...UNKNOWN_OF_PROVIDER, name, slug }
+  return { ...UNKNOWN_PROVIDER_FIELDS, name, slug }
 }
 
 export function hasParameter({ supportedParameters, format }: Endpoint, name: string): boolean {
   if (supportedParameters !== null) return supportedParameters.has(name)
-  return isEmbeddingsFormat(format) ? EMBEDDINGS_PARAMETERS.includes(name) : ALL.has(name)
+  return isEmbeddingsFormat(format) ? EMBEDDINGS_PARAMETERS.includes(name) : ALL_PARAMETER_SET.has(name)
 }
 
 function parametersOf({ supportedParameters, format }: Endpoint): readonly string[] {
@@ -46,15 +46,12 @@ function parametersOf({ supportedParameters, format }: Endpoint): readonly strin
 
 /** The parameters of all endpoints together. */
 function parametersIn({ endpoints }: Model): readonly string[] {
-  const [first] = endpoints
-  const all = endpoints.every(({ supportedParameters }) => supportedParameters === first?.supportedParameters)
-  if (first !== undefined && all) return parametersOf(first)
+  const [firstEndpoint] = endpoints
+  const isShared = endpoints.every(
+    ({ supportedParameters }) => supportedParameters === firstEndpoint?.supportedParameters,
+  )
+  if (firstEndpoint !== undefined && isShared) return parametersOf(firstEndpoint)
   return [...new Set(endpoints.flatMap(parametersOf))].sort()
-}
-
-/** The document of a model in listings. */
-export function modelJson(model: Model): string {
-  return JSON.stringify(modelDocument(model))
 }
 
 /** RFC 3339, from Unix seconds. */
@@ -64,7 +61,7 @@ export function createdAt({ created }: Pick<Model, 'created'>): string {
 
 /** One model of a listing. */
 export function modelDocument(model: Model): object {
-  const first = model.endpoints[0]
+  const firstEndpoint = model.endpoints[0]
   return {
     id: model.id,
     type: 'model',
@@ -78,10 +75,10 @@ export function modelDocument(model: Model): object {
     context_length: model.contextLength,
     architecture: architecture(model),
     // Prices of the first endpoint in the row.
-    pricing: pricingDocument(first?.pricing),
+    pricing: pricingDocument(firstEndpoint?.pricing),
     top_provider: {
-      context_length: first?.contextLength ?? model.contextLength,
-      max_completion_tokens: first?.maxOutputTokens ?? model.maxOutputTokens,
+      context_length: firstEndpoint?.contextLength ?? model.contextLength,
+      max_completion_tokens: firstEndpoint?.maxOutputTokens ?? model.maxOutputTokens,
       is_moderated: false,
     },
     per_request_limits: null,
@@ -110,7 +107,7 @@ const UNKNOWN_PRICE = '-1'
 function pricingDocument(pricing: Pricing | undefined): Record<string, unknown> {
   if (pricing?.isUnknown === true) return { prompt: UNKNOWN_PRICE, completion: UNKNOWN_PRICE }
   const { request = 0, image = null, overrides = null } = pricing ?? {}
-  const { prompt, completion, ...others } = tokenPrices(pricing ?? FREE)
+  const { prompt, completion, ...others } = tokenPrices(pricing ?? FREE_PRICES)
   const document: Record<string, unknown> = { prompt, completion, request: formatUsd(request), ...others }
   if (image !== null) document['image'] = formatUsd(image)
   if (overrides !== null) {
@@ -122,7 +119,7 @@ function pricingDocument(pricing: Pricing | undefined): Record<string, unknown> 
   return document
 }
 
-const FREE: TokenPrices = { prompt: 0, completion: 0, inputCacheRead: null, inputCacheWrite: null }
+const FREE_PRICES: TokenPrices = { prompt: 0, completion: 0, inputCacheRead: null, inputCacheWrite: null }
 
 function tokenPrices(prices: TokenPrices): Record<string, string> {
   const document: Record<string, string> = {
@@ -155,7 +152,7 @@ export function endpointsDocument(model: Model, measures: MeasuredEndpoints): ob
 export function endpointDocument(model: Model, endpoint: Endpoint, measures: MeasuredEndpoints): object {
   const figures = measures.of(endpoint)
   const parameters = parametersOf(endpoint)
-  const choice = parameters.includes('tool_choice')
+  const hasToolChoice = parameters.includes('tool_choice')
   return {
     name: `${endpoint.provider.name} | ${model.id}`,
     model_id: model.id,
@@ -169,7 +166,12 @@ export function endpointDocument(model: Model, endpoint: Endpoint, measures: Mea
     pricing: pricingDocument(endpoint.pricing),
     supported_parameters: parameters,
     supports_implicit_caching: endpoint.pricing.inputCacheRead !== null,
-    supports_tool_choice: { auto: choice, none: choice, required: choice, function: choice },
+    supports_tool_choice: {
+      auto: hasToolChoice,
+      none: hasToolChoice,
+      required: hasToolChoice,
+      function: hasToolChoice,
+    },
     status: 0,
     uptime_last_5m: figures?.uptimeLast5m ?? null,
     uptime_last_30m: figures?.uptimeLast30m ?? null,

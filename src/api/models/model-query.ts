@@ -7,8 +7,8 @@ import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../../
 import { hasParameter } from './model-documents.ts'
 
 /** Page size if only an offset is sent, and the maximum. */
-const PAGE_DEFAULT = 500
-const PAGE_MAX = 1000
+const DEFAULT_PAGE_SIZE = 500
+const MAX_PAGE_SIZE = 1000
 const SEARCH_MAX_CHARACTERS = 256
 
 const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', 'video']
@@ -24,18 +24,18 @@ const OUTPUT_MODALITIES: readonly string[] = [
 ]
 
 /** Regions by the names that clients use. */
-const REGIONS: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
+const REGIONS_BY_NAME: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
 /** Filters for properties that this catalogue does not have. */
-const UNKNOWN_HERE = ['category', 'arch', 'distillable'] as const
+const UNSUPPORTED_FILTERS = ['category', 'arch', 'distillable'] as const
 
 export type ModelFilter = (model: Model) => boolean
 export type Order = (a: Model, b: Model) => number
 
 /** Null: unknown. */
-type Value = (model: Model) => number | null
+type ModelValue = (model: Model) => number | null
 
-const price: Value = model => priceOf(model, 'prompt')
-const outputPrice: Value = model => priceOf(model, 'completion')
+const price: ModelValue = model => priceOf(model, 'prompt')
+const outputPrice: ModelValue = model => priceOf(model, 'completion')
 const context = ({ contextLength }: Model) => contextLength ?? 0
 
 /** Orders by measured values of the best endpoint. */
@@ -73,7 +73,7 @@ function priceOf({ endpoints }: Model, part: 'prompt' | 'completion'): number | 
 }
 
 /** Unknown values come last in either direction. */
-function byValue(direction: 1 | -1, value: Value): Order {
+function byValue(direction: 1 | -1, value: ModelValue): Order {
   return (first, second) => {
     const a = value(first)
     const b = value(second)
@@ -92,7 +92,7 @@ function best(
   measures: MeasuredEndpoints,
   choose: (...values: number[]) => number,
   figure: (figures: EndpointFigures) => number | null,
-): Value {
+): ModelValue {
   return ({ endpoints }) => {
     const values = endpoints.flatMap(endpoint => {
       const figures = measures.of(endpoint)
@@ -105,7 +105,7 @@ function best(
 
 /** The requested order; null: the catalogue's order. @throws GatewayError `invalid_request` */
 export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
-  const sort = single(query, 'sort')
+  const sort = singleParameter(query, 'sort')
   if (sort === null || sort === '') return null
   const measured = Object.hasOwn(MEASURED_ORDERS, sort) ? MEASURED_ORDERS[sort] : undefined
   if (measured !== undefined) return measured(measures)
@@ -120,21 +120,21 @@ export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UN
 
 /** All filters of the query. @throws GatewayError `invalid_request` that names the invalid parameter. */
 export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly ModelFilter[] {
-  for (const name of UNKNOWN_HERE) {
+  for (const name of UNSUPPORTED_FILTERS) {
     if (query.has(name))
       throw refuseField(name, 'must be left out: the catalogue does not have this property')
   }
   return [
-    ...capabilities(query),
-    ...origins(query),
-    ...bounds(query),
-    ...ages(query, nowSeconds),
-    ...indexes(query),
+    ...capabilityFilters(query),
+    ...originFilters(query),
+    ...boundFilters(query),
+    ...ageFilters(query, nowSeconds),
+    ...indexFilters(query),
   ]
 }
 
-function capabilities(query: URLSearchParams): ModelFilter[] {
-  const search = (single(query, 'q') ?? '').trim().toLowerCase()
+function capabilityFilters(query: URLSearchParams): ModelFilter[] {
+  const search = (singleParameter(query, 'q') ?? '').trim().toLowerCase()
   if (search.length > SEARCH_MAX_CHARACTERS)
     throw refuseField('q', `must be at most ${SEARCH_MAX_CHARACTERS} characters`)
   const parameters = words(query, 'supported_parameters', null)
@@ -159,14 +159,15 @@ function capabilities(query: URLSearchParams): ModelFilter[] {
   return filters
 }
 
-function origins(query: URLSearchParams): ModelFilter[] {
+function originFilters(query: URLSearchParams): ModelFilter[] {
   const authors = names(query, 'model_authors')
   const providers = names(query, 'providers')
-  const zdr = single(query, 'zdr')
+  const zdr = singleParameter(query, 'zdr')
   if (zdr !== null && zdr !== 'true' && zdr !== 'false') throw refuseField('zdr', 'must be true or false')
-  const region = single(query, 'region')
-  if (region !== null && !Object.hasOwn(REGIONS, region)) throw refuseField('region', 'must be eu or us')
-  const wantedRegion = region === null ? null : (REGIONS[region] ?? null)
+  const region = singleParameter(query, 'region')
+  if (region !== null && !Object.hasOwn(REGIONS_BY_NAME, region))
+    throw refuseField('region', 'must be eu or us')
+  const wantedRegion = region === null ? null : (REGIONS_BY_NAME[region] ?? null)
   const filters: ModelFilter[] = []
   if (authors !== null) filters.push(({ id }) => authors.has(id.slice(0, id.indexOf('/')).toLowerCase()))
   if (providers !== null) {
@@ -186,15 +187,15 @@ export function isInRegion({ endpoints }: Model, region: DataRegion): boolean {
   return endpoints.some(endpoint => endpoint.region === region)
 }
 
-function bounds(query: URLSearchParams): ModelFilter[] {
+function boundFilters(query: URLSearchParams): ModelFilter[] {
   const context = integer(query, 'context', 1, Number.MAX_SAFE_INTEGER)
-  const between = (minName: string, maxName: string, value: Value): ModelFilter[] => {
+  const between = (minName: string, maxName: string, value: ModelValue): ModelFilter[] => {
     const from = perMillion(query, minName)
     const to = perMillion(query, maxName)
     if (from === null && to === null) return []
     const isWithin: ModelFilter = model => {
-      const found = value(model)
-      return found !== null && (from === null || found >= from) && (to === null || found <= to)
+      const number = value(model)
+      return number !== null && (from === null || number >= from) && (to === null || number <= to)
     }
     return [isWithin]
   }
@@ -208,7 +209,7 @@ function bounds(query: URLSearchParams): ModelFilter[] {
 const DAY_SECONDS = 86_400
 
 /** Days since the creation of a model, inclusive. */
-function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
+function ageFilters(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
   const minAge = decimal(query, 'min_age_days')
   const maxAge = decimal(query, 'max_age_days')
   const filters: ModelFilter[] = []
@@ -217,16 +218,16 @@ function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
   return filters
 }
 
-const INDEXES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate'] as const
+const INDEX_NAMES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate'] as const
 
 /** No model has an index here, so a limit on an index matches none. */
-function indexes(query: URLSearchParams): ModelFilter[] {
-  const bounds = INDEXES.flatMap(name => [decimal(query, `min_${name}`), decimal(query, `max_${name}`)])
+function indexFilters(query: URLSearchParams): ModelFilter[] {
+  const bounds = INDEX_NAMES.flatMap(name => [decimal(query, `min_${name}`), decimal(query, `max_${name}`)])
   return bounds.every(bound => bound === null) ? [] : [() => false]
 }
 
 function decimal(query: URLSearchParams, name: string): number | null {
-  const text = single(query, name)
+  const text = singleParameter(query, name)
   if (text === null) return null
   if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw refuseField(name, 'must be a number of at least 0')
   return Number(text)
@@ -234,7 +235,7 @@ function decimal(query: URLSearchParams, name: string): number | null {
 
 /** USD per million tokens, converted to the price of one. */
 function perMillion(query: URLSearchParams, name: string): number | null {
-  const text = single(query, name)
+  const text = singleParameter(query, name)
   if (text === null) return null
   if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text))
     throw refuseField(name, 'must be a price in USD per million tokens')
@@ -243,7 +244,7 @@ function perMillion(query: URLSearchParams, name: string): number | null {
 
 /** A list of slugs or names, in lower case. */
 function names(query: URLSearchParams, name: string): ReadonlySet<string> | null {
-  const text = single(query, name)
+  const text = singleParameter(query, name)
   if (text === null || text === '') return null
   const list = text.split(',').map(word => word.trim().toLowerCase())
   if (!list.every(word => word !== '' && word.length <= 100))
@@ -252,12 +253,12 @@ function names(query: URLSearchParams, name: string): ReadonlySet<string> | null
 }
 
 /** The requested page; unlimited if none is requested. */
-export function page(query: URLSearchParams): { readonly from: number; readonly to: number } {
+export function pageOf(query: URLSearchParams): { readonly from: number; readonly to: number } {
   const offset = integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER)
-  const limit = integer(query, 'limit', 1, PAGE_MAX)
+  const limit = integer(query, 'limit', 1, MAX_PAGE_SIZE)
   const from = offset ?? 0
   if (offset === null && limit === null) return { from, to: Number.POSITIVE_INFINITY }
-  return { from, to: from + (limit ?? PAGE_DEFAULT) }
+  return { from, to: from + (limit ?? DEFAULT_PAGE_SIZE) }
 }
 
 export function nextPage(query: URLSearchParams, offset: number, limit: number): string {
@@ -267,13 +268,13 @@ export function nextPage(query: URLSearchParams, offset: number, limit: number):
   return `/v1/models?${next}`
 }
 
-export function single(query: URLSearchParams, name: string): string | null {
+export function singleParameter(query: URLSearchParams, name: string): string | null {
   if (query.getAll(name).length > 1) throw refuseField(name, 'must be given once')
   return query.get(name)
 }
 
 function integer(query: URLSearchParams, name: string, minimum: number, maximum: number): number | null {
-  const text = single(query, name)
+  const text = singleParameter(query, name)
   if (text === null) return null
   const value = Number(text)
   if (!/^\d{1,16}$/.test(text) || value < minimum || value > maximum) {
@@ -290,7 +291,7 @@ function words(
   name: string,
   known: readonly string[] | null,
 ): readonly string[] | null {
-  const text = single(query, name)
+  const text = singleParameter(query, name)
   if (text === null || text === '') return null
   const list = text.split(',').map(word => word.trim())
   if (known === null) {

@@ -16,14 +16,8 @@ import { type PackedTexts, packTexts } from '../../providers/shared-catalogue.ts
 import type { ApiRequest, Handler, Reply } from '../operation.ts'
 import type { DataRegionOf } from '../request-facts.ts'
 import { googleModel, googlePage } from './google-models.ts'
-import { asksInMessagesShape, messagesModel, messagesPage } from './messages-models.ts'
-import {
-  endpointDocument,
-  endpointsDocument,
-  modelDocument,
-  modelJson,
-  providerDocument,
-} from './model-documents.ts'
+import { messagesModel, messagesPage, wantsMessagesShape } from './messages-models.ts'
+import { endpointDocument, endpointsDocument, modelDocument, providerDocument } from './model-documents.ts'
 import {
   filtersOf,
   isInRegion,
@@ -31,7 +25,7 @@ import {
   nextPage,
   type Order,
   orderOf,
-  page,
+  pageOf,
 } from './model-query.ts'
 
 /** A document in serialized form. */
@@ -78,23 +72,23 @@ interface ListingOptions {
   readonly clock?: Clock
 }
 
-const EVERYBODY: ListingTerms = { region: null, allows: null }
+const NO_TERMS: ListingTerms = { region: null, allows: null }
 /** Maximum cached listings: one for each region. */
-const REGIONS_MAX = 3
-const BEGIN = '{"data":['
+const MAX_CACHED_LISTINGS = 3
+const LIST_START = '{"data":['
 
-/** A digest of the public documents of a catalogue. */
-export function documentsDigest(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex').slice(0, 16)
+/** A digest for ETags and versions. */
+export function shortDigest(content: string | Uint8Array): string {
+  return createHash('sha256').update(content).digest('hex').slice(0, 16)
 }
 
 export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
   const { measures = UNMEASURED, clock = systemClock } = options
   const models = listedModels(catalog)
   const documents = options.documents ?? packDocuments(models)
-  const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
-  const cached = new Map<DataRegion | null, Buffer>()
-  const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly number[] => {
+  const version = options.version ?? shortDigest(new Uint8Array(documents.bytes))
+  const cachedListings = new Map<DataRegion | null, Buffer>()
+  const matchingIndexes = (query: URLSearchParams, { region, allows }: ListingTerms): readonly number[] => {
     const filters: ModelFilter[] = [...filtersOf(query, unixSeconds(clock))]
     if (region !== null) filters.push(model => isInRegion(model, region))
     if (allows !== null) filters.push(allows)
@@ -106,32 +100,32 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
   }
   const serialize = (query: URLSearchParams, terms: ListingTerms): Buffer => {
     const order = orderOf(query, measures)
-    const indexes = found(query, terms)
+    const indexes = matchingIndexes(query, terms)
     const sorted = order === null ? indexes : sortedBy(indexes, models, order)
     if (terms.inMessagesShape === true) {
       const pageModels = sorted.flatMap(index => models[index] ?? [])
       return Buffer.from(JSON.stringify(messagesPage(pageModels, query)))
     }
-    const { from, to } = page(query)
+    const { from, to } = pageOf(query)
     const next = to < sorted.length ? nextPage(query, to, to - from) : null
     const end = `],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
     return listBytes(documents, sorted.slice(from, to), end)
   }
   let zdrDocument: WrittenDocument | null = null
   return {
-    models(query, terms = EVERYBODY) {
+    models(query, terms = NO_TERMS) {
       const { region, allows, inMessagesShape = false } = terms
       if (allows !== null) return { json: serialize(query, terms), etag: null }
-      const etag = `"${version}-${digest(`${region} ${inMessagesShape} ${query}`)}"`
+      const etag = `"${version}-${shortDigest(`${region} ${inMessagesShape} ${query}`)}"`
       if (query.size > 0 || inMessagesShape) return { json: serialize(query, terms), etag }
-      let bytes = cached.get(region)
+      let bytes = cachedListings.get(region)
       if (bytes === undefined) {
         bytes = serialize(query, terms)
-        if (cached.size < REGIONS_MAX) cached.set(region, bytes)
+        if (cachedListings.size < MAX_CACHED_LISTINGS) cachedListings.set(region, bytes)
       }
       return { json: bytes, etag }
     },
-    count: (query, terms = EVERYBODY) => ({ data: { count: found(query, terms).length } }),
+    count: (query, terms = NO_TERMS) => ({ data: { count: matchingIndexes(query, terms).length } }),
     model(id, inMessagesShape = false) {
       const model = catalog.model(id)
       if (model === undefined) return null
@@ -156,7 +150,9 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
           data: catalog
             .models()
             .flatMap(model =>
-              model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each, UNMEASURED)),
+              model.endpoints
+                .filter(({ zdr }) => zdr)
+                .map(endpoint => endpointDocument(model, endpoint, UNMEASURED)),
             ),
         }),
         etag: `"${version}-zdr"`,
@@ -172,7 +168,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
  * once.
  */
 export function packDocuments(models: readonly Model[]): PackedTexts {
-  return packTexts(models.map(model => `${modelJson(model)},`))
+  return packTexts(models.map(model => `${JSON.stringify(modelDocument(model))},`))
 }
 
 /** A listing of these documents, without the last comma. */
@@ -180,18 +176,18 @@ function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end
   const startOf = (index: number): number => (index === 0 ? 0 : (ends[index - 1] ?? 0))
   const size = indexes.reduce((sum, index) => sum + (ends[index] ?? 0) - startOf(index), 0)
   const documentBytes = Math.max(0, size - 1)
-  const target = Buffer.allocUnsafe(BEGIN.length + documentBytes + Buffer.byteLength(end))
-  let at = target.write(BEGIN)
+  const target = Buffer.allocUnsafe(LIST_START.length + documentBytes + Buffer.byteLength(end))
+  let offset = target.write(LIST_START)
   const source = new Uint8Array(bytes)
   for (let first = 0; first < indexes.length; ) {
     let last = first
     while (indexes[last + 1] === (indexes[last] ?? 0) + 1) last++
     const run = source.subarray(startOf(indexes[first] ?? 0), ends[indexes[last] ?? 0] ?? 0)
-    target.set(run, at)
-    at += run.length
+    target.set(run, offset)
+    offset += run.length
     first = last + 1
   }
-  target.write(end, BEGIN.length + documentBytes)
+  target.write(end, LIST_START.length + documentBytes)
   return target
 }
 
@@ -203,52 +199,48 @@ function sortedBy(indexes: readonly number[], models: readonly Model[], order: O
   })
 }
 
-function digest(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 16)
-}
-
 /** A listing whose catalogue can be replaced while requests run. */
 export class LiveListing implements Listing {
-  #now: Listing
+  #current: Listing
 
   constructor(first: Listing) {
-    this.#now = first
+    this.#current = first
   }
 
   replace(next: Listing): void {
-    this.#now = next
+    this.#current = next
   }
 
   models(query: URLSearchParams, terms?: ListingTerms): WrittenDocument {
-    return this.#now.models(query, terms)
+    return this.#current.models(query, terms)
   }
 
   count(query: URLSearchParams, terms?: ListingTerms): object {
-    return this.#now.count(query, terms)
+    return this.#current.count(query, terms)
   }
 
   model(id: string, inMessagesShape?: boolean): object | null {
-    return this.#now.model(id, inMessagesShape)
+    return this.#current.model(id, inMessagesShape)
   }
 
   inGoogleShape(query: URLSearchParams, region: DataRegion | null): object {
-    return this.#now.inGoogleShape(query, region)
+    return this.#current.inGoogleShape(query, region)
   }
 
   googleModel(id: string): object | null {
-    return this.#now.googleModel(id)
+    return this.#current.googleModel(id)
   }
 
   endpoints(id: string): object | null {
-    return this.#now.endpoints(id)
+    return this.#current.endpoints(id)
   }
 
   zeroRetention(): WrittenDocument {
-    return this.#now.zeroRetention()
+    return this.#current.zeroRetention()
   }
 
   providers(): object {
-    return this.#now.providers()
+    return this.#current.providers()
   }
 }
 
@@ -261,7 +253,7 @@ export interface ListingDeps {
 
 export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
   return (request, reply) => {
-    const inMessagesShape = asksInMessagesShape(request.headers)
+    const inMessagesShape = wantsMessagesShape(request.headers)
     const terms = { region: dataRegionOf(request.host), allows: null, inMessagesShape }
     sendWritten(request, reply, listing.models(request.query, terms))
   }
@@ -285,7 +277,7 @@ export function listOwnModels(deps: ListingDeps): Handler {
         ? null
         : ({ endpoints }: Model) =>
             endpoints.some(endpoint => restrictions.excludedBy({ endpoint, credential: null }) === null)
-    const inMessagesShape = asksInMessagesShape(request.headers)
+    const inMessagesShape = wantsMessagesShape(request.headers)
     const terms = { region: deps.dataRegionOf(request.host), allows, inMessagesShape }
     sendWritten(request, reply, deps.listing.models(request.query, terms))
   }
@@ -300,13 +292,13 @@ export function countModels({ listing, dataRegionOf }: ListingDeps): Handler {
 /** One model by author and slug, or by its full id. */
 export function findModel({ listing }: ListingDeps): Handler {
   return (request, reply) => {
-    const model = listing.model(idOf(request), asksInMessagesShape(request.headers))
-    reply.json(200, foundOr404(model))
+    const model = listing.model(idOf(request), wantsMessagesShape(request.headers))
+    reply.json(200, requireModel(model))
   }
 }
 
 export function listEndpoints({ listing }: ListingDeps): Handler {
-  return (request, reply) => reply.json(200, foundOr404(listing.endpoints(idOf(request))))
+  return (request, reply) => reply.json(200, requireModel(listing.endpoints(idOf(request))))
 }
 
 export function listZeroRetention({ listing }: ListingDeps): Handler {
@@ -321,7 +313,7 @@ function idOf({ params }: ApiRequest): string {
   return params.get('model') ?? `${params.get('author')}/${params.get('slug')}`
 }
 
-function foundOr404(document: object | null): object {
+function requireModel(document: object | null): object {
   if (document === null) throw new GatewayError('not_found', 'Model not found: GET /v1/models lists the ids')
   return document
 }

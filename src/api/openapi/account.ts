@@ -6,23 +6,23 @@ import { CreditCreation, WORKSPACE } from '../../protocol/management/management.
 import { PauseAnswer, PauseCreation } from '../../protocol/management/pauses.ts'
 import { RolloutAnswer } from '../../protocol/management/rollouts.ts'
 import {
-  alike,
   answer,
-  DELETED,
+  DELETED_ANSWER,
   type Descriptions,
   KEY_HASH_FILTER,
   listOf,
   oneRecord,
-  PAGE,
+  PAGE_PARAMETERS,
   query,
+  repeat,
   tagged,
   text,
 } from './description.ts'
-import { HASH } from './keys.ts'
+import { EXAMPLE_KEY_HASH } from './keys.ts'
 
 // Workspaces
 
-const EXAMPLE = WORKSPACE.toExample({
+const WORKSPACE_EXAMPLE = WORKSPACE.toExample({
   id: '3b241101-e2bb-4255-8caf-4136c566a962',
   name: 'Research',
   slug: 'research',
@@ -34,7 +34,10 @@ const EXAMPLE = WORKSPACE.toExample({
 })
 
 const workspaces = tagged('Workspaces', {
-  listWorkspaces: { parameters: PAGE, answers: { 200: listOf(WORKSPACE.answer, EXAMPLE) } },
+  listWorkspaces: {
+    parameters: PAGE_PARAMETERS,
+    answers: { 200: listOf(WORKSPACE.answer, WORKSPACE_EXAMPLE) },
+  },
   createWorkspace: {
     body: {
       schema: WORKSPACE.creation,
@@ -42,26 +45,26 @@ const workspaces = tagged('Workspaces', {
         workspace: { name: 'Research', slug: 'research', disabled_server_tools: ['gateway:web_search'] },
       },
     },
-    answers: { 201: oneRecord(WORKSPACE.answer, 'The new workspace.', EXAMPLE) },
+    answers: { 201: oneRecord(WORKSPACE.answer, 'The new workspace.', WORKSPACE_EXAMPLE) },
     failures: ['conflict'],
   },
-  getWorkspace: { answers: { 200: oneRecord(WORKSPACE.answer, 'The workspace.', EXAMPLE) } },
+  getWorkspace: { answers: { 200: oneRecord(WORKSPACE.answer, 'The workspace.', WORKSPACE_EXAMPLE) } },
   updateWorkspace: {
     text: 'Absent fields keep their value; null clears the description and the disabled tools.',
     body: { schema: WORKSPACE.update, examples: { rename: { name: 'Research' } } },
-    answers: { 200: oneRecord(WORKSPACE.answer, 'The changed workspace.', EXAMPLE) },
+    answers: { 200: oneRecord(WORKSPACE.answer, 'The changed workspace.', WORKSPACE_EXAMPLE) },
     failures: ['conflict'],
   },
   deleteWorkspace: {
     text: 'Disables its keys, and removes its credentials and guardrails.',
-    answers: { 200: DELETED },
+    answers: { 200: DELETED_ANSWER },
   },
 })
 
 // Credits, activity, audit
 
 export const CreditEntryAnswer = Type.Object({ id: text, amount: usd, note: orNoText, created_at: instant })
-const ENTRY = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-16T12:00:00.000Z' }
+const CREDIT_EXAMPLE = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-16T12:00:00.000Z' }
 
 export const ActivityDay = Type.Object({
   date: Type.String({ format: 'date' }),
@@ -74,7 +77,7 @@ export const ActivityDay = Type.Object({
   provider_name: Type.String({ description: 'Empty: no provider was called' }),
   usage: usd,
   byok_usage_inference: usd,
-  ...alike(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
+  ...repeat(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
   workspace_id: Type.Optional(orNoText),
   session_id: Type.Optional(text),
   agent_id: Type.Optional(text),
@@ -85,11 +88,11 @@ export const ActivityDay = Type.Object({
 /** A row of GET /activity with `dimensions`: their values, and the sums. */
 export const ActivitySum = Type.Object({
   date: Type.Optional(Type.String({ format: 'date' })),
-  ...alike(Type.Optional(orNoText), 'model', 'provider', 'provider_name', 'workspace_id'),
-  ...alike(Type.Optional(orNoText), 'api_key_hash', 'user_id', 'session_id', 'agent_id'),
+  ...repeat(Type.Optional(orNoText), 'model', 'provider', 'provider_name', 'workspace_id'),
+  ...repeat(Type.Optional(orNoText), 'api_key_hash', 'user_id', 'session_id', 'agent_id'),
   usage: usd,
   byok_usage_inference: usd,
-  ...alike(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
+  ...repeat(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
 })
 
 export const AuditEntryAnswer = Type.Object({
@@ -118,8 +121,8 @@ const account = tagged('Account', {
     text: 'A second entry with the same id adds nothing.',
     body: { schema: CreditCreation, examples: { entry: { amount: 100, id: 'invoice-17' } } },
     answers: {
-      200: oneRecord(CreditEntryAnswer, 'The entry exists already.', ENTRY),
-      201: oneRecord(CreditEntryAnswer, 'The new entry.', ENTRY),
+      200: oneRecord(CreditEntryAnswer, 'The entry exists already.', CREDIT_EXAMPLE),
+      201: oneRecord(CreditEntryAnswer, 'The new entry.', CREDIT_EXAMPLE),
     },
     failures: ['conflict'],
   },
@@ -173,14 +176,14 @@ const account = tagged('Account', {
   },
   listAudit: {
     text: 'Newest first. Refused operations, and those that changed nothing, have no record.',
-    parameters: PAGE,
+    parameters: PAGE_PARAMETERS,
     answers: {
       200: listOf(AuditEntryAnswer, {
         id: '42',
         time: '2026-07-16T12:00:00.000Z',
         action: 'key.create',
         actor_label: 'sk-gw-mgmt-0e6…1c2',
-        object: { kind: 'key', id: HASH, name: 'CI' },
+        object: { kind: 'key', id: EXAMPLE_KEY_HASH, name: 'CI' },
         client_address: '127.0.0.1',
       }),
     },
@@ -192,7 +195,7 @@ const account = tagged('Account', {
 const NEW_CAPTURE = CAPTURE.toExample({
   id: 'cap_4Kq7TzN1xWc8Bv2LsRd9Fh3M',
   status: 'running',
-  key_hash: HASH,
+  key_hash: EXAMPLE_KEY_HASH,
   created_by: 'sk-gw-mgmt-0e6…1c2',
   max_bytes: 10_485_760,
   created_at: '2026-07-16T12:00:00.000Z',
@@ -214,7 +217,7 @@ const captures = tagged('Captures', {
     body: {
       schema: CAPTURE.creation,
       examples: {
-        key: { key_hash: HASH, minutes: 10, max_bytes: 10_485_760 },
+        key: { key_hash: EXAMPLE_KEY_HASH, minutes: 10, max_bytes: 10_485_760 },
         workspace: { workspace_id: 'ws_default', minutes: 5 },
       },
     },
@@ -223,13 +226,13 @@ const captures = tagged('Captures', {
   },
   listCaptures: {
     text: 'Newest first. Captures that have ended are kept until 24 hours after they began.',
-    parameters: PAGE,
+    parameters: PAGE_PARAMETERS,
     answers: { 200: listOf(CAPTURE.answer, ENDED_CAPTURE) },
   },
   getCapture: { answers: { 200: oneRecord(CAPTURE.answer, 'The capture.', ENDED_CAPTURE) } },
   deleteCapture: {
     text: 'Ends it, and removes its files: at once on this node, within a second on all others.',
-    answers: { 200: DELETED },
+    answers: { 200: DELETED_ANSWER },
   },
 })
 

@@ -6,13 +6,13 @@ import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/ba
 import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { ServerToolUse } from '../../protocol/response.ts'
 import {
-  alike,
   answer,
   header,
   listById,
   METADATA_HEADER,
   oneRecord,
   query,
+  repeat,
   tagged,
   text,
 } from './description.ts'
@@ -38,12 +38,12 @@ export const BatchBody = Type.Object(
 )
 
 const UsageOfBatch = Type.Object({
-  ...alike(count, 'prompt_tokens', 'completion_tokens', 'total_tokens', 'input_tokens'),
+  ...repeat(count, 'prompt_tokens', 'completion_tokens', 'total_tokens', 'input_tokens'),
   input_tokens_details: Type.Object({ cached_tokens: count }),
   output_tokens: count,
   output_tokens_details: Type.Object({ reasoning_tokens: count }),
   prompt_tokens_details: Type.Object({
-    ...alike(count, 'audio_tokens', 'cache_write_tokens', 'cached_tokens', 'file_tokens', 'video_tokens'),
+    ...repeat(count, 'audio_tokens', 'cache_write_tokens', 'cached_tokens', 'file_tokens', 'video_tokens'),
   }),
   completion_tokens_details: Type.Object({
     audio_tokens: count,
@@ -86,7 +86,7 @@ export const BatchResult = Type.Object({
   error: nullable(Type.Object({ message: text, type: text, param: orNoText, error_type: text })),
 })
 
-const batch = {
+const batchFields = {
   id: text,
   object: Type.Literal('batch'),
   endpoint: oneOf(...BATCH_ENDPOINTS),
@@ -116,12 +116,12 @@ const batch = {
     }),
   ),
   metadata: nullable(Type.Record(Type.String(), text)),
-  ...alike(nullable(unixSeconds), 'in_progress_at', 'finalizing_at', 'completed_at', 'failed_at'),
-  ...alike(nullable(unixSeconds), 'expired_at', 'cancelling_at', 'cancelled_at'),
+  ...repeat(nullable(unixSeconds), 'in_progress_at', 'finalizing_at', 'completed_at', 'failed_at'),
+  ...repeat(nullable(unixSeconds), 'expired_at', 'cancelling_at', 'cancelled_at'),
 }
-export const BatchAnswer = Type.Object({ ...batch, results: nullable(Type.Array(BatchResult)) })
+export const BatchAnswer = Type.Object({ ...batchFields, results: nullable(Type.Array(BatchResult)) })
 
-const BATCH = {
+const BATCH_EXAMPLE = {
   id: 'batch_hIknf1T5spHKHCcD7MlhVTuX',
   object: 'batch',
   endpoint: '/v1/responses',
@@ -133,12 +133,14 @@ const BATCH = {
   expires_at: 1795470512,
   provider: null,
   request_counts: { total: 1, completed: 0, failed: 0 },
-  ...alike(null, 'usage', 'error', 'waiting', 'results', 'input_file_id', 'output_file_id'),
-  ...alike(null, 'error_file_id', 'errors', 'metadata', 'in_progress_at', 'finalizing_at'),
-  ...alike(null, 'completed_at', 'failed_at', 'expired_at', 'cancelling_at', 'cancelled_at'),
+  ...repeat(null, 'usage', 'error', 'waiting', 'results', 'input_file_id', 'output_file_id'),
+  ...repeat(null, 'error_file_id', 'errors', 'metadata', 'in_progress_at', 'finalizing_at'),
+  ...repeat(null, 'completed_at', 'failed_at', 'expired_at', 'cancelling_at', 'cancelled_at'),
 }
 
-const time = Type.String({ description: 'Unix seconds, or ISO 8601 with seconds and a zone; exclusive' })
+const timeFilter = Type.String({
+  description: 'Unix seconds, or ISO 8601 with seconds and a zone; exclusive',
+})
 
 export const BATCHES = tagged('Batches', {
   createBatch: {
@@ -167,7 +169,7 @@ export const BATCHES = tagged('Batches', {
         },
       },
     },
-    answers: { 202: answer(BatchAnswer, 'The batch is stored.', BATCH) },
+    answers: { 202: answer(BatchAnswer, 'The batch is stored.', BATCH_EXAMPLE) },
     failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
   },
   listBatches: {
@@ -180,16 +182,16 @@ export const BATCHES = tagged('Batches', {
         Type.Array(oneOf('validating', 'in_progress', 'completed', 'failed', 'expired', 'cancelled')),
         'Only batches in one of these states.',
       ),
-      query('created_after', time, 'Only batches created after this time.'),
-      query('created_before', time, 'Only batches created before this time.'),
+      query('created_after', timeFilter, 'Only batches created after this time.'),
+      query('created_before', timeFilter, 'Only batches created before this time.'),
     ],
-    answers: { 200: listById(BatchAnswer, 'A page of batches.', BATCH) },
+    answers: { 200: listById(BatchAnswer, 'A page of batches.', BATCH_EXAMPLE) },
   },
   getBatch: {
     text: 'A batch that has ended has its results, in the order of the requests; a batch created with input_file_id has them in the files output_file_id and error_file_id.',
     answers: {
       200: answer(BatchAnswer, 'The batch.', {
-        ...BATCH,
+        ...BATCH_EXAMPLE,
         status: 'failed',
         finalized_at: 1795384113,
         failed_at: 1795384113,
@@ -212,12 +214,12 @@ export const BATCHES = tagged('Batches', {
   },
   cancelBatch: {
     text: 'Running requests are stopped, and finished results are kept. A repeated call changes nothing.',
-    answers: { 200: answer(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
+    answers: { 200: answer(BatchAnswer, 'The batch.', { ...BATCH_EXAMPLE, status: 'cancelling' }) },
     failures: ['conflict'],
   },
   cancelBatchOfWorkspace: {
     text: 'As cancelBatch, with a management key.',
-    answers: { 200: oneRecord(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
+    answers: { 200: oneRecord(BatchAnswer, 'The batch.', { ...BATCH_EXAMPLE, status: 'cancelling' }) },
     failures: ['conflict'],
   },
   deleteBatch: {
@@ -234,7 +236,7 @@ export const BATCHES = tagged('Batches', {
           }),
         }),
         'It was deleted here; a provider keeps its copy under its own rules.',
-        { id: BATCH.id, object: 'batch', deleted: true, deletion: { gateway: 'deleted' } },
+        { id: BATCH_EXAMPLE.id, object: 'batch', deleted: true, deletion: { gateway: 'deleted' } },
       ),
     },
     failures: ['conflict'],

@@ -2,12 +2,12 @@
 import { Type } from '@sinclair/typebox'
 import { count, nullable, oneOf, orNoNumber, orNoText, unixSeconds } from '../../protocol/json/schema.ts'
 import {
-  alike,
   answer,
   header,
   oneRecord,
   type ParameterDescription,
   query,
+  repeat,
   tagged,
   text,
 } from './description.ts'
@@ -19,8 +19,8 @@ const price = Type.Optional(text)
 const prices = {
   prompt: text,
   completion: text,
-  ...alike(price, 'input_cache_read', 'input_cache_write', 'input_cache_write_1h'),
-  ...alike(price, 'audio', 'internal_reasoning'),
+  ...repeat(price, 'input_cache_read', 'input_cache_write', 'input_cache_write_1h'),
+  ...repeat(price, 'audio', 'internal_reasoning'),
 }
 const PricingAnswer = Type.Object(
   {
@@ -42,7 +42,7 @@ const Architecture = Type.Object({
 
 const orNoCount = nullable(count)
 
-const model = {
+const modelFields = {
   id: text,
   type: Type.Literal('model'),
   canonical_slug: text,
@@ -62,12 +62,12 @@ const model = {
   }),
   per_request_limits: Type.Null(),
   supported_parameters: Type.Array(text),
-  ...alike(Type.Null(), 'default_parameters', 'supported_voices', 'expiration_date', 'knowledge_cutoff'),
+  ...repeat(Type.Null(), 'default_parameters', 'supported_voices', 'expiration_date', 'knowledge_cutoff'),
   links: Type.Object({ details: text }),
 }
-export const ModelAnswer = Type.Object(model)
+export const ModelAnswer = Type.Object(modelFields)
 
-const MODEL = {
+const MODEL_EXAMPLE = {
   id: 'acme/fast-1',
   type: 'model',
   canonical_slug: 'acme/fast-1',
@@ -89,7 +89,7 @@ const MODEL = {
   top_provider: { context_length: 128000, max_completion_tokens: 16384, is_moderated: false },
   per_request_limits: null,
   supported_parameters: ['temperature', 'tools'],
-  ...alike(null, 'default_parameters', 'supported_voices', 'expiration_date', 'knowledge_cutoff'),
+  ...repeat(null, 'default_parameters', 'supported_voices', 'expiration_date', 'knowledge_cutoff'),
   links: { details: '/v1/models/acme/fast-1/endpoints' },
 }
 
@@ -98,7 +98,7 @@ const percentiles = nullable(
 )
 
 export const EndpointAnswer = Type.Object({
-  ...alike(text, 'name', 'model_id', 'model_name', 'tag', 'provider_name'),
+  ...repeat(text, 'name', 'model_id', 'model_name', 'tag', 'provider_name'),
   context_length: orNoCount,
   max_completion_tokens: orNoCount,
   max_prompt_tokens: Type.Null(),
@@ -107,7 +107,7 @@ export const EndpointAnswer = Type.Object({
   supported_parameters: Type.Array(text),
   supports_implicit_caching: Type.Boolean(),
   supports_tool_choice: Type.Object({
-    ...alike(Type.Boolean(), 'auto', 'none', 'required', 'function'),
+    ...repeat(Type.Boolean(), 'auto', 'none', 'required', 'function'),
   }),
   status: Type.Integer(),
   uptime_last_5m: orNoNumber,
@@ -120,14 +120,14 @@ export const EndpointAnswer = Type.Object({
 export const ProviderAnswer = Type.Object({
   name: text,
   slug: text,
-  ...alike(Type.Null(), 'privacy_policy_url', 'terms_of_service_url', 'status_page_url'),
-  ...alike(Type.Null(), 'headquarters', 'datacenters'),
+  ...repeat(Type.Null(), 'privacy_policy_url', 'terms_of_service_url', 'status_page_url'),
+  ...repeat(Type.Null(), 'headquarters', 'datacenters'),
 })
 
 const amount = Type.Number({ minimum: 0 })
-const FIGURES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate']
+const FIGURE_NAMES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate']
 
-const FILTERS: readonly ParameterDescription[] = [
+const FILTER_PARAMETERS: readonly ParameterDescription[] = [
   query('q', Type.String({ maxLength: 256 }), 'Part of the id or the name, in any case.'),
   query('supported_parameters', text, 'Names, separated by commas, all of which an endpoint supports.'),
   query('input_modalities', text, 'Any of text, image, file, audio, video, separated by commas.'),
@@ -141,12 +141,12 @@ const FILTERS: readonly ParameterDescription[] = [
   query('zdr', Type.Boolean(), 'true: at least one endpoint of the model keeps no data.'),
   query('region', oneOf('eu', 'europe', 'us'), 'At least one endpoint of the model keeps data there.'),
   ...['min_age_days', 'max_age_days'].map(name => query(name, amount, 'Days since the model was created.')),
-  ...FIGURES.flatMap(name => [`min_${name}`, `max_${name}`]).map(name =>
+  ...FIGURE_NAMES.flatMap(name => [`min_${name}`, `max_${name}`]).map(name =>
     query(name, amount, 'No model matches, because the gateway has no such figures.'),
   ),
 ]
 
-const SORTING: readonly ParameterDescription[] = [
+const SORT_PARAMETERS: readonly ParameterDescription[] = [
   query(
     'sort',
     oneOf(
@@ -174,13 +174,13 @@ const IF_NONE_MATCH = header(
   text,
   'The ETag of an earlier answer: 304 if it is still the same.',
 )
-const UNCHANGED = { text: 'The client already has the document.', content: null }
+const NOT_MODIFIED = { text: 'The client already has the document.', content: null }
 
-const VERSIONED: readonly ParameterDescription[] = [
+const VERSION_PARAMETERS: readonly ParameterDescription[] = [
   header('anthropic-version', text, 'Asks for records and pages in the shape of the Messages API.'),
 ]
 const MESSAGES_PAGES: readonly ParameterDescription[] = [
-  ...VERSIONED,
+  ...VERSION_PARAMETERS,
   query('after_id', text, 'Only with the header anthropic-version: the id after which the page begins.'),
   query('before_id', text, 'Only with the header anthropic-version: the id before which the page ends.'),
 ]
@@ -200,7 +200,7 @@ const MessagesModelAnswer = Type.Object({
   retires_at: Type.Null(),
 })
 
-const models = answer(
+const modelsAnswer = answer(
   Type.Union([
     Type.Object({
       data: Type.Array(ModelAnswer),
@@ -218,19 +218,19 @@ const models = answer(
     ),
   ]),
   'Models, and how many there are.',
-  { data: [MODEL], total_count: 1, links: { next: null } },
+  { data: [MODEL_EXAMPLE], total_count: 1, links: { next: null } },
 )
 
-const oneModel = answer(
+const modelAnswer = answer(
   Type.Union([
-    Type.Object({ ...model, object: Type.Literal('model'), owned_by: text, data: ModelAnswer }),
+    Type.Object({ ...modelFields, object: Type.Literal('model'), owned_by: text, data: ModelAnswer }),
     MessagesModelAnswer,
   ]),
   'The model, with its fields at top level and also in data.',
-  { ...MODEL, object: 'model', owned_by: 'acme', data: MODEL },
+  { ...MODEL_EXAMPLE, object: 'model', owned_by: 'acme', data: MODEL_EXAMPLE },
 )
 
-const ENDPOINT = {
+const ENDPOINT_EXAMPLE = {
   name: 'Acme | acme/fast-1',
   model_id: 'acme/fast-1',
   model_name: 'Fast 1',
@@ -240,7 +240,7 @@ const ENDPOINT = {
   max_completion_tokens: 16384,
   max_prompt_tokens: null,
   quantization: 'fp8',
-  pricing: MODEL.pricing,
+  pricing: MODEL_EXAMPLE.pricing,
   supported_parameters: ['temperature', 'tools'],
   supports_implicit_caching: false,
   supports_tool_choice: { auto: true, none: true, required: true, function: true },
@@ -254,27 +254,31 @@ const ENDPOINT = {
 
 export const CATALOGUE = tagged('Models', {
   listModels: {
-    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, IF_NONE_MATCH],
-    answers: { 200: models, 304: UNCHANGED },
+    parameters: [...FILTER_PARAMETERS, ...SORT_PARAMETERS, ...MESSAGES_PAGES, IF_NONE_MATCH],
+    answers: { 200: modelsAnswer, 304: NOT_MODIFIED },
   },
   countModels: {
-    parameters: FILTERS,
+    parameters: FILTER_PARAMETERS,
     answers: {
       200: oneRecord(Type.Object({ count }), 'How many models the listing has.', { count: 1 }),
     },
   },
   listUserModels: {
     text: 'The listing with the models that the guardrails of the key allow.',
-    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, IF_NONE_MATCH],
-    answers: { 200: models, 304: UNCHANGED },
+    parameters: [...FILTER_PARAMETERS, ...SORT_PARAMETERS, ...MESSAGES_PAGES, IF_NONE_MATCH],
+    answers: { 200: modelsAnswer, 304: NOT_MODIFIED },
   },
   listEmbeddingModels: {
-    parameters: [...FILTERS.filter(({ name }) => name !== 'output_modalities'), ...SORTING, IF_NONE_MATCH],
-    answers: { 200: models, 304: UNCHANGED },
+    parameters: [
+      ...FILTER_PARAMETERS.filter(({ name }) => name !== 'output_modalities'),
+      ...SORT_PARAMETERS,
+      IF_NONE_MATCH,
+    ],
+    answers: { 200: modelsAnswer, 304: NOT_MODIFIED },
   },
-  getModelById: { parameters: VERSIONED, answers: { 200: oneModel } },
-  getModel: { parameters: VERSIONED, answers: { 200: oneModel } },
-  getModelByAlias: { parameters: VERSIONED, answers: { 200: oneModel } },
+  getModelById: { parameters: VERSION_PARAMETERS, answers: { 200: modelAnswer } },
+  getModel: { parameters: VERSION_PARAMETERS, answers: { 200: modelAnswer } },
+  getModelByAlias: { parameters: VERSION_PARAMETERS, answers: { 200: modelAnswer } },
   listEndpoints: {
     answers: {
       200: oneRecord(
@@ -288,12 +292,12 @@ export const CATALOGUE = tagged('Models', {
         }),
         'The model with its endpoints.',
         {
-          id: MODEL.id,
-          name: MODEL.name,
-          created: MODEL.created,
+          id: MODEL_EXAMPLE.id,
+          name: MODEL_EXAMPLE.name,
+          created: MODEL_EXAMPLE.created,
           description: '',
-          architecture: MODEL.architecture,
-          endpoints: [ENDPOINT],
+          architecture: MODEL_EXAMPLE.architecture,
+          endpoints: [ENDPOINT_EXAMPLE],
         },
       ),
     },
@@ -302,9 +306,9 @@ export const CATALOGUE = tagged('Models', {
     parameters: [IF_NONE_MATCH],
     answers: {
       200: answer(Type.Object({ data: Type.Array(EndpointAnswer) }), 'All endpoints that keep no data.', {
-        data: [ENDPOINT],
+        data: [ENDPOINT_EXAMPLE],
       }),
-      304: UNCHANGED,
+      304: NOT_MODIFIED,
     },
   },
   listProviders: {
@@ -314,8 +318,8 @@ export const CATALOGUE = tagged('Models', {
           {
             name: 'Acme',
             slug: 'acme',
-            ...alike(null, 'privacy_policy_url', 'terms_of_service_url', 'status_page_url'),
-            ...alike(null, 'headquarters', 'datacenters'),
+            ...repeat(null, 'privacy_policy_url', 'terms_of_service_url', 'status_page_url'),
+            ...repeat(null, 'headquarters', 'datacenters'),
           },
         ],
       }),

@@ -12,7 +12,7 @@ import {
   variants,
 } from '../../protocol/json/schema.ts'
 import { commonCosts, DebugReport, GatewayMetadata, ServerToolUse } from '../../protocol/response.ts'
-import { alike, reports, text } from './description.ts'
+import { repeat, reportFields, text } from './description.ts'
 
 /** Cost details in the form of chat completions and embeddings. */
 export const ChatCosts = Type.Object({
@@ -27,7 +27,7 @@ export const ChatUsage = Type.Object({
   completion_tokens: count,
   total_tokens: count,
   prompt_tokens_details: Type.Object({
-    ...alike(count, 'cached_tokens', 'cache_write_tokens', 'audio_tokens', 'file_tokens', 'video_tokens'),
+    ...repeat(count, 'cached_tokens', 'cache_write_tokens', 'audio_tokens', 'file_tokens', 'video_tokens'),
   }),
   completion_tokens_details: Type.Object({
     reasoning_tokens: count,
@@ -41,7 +41,7 @@ export const ChatUsage = Type.Object({
   server_tool_use_details: ServerToolUse,
 })
 
-const finish = nullable(oneOf('stop', 'length', 'tool_calls', 'content_filter', 'error'))
+const finishReason = nullable(oneOf('stop', 'length', 'tool_calls', 'content_filter', 'error'))
 const bytes = nullable(Type.Array(Type.Integer()))
 
 const ChatLogprobs = Type.Object({
@@ -58,7 +58,7 @@ const ChatLogprobs = Type.Object({
   refusal: Type.Null(),
 })
 
-const shared = { id: Type.Optional(text), format: Type.Optional(text), index: count }
+const commonFields = { id: Type.Optional(text), format: Type.Optional(text), index: count }
 
 /** An entry of a chunk may continue the one with the same index. */
 export const ReasoningEntry = variants(
@@ -67,13 +67,21 @@ export const ReasoningEntry = variants(
       type: Type.Literal('reasoning.text'),
       text,
       signature: Type.Optional(text),
-      ...shared,
+      ...commonFields,
     }),
-    'reasoning.summary': Type.Object({ type: Type.Literal('reasoning.summary'), summary: text, ...shared }),
-    'reasoning.encrypted': Type.Object({ type: Type.Literal('reasoning.encrypted'), data: text, ...shared }),
+    'reasoning.summary': Type.Object({
+      type: Type.Literal('reasoning.summary'),
+      summary: text,
+      ...commonFields,
+    }),
+    'reasoning.encrypted': Type.Object({
+      type: Type.Literal('reasoning.encrypted'),
+      data: text,
+      ...commonFields,
+    }),
     'reasoning.server_tool_call': Type.Object({
       type: Type.Literal('reasoning.server_tool_call'),
-      ...alike(text, 'tool_name', 'tool_call_id', 'arguments', 'result'),
+      ...repeat(text, 'tool_name', 'tool_call_id', 'arguments', 'result'),
       index: count,
     }),
   },
@@ -85,22 +93,22 @@ const images = Type.Array(
   Type.Object({ type: Type.Literal('image_url'), image_url: Type.Object({ url: text }) }),
 )
 
-const kind = oneOf('function', 'custom')
+const callType = oneOf('function', 'custom')
 const name = Type.Optional(text)
 
 /** A tool call for the client. */
-const WholeCall = Type.Object({
+const ToolCall = Type.Object({
   index: count,
   id: text,
-  type: kind,
+  type: callType,
   function: Type.Optional(Type.Object({ name: text, arguments: text })),
   custom: Type.Optional(Type.Object({ name: text, input: text })),
 })
 /** The first piece contains the name; later ones contain more of the arguments. */
-const CallPiece = Type.Object({
+const ToolCallPiece = Type.Object({
   index: count,
   id: Type.Optional(text),
-  type: Type.Optional(kind),
+  type: Type.Optional(callType),
   function: Type.Optional(Type.Object({ name, arguments: text })),
   custom: Type.Optional(Type.Object({ name, input: text })),
 })
@@ -111,7 +119,7 @@ export const ChatAnswerMessage = Type.Object({
   refusal: orNoText,
   reasoning: orNoText,
   reasoning_details: Type.Optional(Type.Array(ReasoningEntry)),
-  tool_calls: Type.Optional(Type.Array(WholeCall)),
+  tool_calls: Type.Optional(Type.Array(ToolCall)),
   annotations: Type.Optional(annotations),
   images: Type.Optional(images),
 })
@@ -127,7 +135,7 @@ export const ChatCompletion = Type.Object({
   choices: Type.Array(
     Type.Object({
       index: count,
-      finish_reason: finish,
+      finish_reason: finishReason,
       native_finish_reason: orNoText,
       logprobs: nullable(ChatLogprobs),
       message: ChatAnswerMessage,
@@ -135,7 +143,7 @@ export const ChatCompletion = Type.Object({
     { minItems: 1, maxItems: 1 },
   ),
   usage: nullable(ChatUsage),
-  ...reports,
+  ...reportFields,
   debug: Type.Optional(DebugReport),
 })
 
@@ -169,11 +177,11 @@ export const ChatChunk = Type.Object(
           refusal: Type.Optional(text),
           reasoning: Type.Optional(text),
           reasoning_details: Type.Optional(Type.Array(ReasoningEntry)),
-          tool_calls: Type.Optional(Type.Array(CallPiece)),
+          tool_calls: Type.Optional(Type.Array(ToolCallPiece)),
           annotations: Type.Optional(annotations),
           images: Type.Optional(images),
         }),
-        finish_reason: finish,
+        finish_reason: finishReason,
         native_finish_reason: orNoText,
         logprobs: nullable(ChatLogprobs),
       }),
@@ -182,7 +190,7 @@ export const ChatChunk = Type.Object(
     usage: Type.Optional(nullable(ChatUsage)),
     error: Type.Optional(ChatErrorFields),
     debug: Type.Optional(facts),
-    ...reports,
+    ...reportFields,
   },
   { description: 'One chunk of a stream. The last ones have the finish and the usage.' },
 )

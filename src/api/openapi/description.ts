@@ -12,12 +12,12 @@ import { AlignmentReport, GatewayMetadata } from '../../protocol/response.ts'
 export const text = Type.String()
 
 /** Gives several fields the same value: a schema, or an example. */
-export function alike<Value, Name extends string>(value: Value, ...names: readonly Name[]) {
+export function repeat<Value, Name extends string>(value: Value, ...names: readonly Name[]) {
   return Object.fromEntries(names.map(name => [name, value])) as Record<Name, Value>
 }
 
 /** Fields that only some answers have. */
-export const reports = {
+export const reportFields = {
   alignment: Type.Optional(AlignmentReport),
   gateway_metadata: Type.Optional(GatewayMetadata),
 }
@@ -87,7 +87,9 @@ export function tagged(
   tag: TagName,
   operations: Readonly<Record<string, UntaggedDescription>>,
 ): Descriptions {
-  return Object.fromEntries(Object.entries(operations).map(([id, each]) => [id, { tag, ...each }]))
+  return Object.fromEntries(
+    Object.entries(operations).map(([id, description]) => [id, { tag, ...description }]),
+  )
 }
 
 /** Path parameters by name. */
@@ -131,7 +133,7 @@ export function header(name: string, schema: TSchema, text: string): ParameterDe
 }
 
 /** Paging parameters of record listings. */
-export const PAGE: readonly ParameterDescription[] = [
+export const PAGE_PARAMETERS: readonly ParameterDescription[] = [
   query('offset', Type.Integer({ minimum: 0, default: 0 }), 'Number of elements to skip at the beginning.'),
   query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Maximum number of elements.'),
 ]
@@ -212,14 +214,14 @@ export function listById(schema: TSchema, text: string, example: { readonly id: 
     Type.Object({
       object: Type.Literal('list'),
       data: Type.Array(schema),
-      ...alike(orNoText, 'first_id', 'last_id'),
+      ...repeat(orNoText, 'first_id', 'last_id'),
       has_more: Type.Boolean(),
     }),
     text,
-    { object: 'list', data: [example], ...alike(example.id, 'first_id', 'last_id'), has_more: false },
+    { object: 'list', data: [example], ...repeat(example.id, 'first_id', 'last_id'), has_more: false },
   )
 }
 
-export const DELETED = answer(Type.Object({ deleted: Type.Literal(true) }), 'It was deleted.', {
+export const DELETED_ANSWER = answer(Type.Object({ deleted: Type.Literal(true) }), 'It was deleted.', {
   deleted: true,
 })

@@ -96,7 +96,7 @@ export const DESCRIPTIONS: Descriptions = {
 }
 
 /** The description of an operation that has none yet. A test reports each of them. */
-const UNDESCRIBED: OperationDescription = {
+const DEFAULT_DESCRIPTION: OperationDescription = {
   tag: 'Interface',
   answers: { 200: { text: 'The answer.', content: null } },
 }
@@ -122,7 +122,7 @@ const SECURITY = {
   keyHeader: { type: 'apiKey', in: 'header', name: 'X-Api-Key', description: 'A key of either kind.' },
 }
 
-const SCHEMES = {
+const SECURITY_BY_KEY = {
   none: [],
   inference: [{ apiKey: [] }, { keyHeader: [] }],
   management: [{ managementKey: [] }, { keyHeader: [] }],
@@ -130,13 +130,13 @@ const SCHEMES = {
 } satisfies Record<Operation['key'], object[]>
 
 /** Every management key has a role that allows reading. */
-const ROLES: Readonly<Record<KeyRole, string | undefined>> = {
+const ROLE_NOTES: Readonly<Record<KeyRole, string | undefined>> = {
   viewer: undefined,
   operator: 'Needs the role operator or admin.',
   admin: 'Needs the role admin.',
 }
 
-const HEADERS = {
+const RESPONSE_HEADERS = {
   'X-Request-Id': {
     description: 'The id of the request, for logs and support: your own if you sent this header.',
     schema: { type: 'string' },
@@ -156,25 +156,28 @@ export function createDocument(rows: readonly DescribedRow[], descriptions = DES
   const failures = new Map<string, JsonSchema>()
   const paths: Record<string, Record<string, JsonSchema>> = {}
   for (const row of rows) {
-    const description = descriptions[row.id] ?? UNDESCRIBED
+    const description = descriptions[row.id] ?? DEFAULT_DESCRIPTION
     const path = paths[row.path] ?? {}
     path[row.method.toLowerCase()] = operation(row, description, writer, failures)
     paths[row.path] = path
   }
-  const used = new Set(rows.map(({ id }) => (descriptions[id] ?? UNDESCRIBED).tag))
+  const usedTags = new Set(rows.map(({ id }) => (descriptions[id] ?? DEFAULT_DESCRIPTION).tag))
   return {
     openapi: '3.1.0',
     info: INFO,
     servers: [{ url: '/v1' }, { url: '/api/v1', description: 'The same, for clients that prepend this.' }],
     tags: Object.entries(TAGS).flatMap(([name, about]) =>
-      used.has(name as keyof typeof TAGS) ? [{ name, description: about }] : [],
+      usedTags.has(name as keyof typeof TAGS) ? [{ name, description: about }] : [],
     ),
     paths,
     components: {
       schemas: writer.components(),
       responses: Object.fromEntries([...failures].sort(([a], [b]) => (a < b ? -1 : 1))),
       headers: Object.fromEntries(
-        Object.entries(HEADERS).map(([name, about]) => [name, { schema: { type: 'string' }, ...about }]),
+        Object.entries(RESPONSE_HEADERS).map(([name, about]) => [
+          name,
+          { schema: { type: 'string' }, ...about },
+        ]),
       ),
       securitySchemes: SECURITY,
     },
@@ -189,25 +192,27 @@ function operation(
 ): JsonSchema {
   const { id, summary, accept, bodyLimitBytes } = row
   const { tag, body, parameters = [], answers } = description
-  const about = [description.text, ROLES[row.role ?? 'viewer']].filter(each => each !== undefined).join(' ')
+  const notes = [description.text, ROLE_NOTES[row.role ?? 'viewer']]
+    .filter(note => note !== undefined)
+    .join(' ')
   const inPath = [...row.path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => pathParameter(name, writer))
-  const all = [...inPath, ...parameters.map(each => parameter(each, writer))]
+  const allParameters = [...inPath, ...parameters.map(described => parameter(described, writer))]
   const responses: Record<string, JsonSchema> = {}
-  for (const [status, each] of Object.entries(answers))
-    responses[status] = response(each, row, answers, writer)
+  for (const [status, description] of Object.entries(answers))
+    responses[status] = response(description, row, answers, writer)
   for (const status of statusesOf(row, description.failures)) {
     responses[status] = failure(status, row, writer, failures)
   }
   return {
     operationId: id,
     summary,
-    ...(about === '' ? {} : { description: about }),
+    ...(notes === '' ? {} : { description: notes }),
     tags: [tag],
     ...(row.bases === undefined
       ? {}
       : { servers: row.bases.flatMap(base => (base === '' ? [] : [{ url: base }])) }),
-    security: SCHEMES[row.key],
-    ...(all.length === 0 ? {} : { parameters: all }),
+    security: SECURITY_BY_KEY[row.key],
+    ...(allParameters.length === 0 ? {} : { parameters: allParameters }),
     ...(body === undefined || accept === 'none'
       ? {}
       : {
@@ -227,15 +232,15 @@ function pathParameter(name: string, writer: SchemaWriter): JsonSchema {
 }
 
 function parameter(
-  each: NonNullable<OperationDescription['parameters']>[number],
+  description: NonNullable<OperationDescription['parameters']>[number],
   writer: SchemaWriter,
 ): JsonSchema {
   return {
-    name: each.name,
-    in: each.in,
-    description: each.text,
-    ...(each.required === true ? { required: true } : {}),
-    schema: writer.write(each.schema),
+    name: description.name,
+    in: description.in,
+    description: description.text,
+    ...(description.required === true ? { required: true } : {}),
+    schema: writer.write(description.schema),
   }
 }
 

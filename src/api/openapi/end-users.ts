@@ -4,7 +4,7 @@ import {
   flag,
   listOf,
   oneRecord,
-  PAGE,
+  PAGE_PARAMETERS,
   query,
   tagged,
   text,
@@ -47,7 +47,7 @@ export const END_USERS = tagged('End users', {
   listEndUsers: {
     text: 'Oldest first.',
     parameters: [
-      ...PAGE,
+      ...PAGE_PARAMETERS,
       query('user', text, 'Only the end user with exactly this tracking string.'),
       query('include_inactive', flag, 'true: also inactive ones.'),
     ],

@@ -13,7 +13,7 @@ const availability = {
   http_status: Type.Optional(Type.Integer()),
   availability: Type.Optional(Type.Unknown({ description: 'Why no endpoint could serve the request' })),
 }
-const about = { gateway_metadata: Type.Optional(GatewayMetadata) }
+const metadataField = { gateway_metadata: Type.Optional(GatewayMetadata) }
 const generation = Type.Optional(Type.String({ description: 'The generation id; only together with usage' }))
 
 const Failure = Type.Object({
@@ -26,7 +26,7 @@ const Failure = Type.Object({
   }),
   user_id: Type.Null(),
   usage: Type.Optional(ResponseUsage),
-  ...about,
+  ...metadataField,
 })
 
 const ResponseFailure = Type.Object({
@@ -44,7 +44,7 @@ const ChatFailure = Type.Object({
   error: Type.Object({ ...ChatErrorFields.properties, ...availability }),
   user_id: Type.Null(),
   usage: Type.Optional(ChatUsage),
-  ...about,
+  ...metadataField,
 })
 
 const GeminiFailure = Type.Object({
@@ -60,7 +60,7 @@ const GeminiFailure = Type.Object({
     { additionalProperties: true },
   ),
   responseId: text,
-  ...about,
+  ...metadataField,
 })
 
 type Family = 'Gateway' | 'Responses' | 'Chat' | 'Messages' | 'Gemini'
@@ -95,7 +95,7 @@ export function familyOf({ dialect }: FailingRow): Family {
 }
 
 /** Failures that belong to no single operation: of connections, framing and unknown paths. */
-const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
+const CONNECTION_FAILURES: ReadonlySet<string> = new Set<FailureCode>([
   'method_not_allowed',
   'expectation_failed',
   'headers_too_large',
@@ -103,9 +103,9 @@ const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
   'client_closed',
 ])
 /** Failures about single records; an operation has them only if its row lists them. */
-const OF_RECORDS: ReadonlySet<string> = new Set<FailureCode>(['conflict', 'gone'])
+const RECORD_FAILURES: ReadonlySet<string> = new Set<FailureCode>(['conflict', 'gone'])
 /** Failures of operations with a body. */
-const OF_BODIES: readonly FailureCode[] = [
+const BODY_FAILURES: readonly FailureCode[] = [
   'deadline_exceeded',
   'length_required',
   'payload_too_large',
@@ -113,15 +113,15 @@ const OF_BODIES: readonly FailureCode[] = [
 ]
 
 /** The statuses of all failures of an operation, in ascending order. */
-export function statusesOf(row: FailingRow, own: readonly FailureCode[] = []): readonly number[] {
-  const codes: FailureCode[] = ['invalid_request', 'internal', 'service_unavailable', ...own]
+export function statusesOf(row: FailingRow, ownCodes: readonly FailureCode[] = []): readonly number[] {
+  const codes: FailureCode[] = ['invalid_request', 'internal', 'service_unavailable', ...ownCodes]
   if (row.key !== 'none') codes.push('authentication', 'rate_limit_exceeded')
   if (row.key === 'inference' || row.key === 'management') codes.push('permission_denied')
   if (row.path.includes('{')) codes.push('not_found')
-  if (row.accept !== 'none') codes.push(...OF_BODIES)
+  if (row.accept !== 'none') codes.push(...BODY_FAILURES)
   if (row.dialect !== null && row.generates !== false) {
-    const all = Object.keys(FAILURES) as FailureCode[]
-    codes.push(...all.filter(code => !OF_RECORDS.has(code) && !ELSEWHERE.has(code)))
+    const allCodes = Object.keys(FAILURES) as FailureCode[]
+    codes.push(...allCodes.filter(code => !RECORD_FAILURES.has(code) && !CONNECTION_FAILURES.has(code)))
   }
   return [...new Set(codes.map(code => FAILURES[code].status))].sort((a, b) => a - b)
 }

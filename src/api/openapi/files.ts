@@ -17,7 +17,7 @@ export const FileAnswer = Type.Object({
   status_details: orNoText,
 })
 
-const FILE = {
+const FILE_EXAMPLE = {
   id: 'gw_file_Tzj7Kt3rbMo4uCZEFCh4mPqR',
   object: 'file',
   bytes: 35,
@@ -29,7 +29,7 @@ const FILE = {
   status_details: null,
 }
 
-const Form = Type.Object({
+const UploadForm = Type.Object({
   file: Type.Unsafe<string>({
     type: 'string',
     contentMediaType: 'application/octet-stream',
@@ -43,10 +43,10 @@ export const FILES = tagged('Files', {
     text: 'All keys of a workspace see the same files.',
     body: {
       media: 'multipart/form-data',
-      schema: Form,
+      schema: UploadForm,
       examples: { notes: { file: 'The bicycle shed is painted ochre.', purpose: 'user_data' } },
     },
-    answers: { 200: answer(FileAnswer, 'The new file.', FILE) },
+    answers: { 200: answer(FileAnswer, 'The new file.', FILE_EXAMPLE) },
     failures: ['conflict'],
   },
   listFiles: {
@@ -57,9 +57,9 @@ export const FILES = tagged('Files', {
       query('order', oneOf('asc', 'desc'), 'asc: oldest first.'),
       query('purpose', purpose, 'Only files of this purpose.'),
     ],
-    answers: { 200: listById(FileAnswer, 'A page of files.', FILE) },
+    answers: { 200: listById(FileAnswer, 'A page of files.', FILE_EXAMPLE) },
   },
-  getFile: { answers: { 200: answer(FileAnswer, 'The file.', FILE) } },
+  getFile: { answers: { 200: answer(FileAnswer, 'The file.', FILE_EXAMPLE) } },
   getFileContent: {
     answers: {
       200: {
@@ -73,7 +73,7 @@ export const FILES = tagged('Files', {
       200: answer(
         Type.Object({ id: text, object: Type.Literal('file'), deleted: Type.Literal(true) }),
         'It was deleted.',
-        { id: FILE.id, object: 'file', deleted: true },
+        { id: FILE_EXAMPLE.id, object: 'file', deleted: true },
       ),
     },
   },

@@ -1,13 +1,13 @@
 /** The interface description of request records. Pure. */
 import { Type } from '@sinclair/typebox'
 import { count, instant, nullable, oneOf, orNoNumber, orNoText, usd } from '../../protocol/json/schema.ts'
-import { alike, answer, KEY_HASH_FILTER, query, tagged, text } from './description.ts'
+import { answer, KEY_HASH_FILTER, query, repeat, tagged, text } from './description.ts'
 
 const orNoInteger = nullable(Type.Integer())
 
 /** An endpoint that could serve the request, and the credential for it. */
-const WAY = { provider: text, model: text, credential: Type.Optional(text) }
-const TIMES = { start_ms: Type.Number(), end_ms: Type.Number() }
+const CANDIDATE_FIELDS = { provider: text, model: text, credential: Type.Optional(text) }
+const TIME_FIELDS = { start_ms: Type.Number(), end_ms: Type.Number() }
 
 const Explanation = Type.Object({
   source: oneOf('whole', 'record'),
@@ -23,7 +23,7 @@ const Explanation = Type.Object({
   status: orNoInteger,
   outcome: text,
   streamed: nullable(Type.Boolean()),
-  ...alike(orNoText, 'requested_model', 'model', 'provider', 'router', 'strategy', 'data_region'),
+  ...repeat(orNoText, 'requested_model', 'model', 'provider', 'router', 'strategy', 'data_region'),
   rollout: Type.Optional(nullable(oneOf('base', 'candidate'))),
   duration_ms: Type.Number(),
   first_token_ms: orNoNumber,
@@ -34,7 +34,7 @@ const Explanation = Type.Object({
   error: nullable(
     Type.Object({
       code: text,
-      ...alike(orNoText, 'message', 'field', 'cause', 'limit'),
+      ...repeat(orNoText, 'message', 'field', 'cause', 'limit'),
       retry_after_seconds: orNoInteger,
       excluded_by: Type.Array(text),
       guardrail_id: orNoText,
@@ -42,11 +42,11 @@ const Explanation = Type.Object({
   ),
   stages_ms: nullable(Type.Record(Type.String(), Type.Number())),
   choice: orNoText,
-  first: Type.Optional(nullable(Type.Object(WAY))),
-  rather: nullable(Type.Object(WAY)),
+  first: Type.Optional(nullable(Type.Object(CANDIDATE_FIELDS))),
+  rather: nullable(Type.Object(CANDIDATE_FIELDS)),
   attempts: Type.Array(
     Type.Object({
-      ...WAY,
+      ...CANDIDATE_FIELDS,
       start_ms: orNoNumber,
       end_ms: orNoNumber,
       kind: oneOf('first', 'again', 'hedge'),
@@ -59,10 +59,14 @@ const Explanation = Type.Object({
     }),
   ),
   passed_over: Type.Array(
-    Type.Object({ ...WAY, state: oneOf('rate_limited', 'breaker_open'), wait_ms: Type.Number() }),
+    Type.Object({
+      ...CANDIDATE_FIELDS,
+      state: oneOf('rate_limited', 'breaker_open'),
+      wait_ms: Type.Number(),
+    }),
   ),
-  not_reached: Type.Array(Type.Object({ ...WAY, breaker_open: Type.Boolean() })),
-  excluded: Type.Array(Type.Object({ ...WAY, by: text })),
+  not_reached: Type.Array(Type.Object({ ...CANDIDATE_FIELDS, breaker_open: Type.Boolean() })),
+  excluded: Type.Array(Type.Object({ ...CANDIDATE_FIELDS, by: text })),
   preferences: Type.Record(Type.String(), Type.Unknown()),
   skipped_models: Type.Array(text),
   actions: Type.Array(
@@ -81,8 +85,10 @@ const Explanation = Type.Object({
       }),
     ),
   ),
-  tools: Type.Array(Type.Object({ tool: text, ...TIMES, outcome: text, cost: usd })),
-  inner_calls: Type.Array(Type.Object({ id: text, model: orNoText, ...TIMES, error: orNoText, cost: usd })),
+  tools: Type.Array(Type.Object({ tool: text, ...TIME_FIELDS, outcome: text, cost: usd })),
+  inner_calls: Type.Array(
+    Type.Object({ id: text, model: orNoText, ...TIME_FIELDS, error: orNoText, cost: usd }),
+  ),
   unkept_before: count,
   reasons: Type.Array(text),
 })
@@ -107,8 +113,8 @@ export const Generation = Type.Object({
   generation_time: orNoNumber,
   moderation_latency: Type.Null(),
   accounting: text,
-  ...alike(count, 'tokens_prompt', 'tokens_completion', 'native_tokens_prompt'),
-  ...alike(count, 'native_tokens_completion', 'native_tokens_reasoning', 'native_tokens_cached'),
+  ...repeat(count, 'tokens_prompt', 'tokens_completion', 'native_tokens_prompt'),
+  ...repeat(count, 'native_tokens_completion', 'native_tokens_reasoning', 'native_tokens_cached'),
   native_tokens_completion_images: Type.Null(),
   total_cost: usd,
   usage: usd,
@@ -118,7 +124,7 @@ export const Generation = Type.Object({
   service_tier: orNoText,
   session_id: orNoText,
   cache_miss: nullable(Type.Object({ reason: text, tokens: count })),
-  ...alike(orNoText, 'agent_id', 'parent_agent_id', 'external_user', 'workspace_id'),
+  ...repeat(orNoText, 'agent_id', 'parent_agent_id', 'external_user', 'workspace_id'),
   data_region: text,
   origin: text,
   http_referer: orNoText,
@@ -128,8 +134,8 @@ export const Generation = Type.Object({
   preset_id: Type.Null(),
   web_search_engine: Type.Null(),
   num_search_results: orNoInteger,
-  ...alike(Type.Null(), 'num_fetches', 'num_media_prompt', 'num_media_completion'),
-  ...alike(Type.Null(), 'num_input_audio_prompt'),
+  ...repeat(Type.Null(), 'num_fetches', 'num_media_prompt', 'num_media_completion'),
+  ...repeat(Type.Null(), 'num_input_audio_prompt'),
   response_cache_source_id: orNoText,
   provider_responses: Type.Array(
     Type.Object({

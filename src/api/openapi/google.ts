@@ -5,7 +5,6 @@ import { GeminiBody, GeminiContent } from '../../dialects/gemini/body-schema.ts'
 import { count, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
 import { GatewayMetadata, ResponseUsage } from '../../protocol/response.ts'
 import {
-  alike,
   answer,
   CACHE_HEADER,
   type Descriptions,
@@ -13,13 +12,14 @@ import {
   METADATA_HEADER,
   PROOF_HEADER,
   query,
+  repeat,
   SESSION_HEADER,
   tagged,
   text,
 } from './description.ts'
 
-const open = { additionalProperties: true }
-const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
+const openObject = { additionalProperties: true }
+const COMMON_HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 /** The model is in the path. */
 const { model: _model, stream: _stream, ...settings } = GeminiBody.properties
 const Body = Type.Object(settings)
@@ -42,14 +42,14 @@ const Usage = Type.Object({
 
 const Candidate = Type.Object(
   {
-    content: Type.Object({ parts: Type.Array(Type.Object({}, open)), role: Type.Literal('model') }),
+    content: Type.Object({ parts: Type.Array(Type.Object({}, openObject)), role: Type.Literal('model') }),
     finishReason: Type.Optional(text),
     finishMessage: Type.Optional(text),
-    groundingMetadata: Type.Optional(Type.Object({}, open)),
-    logprobsResult: Type.Optional(Type.Object({}, open)),
+    groundingMetadata: Type.Optional(Type.Object({}, openObject)),
+    logprobsResult: Type.Optional(Type.Object({}, openObject)),
     index: count,
   },
-  open,
+  openObject,
 )
 
 /** A whole answer, and one chunk of a stream. */
@@ -63,28 +63,28 @@ const GeminiAnswer = Type.Object(
     provider: Type.Optional(orNoText),
     gateway_metadata: Type.Optional(GatewayMetadata),
   },
-  open,
+  openObject,
 )
 
 const ModelAnswer = Type.Object({
-  ...alike(text, 'name', 'baseModelId', 'version', 'displayName', 'description'),
+  ...repeat(text, 'name', 'baseModelId', 'version', 'displayName', 'description'),
   inputTokenLimit: Type.Optional(count),
   outputTokenLimit: Type.Optional(count),
   supportedGenerationMethods: Type.Array(text),
   thinking: Type.Boolean(),
 })
 
-const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
-const HELLO = [{ role: 'user', parts: [{ text: 'Hello' }] }]
-const CANDIDATE = { content: { parts: [{ text: 'Hello' }], role: 'model' } }
-const HEAD = { modelVersion: 'sim/echo', responseId: ID, provider: 'Simulated' }
-const ANSWER = {
-  candidates: [{ ...CANDIDATE, finishReason: 'STOP', index: 0 }],
-  ...HEAD,
+const EXAMPLE_ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
+const EXAMPLE_CONTENTS = [{ role: 'user', parts: [{ text: 'Hello' }] }]
+const CANDIDATE_EXAMPLE = { content: { parts: [{ text: 'Hello' }], role: 'model' } }
+const COMMON_EXAMPLE_FIELDS = { modelVersion: 'sim/echo', responseId: EXAMPLE_ID, provider: 'Simulated' }
+const ANSWER_EXAMPLE = {
+  candidates: [{ ...CANDIDATE_EXAMPLE, finishReason: 'STOP', index: 0 }],
+  ...COMMON_EXAMPLE_FIELDS,
   usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 3, totalTokenCount: 8, cost: 0.000007 },
 }
-const CHUNK = `data: ${JSON.stringify({ candidates: [{ ...CANDIDATE, index: 0 }], ...HEAD })}\n\n`
-const MODEL = {
+const CHUNK_EXAMPLE = `data: ${JSON.stringify({ candidates: [{ ...CANDIDATE_EXAMPLE, index: 0 }], ...COMMON_EXAMPLE_FIELDS })}\n\n`
+const MODEL_EXAMPLE = {
   name: 'models/acme/fast-1',
   baseModelId: 'acme/fast-1',
   version: '001',
@@ -96,12 +96,12 @@ const MODEL = {
   thinking: false,
 }
 
-const BODY = {
+const BODY_DESCRIPTION = {
   schema: Body,
   examples: {
-    text: { contents: HELLO },
+    text: { contents: EXAMPLE_CONTENTS },
     function: {
-      contents: HELLO,
+      contents: EXAMPLE_CONTENTS,
       tools: [
         {
           functionDeclarations: [
@@ -113,48 +113,54 @@ const BODY = {
     },
   },
 }
-const ADDRESS =
+const ADDRESS_NOTES =
   'The model id keeps its slash, models/ may be left out, and /v1, /v1alpha and /api/v1 work as well as /v1beta. ' +
   'The key is sent in X-Goog-Api-Key or as a bearer token, never in the query.'
-const VALUES = Type.Object({ values: Type.Array(Type.Number()) })
+const Values = Type.Object({ values: Type.Array(Type.Number()) })
 const embeddedFacts = {
-  usageMetadata: nullable(Type.Object({ promptTokenCount: count }, open)),
+  usageMetadata: nullable(Type.Object({ promptTokenCount: count }, openObject)),
   modelVersion: text,
   responseId: text,
   provider: text,
   gateway_metadata: Type.Optional(GatewayMetadata),
 }
-const EMBEDDED = { usageMetadata: { promptTokenCount: 2 }, ...HEAD, modelVersion: 'sim/embed' }
-const ONE = { content: { parts: [{ text: 'Hello' }] } }
+const EMBEDDING_EXAMPLE_FIELDS = {
+  usageMetadata: { promptTokenCount: 2 },
+  ...COMMON_EXAMPLE_FIELDS,
+  modelVersion: 'sim/embed',
+}
+const EMBEDDING_REQUEST_EXAMPLE = { content: { parts: [{ text: 'Hello' }] } }
 
 const inference = tagged('Inference', {
   generateContent: {
-    text: ADDRESS,
-    parameters: [...HEADERS, IDEMPOTENCY_HEADER, CACHE_HEADER],
-    body: BODY,
-    answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why the prompt was blocked.', ANSWER) },
+    text: ADDRESS_NOTES,
+    parameters: [...COMMON_HEADERS, IDEMPOTENCY_HEADER, CACHE_HEADER],
+    body: BODY_DESCRIPTION,
+    answers: {
+      200: answer(GeminiAnswer, 'The answer, or the reason why the prompt was blocked.', ANSWER_EXAMPLE),
+    },
   },
   streamGenerateContent: {
-    text: `${ADDRESS} A failure in the middle of the stream is {"error":…} without data:, in its own write.`,
+    text: `${ADDRESS_NOTES} A failure in the middle of the stream is {"error":…} without data:, in its own write.`,
     parameters: [
       query('alt', oneOf('sse', 'json'), 'sse: frames of server-sent events; otherwise one JSON array.'),
-      ...HEADERS,
+      ...COMMON_HEADERS,
       IDEMPOTENCY_HEADER,
       CACHE_HEADER,
     ],
-    body: BODY,
+    body: BODY_DESCRIPTION,
     answers: {
       200: {
-        ...answer(Type.Array(GeminiAnswer), 'The chunks of the answer.', [ANSWER]),
-        stream: { schema: GeminiAnswer, example: CHUNK },
+        ...answer(Type.Array(GeminiAnswer), 'The chunks of the answer.', [ANSWER_EXAMPLE]),
+        stream: { schema: GeminiAnswer, example: CHUNK_EXAMPLE },
       },
     },
   },
   countTokens: {
-    text: `${ADDRESS} Contents, or a whole request in generateContentRequest.`,
+    text: `${ADDRESS_NOTES} Contents, or a whole request in generateContentRequest.`,
     body: {
       schema: Type.Union([Body, Type.Object({ generateContentRequest: Body })]),
-      examples: { text: { contents: HELLO } },
+      examples: { text: { contents: EXAMPLE_CONTENTS } },
     },
     answers: {
       200: answer(
@@ -169,28 +175,28 @@ const inference = tagged('Inference', {
     },
   },
   embedContent: {
-    text: ADDRESS,
+    text: ADDRESS_NOTES,
     parameters: [METADATA_HEADER, IDEMPOTENCY_HEADER],
-    body: { schema: Embedded, examples: { text: ONE } },
+    body: { schema: Embedded, examples: { text: EMBEDDING_REQUEST_EXAMPLE } },
     answers: {
-      200: answer(Type.Object({ embedding: VALUES, ...embeddedFacts }), 'The vector.', {
+      200: answer(Type.Object({ embedding: Values, ...embeddedFacts }), 'The vector.', {
         embedding: { values: [0.28, -0.96] },
-        ...EMBEDDED,
+        ...EMBEDDING_EXAMPLE_FIELDS,
       }),
     },
   },
   batchEmbedContents: {
-    text: `${ADDRESS} All requests have the same task and number of dimensions.`,
+    text: `${ADDRESS_NOTES} All requests have the same task and number of dimensions.`,
     parameters: [METADATA_HEADER, IDEMPOTENCY_HEADER],
     body: {
       schema: Type.Object({ requests: Type.Array(Embedded, { minItems: 1 }) }),
-      examples: { texts: { requests: [ONE] } },
+      examples: { texts: { requests: [EMBEDDING_REQUEST_EXAMPLE] } },
     },
     answers: {
       200: answer(
-        Type.Object({ embeddings: Type.Array(VALUES), ...embeddedFacts }),
+        Type.Object({ embeddings: Type.Array(Values), ...embeddedFacts }),
         'A vector for each request, in the order of the requests.',
-        { embeddings: [{ values: [0.28, -0.96] }], ...EMBEDDED },
+        { embeddings: [{ values: [0.28, -0.96] }], ...EMBEDDING_EXAMPLE_FIELDS },
       ),
     },
   },
@@ -207,11 +213,11 @@ const models = tagged('Models', {
       200: answer(
         Type.Object({ models: Type.Array(ModelAnswer), nextPageToken: Type.Optional(text) }),
         'A page of models.',
-        { models: [MODEL] },
+        { models: [MODEL_EXAMPLE] },
       ),
     },
   },
-  getGoogleModel: { answers: { 200: answer(ModelAnswer, 'The model.', MODEL) } },
+  getGoogleModel: { answers: { 200: answer(ModelAnswer, 'The model.', MODEL_EXAMPLE) } },
 })
 
 export const GOOGLE: Descriptions = { ...inference, ...models }

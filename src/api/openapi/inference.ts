@@ -11,7 +11,6 @@ import { ResponsesRequest } from '../../protocol/request.ts'
 import { PublicResponse, ResponseUsage } from '../../protocol/response.ts'
 import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
 import {
-  alike,
   answer,
   CACHE_HEADER,
   header,
@@ -20,6 +19,7 @@ import {
   PROOF_HEADER,
   query,
   RESUMABLE_HEADER,
+  repeat,
   SESSION_HEADER,
   tagged,
   text,
@@ -27,11 +27,11 @@ import {
 } from './description.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
 
-const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
-const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
-const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
-const CREATED = 1795373585
-const USAGE = {
+const COMMON_HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
+const BETA_HEADER = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
+const EXAMPLE_ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
+const EXAMPLE_CREATED = 1795373585
+const USAGE_EXAMPLE = {
   input_tokens: 5,
   input_tokens_details: { cached_tokens: 0 },
   output_tokens: 3,
@@ -57,11 +57,11 @@ const Compaction = Type.Object({
   usage: Type.Union([ResponseUsage, Type.Null()]),
 })
 
-const RESPONSE = {
-  id: ID,
+const RESPONSE_EXAMPLE = {
+  id: EXAMPLE_ID,
   object: 'response',
-  created_at: CREATED,
-  completed_at: CREATED + 1,
+  created_at: EXAMPLE_CREATED,
+  completed_at: EXAMPLE_CREATED + 1,
   status: 'completed',
   error: null,
   incomplete_details: null,
@@ -81,23 +81,23 @@ const RESPONSE = {
   tool_choice: 'auto',
   tools: [],
   text: { format: { type: 'text' } },
-  ...alike(null, 'temperature', 'top_p', 'frequency_penalty', 'presence_penalty'),
-  ...alike(null, 'top_logprobs', 'max_output_tokens', 'max_tool_calls', 'metadata'),
+  ...repeat(null, 'temperature', 'top_p', 'frequency_penalty', 'presence_penalty'),
+  ...repeat(null, 'top_logprobs', 'max_output_tokens', 'max_tool_calls', 'metadata'),
   background: false,
-  ...alike(null, 'previous_response_id', 'prompt_cache_key', 'reasoning'),
-  ...alike(null, 'safety_identifier', 'service_tier'),
+  ...repeat(null, 'previous_response_id', 'prompt_cache_key', 'reasoning'),
+  ...repeat(null, 'safety_identifier', 'service_tier'),
   store: false,
   truncation: 'disabled',
   user: null,
-  usage: USAGE,
+  usage: USAGE_EXAMPLE,
 }
 
-const CHAT_USAGE = {
+const CHAT_USAGE_EXAMPLE = {
   prompt_tokens: 5,
   completion_tokens: 3,
   total_tokens: 8,
   prompt_tokens_details: {
-    ...alike(0, 'cached_tokens', 'cache_write_tokens', 'audio_tokens', 'file_tokens', 'video_tokens'),
+    ...repeat(0, 'cached_tokens', 'cache_write_tokens', 'audio_tokens', 'file_tokens', 'video_tokens'),
   },
   completion_tokens_details: { reasoning_tokens: 0, audio_tokens: 0, image_tokens: 0 },
   cost: 0.000007,
@@ -105,10 +105,10 @@ const CHAT_USAGE = {
   server_tool_use_details: { tool_calls_executed: 0, tool_calls_requested: 0, web_search_requests: 0 },
 }
 
-const COMPLETION = {
-  id: ID,
+const COMPLETION_EXAMPLE = {
+  id: EXAMPLE_ID,
   object: 'chat.completion',
-  created: CREATED,
+  created: EXAMPLE_CREATED,
   model: 'sim/echo',
   provider: 'Simulated',
   service_tier: null,
@@ -122,11 +122,11 @@ const COMPLETION = {
       message: { role: 'assistant', content: 'Hello', refusal: null, reasoning: null },
     },
   ],
-  usage: CHAT_USAGE,
+  usage: CHAT_USAGE_EXAMPLE,
 }
 
-const MESSAGE = {
-  id: ID,
+const MESSAGE_EXAMPLE = {
+  id: EXAMPLE_ID,
   type: 'message',
   role: 'assistant',
   model: 'sim/echo',
@@ -144,33 +144,33 @@ const MESSAGE = {
     cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 },
     output_tokens: 3,
     output_tokens_details: { thinking_tokens: 0 },
-    ...alike(null, 'server_tool_use', 'service_tier', 'speed', 'inference_geo'),
+    ...repeat(null, 'server_tool_use', 'service_tier', 'speed', 'inference_geo'),
   },
 }
 
-const DELTA =
+const DELTA_EXAMPLE =
   'event: response.output_text.delta\n' +
   'data: {"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1","output_index":0,' +
   '"content_index":0,"delta":"Hello","logprobs":[]}\n\n'
 
-const CHUNK =
-  `data: {"id":"${ID}","object":"chat.completion.chunk","created":${CREATED},"model":"sim/echo",` +
+const CHUNK_EXAMPLE =
+  `data: {"id":"${EXAMPLE_ID}","object":"chat.completion.chunk","created":${EXAMPLE_CREATED},"model":"sim/echo",` +
   '"provider":"Simulated","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null,' +
   '"native_finish_reason":null,"logprobs":null}]}\n\n'
 
-const BLOCK =
+const BLOCK_EXAMPLE =
   'event: content_block_delta\n' +
   'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}\n\n'
 
 // Embeddings
 
 const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: TOKEN_ID_MAX }), { minItems: 1 })
-const filled = Type.String({ minLength: 1 })
+const nonEmptyText = Type.String({ minLength: 1 })
 const parts = Type.Object({
   content: Type.Array(
     Type.Union([
       Type.Object({ type: Type.Literal('text'), text }),
-      Type.Object({ type: Type.Literal('image_url'), image_url: Type.Object({ url: filled }) }),
+      Type.Object({ type: Type.Literal('image_url'), image_url: Type.Object({ url: nonEmptyText }) }),
     ]),
     { minItems: 1 },
   ),
@@ -181,9 +181,9 @@ const itemCounts = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 export const EmbeddingsInput = Type.Object({
   ...EmbeddingsBody.properties,
   input: Type.Union([
-    filled,
+    nonEmptyText,
     tokens,
-    Type.Array(filled, itemCounts),
+    Type.Array(nonEmptyText, itemCounts),
     Type.Array(tokens, itemCounts),
     Type.Array(parts, itemCounts),
   ]),
@@ -194,13 +194,13 @@ export const CountedMessage = Type.Object({
   max_tokens: Type.Optional(MessagesBody.properties.max_tokens),
 })
 
-const HELLO = [{ role: 'user', content: 'Hello' }]
-const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
+const EXAMPLE_MESSAGES = [{ role: 'user', content: 'Hello' }]
+const DATETIME_TOOL = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
 
-const PLACE = 'Position of the last frame that you have, counted from 0; default: none.'
+const FRAME_POSITION_TEXT = 'Position of the last frame that you have, counted from 0; default: none.'
 
 /** Reading a resumable stream again. */
-function resumed(after: string, schema: TSchema, example: string): UntaggedDescription {
+function resumeDescription(after: string, schema: TSchema, example: string): UntaggedDescription {
   return {
     text:
       'Reads a stream that was requested with X-Gateway-Resumable: true and the same API key, ' +
@@ -230,12 +230,12 @@ export const INFERENCE = tagged('Inference', {
     text:
       'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
       'Unknown fields are passed on to providers that speak this format.',
-    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
+    parameters: [...COMMON_HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: {
       schema: ResponsesRequest,
       examples: {
         text: { model: 'sim/echo', input: 'Hello' },
-        tool: { model: 'sim/call', input: 'What time is it?', tools: [ZONE], stream: true },
+        tool: { model: 'sim/call', input: 'What time is it?', tools: [DATETIME_TOOL], stream: true },
         schema: {
           model: 'sim/echo',
           input: [{ role: 'user', content: [{ type: 'input_text', text: 'Hello' }] }],
@@ -251,36 +251,36 @@ export const INFERENCE = tagged('Inference', {
     },
     answers: {
       200: {
-        ...answer(PublicResponse, 'The response or, with stream, its events.', RESPONSE),
-        stream: { schema: PublicEvent, example: DELTA },
+        ...answer(PublicResponse, 'The response or, with stream, its events.', RESPONSE_EXAMPLE),
+        stream: { schema: PublicEvent, example: DELTA_EXAMPLE },
       },
     },
   },
-  resumeResponse: resumed(
+  resumeResponse: resumeDescription(
     'sequence_number of the last event that you have; default: none.',
     PublicEvent,
-    DELTA,
+    DELTA_EXAMPLE,
   ),
-  resumeChatCompletion: resumed(PLACE, ChatChunk, CHUNK),
-  resumeMessage: resumed(PLACE, MessageEvent, BLOCK),
+  resumeChatCompletion: resumeDescription(FRAME_POSITION_TEXT, ChatChunk, CHUNK_EXAMPLE),
+  resumeMessage: resumeDescription(FRAME_POSITION_TEXT, MessageEvent, BLOCK_EXAMPLE),
   createChatCompletion: {
     text: 'A stream has one chunk in each frame, and ends with data: [DONE].',
-    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
+    parameters: [...COMMON_HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: {
       schema: ChatBody,
       examples: {
-        text: { model: 'sim/echo', messages: HELLO },
+        text: { model: 'sim/echo', messages: EXAMPLE_MESSAGES },
         function: {
           model: 'sim/call',
-          messages: HELLO,
+          messages: EXAMPLE_MESSAGES,
           tools: [{ type: 'function', function: { name: 'greet', parameters: { type: 'object' } } }],
         },
       },
     },
     answers: {
       200: {
-        ...answer(ChatCompletion, 'The completion or, with stream, its chunks.', COMPLETION),
-        stream: { schema: ChatChunk, example: CHUNK },
+        ...answer(ChatCompletion, 'The completion or, with stream, its chunks.', COMPLETION_EXAMPLE),
+        stream: { schema: ChatChunk, example: CHUNK_EXAMPLE },
       },
     },
   },
@@ -296,7 +296,7 @@ export const INFERENCE = tagged('Inference', {
         object: 'list',
         data: [{ object: 'embedding', index: 0, embedding: [0.28, -0.96] }],
         model: 'sim/embed',
-        id: ID,
+        id: EXAMPLE_ID,
         provider: 'Simulated',
         usage: { prompt_tokens: 3, total_tokens: 3, cost: 3e-7 },
       }),
@@ -304,34 +304,34 @@ export const INFERENCE = tagged('Inference', {
   },
   createMessage: {
     text: 'A stream has one event in each frame, and ends with message_stop or error.',
-    parameters: [...HEADERS, BETAS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
+    parameters: [...COMMON_HEADERS, BETA_HEADER, RESUMABLE_HEADER, IDEMPOTENCY_HEADER, CACHE_HEADER],
     body: {
       schema: MessagesBody,
-      examples: { text: { model: 'sim/echo', max_tokens: 100, messages: HELLO } },
+      examples: { text: { model: 'sim/echo', max_tokens: 100, messages: EXAMPLE_MESSAGES } },
     },
     answers: {
       200: {
-        ...answer(MessageAnswer, 'The message or, with stream, its events.', MESSAGE),
-        stream: { schema: MessageEvent, example: BLOCK },
+        ...answer(MessageAnswer, 'The message or, with stream, its events.', MESSAGE_EXAMPLE),
+        stream: { schema: MessageEvent, example: BLOCK_EXAMPLE },
       },
     },
   },
   compactConversation: {
     text: 'The same model writes a summary, which is returned encrypted: only this workspace can send it back. The output has the newest user, developer and system messages (64,000 tokens), and the summary last.',
-    parameters: HEADERS,
+    parameters: COMMON_HEADERS,
     body: {
       schema: ResponsesRequest,
       examples: { text: { model: 'sim/echo', input: 'Remember the number 7.' } },
     },
     answers: {
       200: answer(Compaction, 'The items that replace the conversation.', {
-        id: ID,
+        id: EXAMPLE_ID,
         object: 'response.compaction',
-        created_at: CREATED,
+        created_at: EXAMPLE_CREATED,
         output: [
           { type: 'compaction', id: 'cmp_7Kd8sPq2LxVz7Yw4Rb1TnAb2', encrypted_content: 'gw-summary-v1:k1.…' },
         ],
-        usage: USAGE,
+        usage: USAGE_EXAMPLE,
       }),
     },
   },
@@ -351,8 +351,8 @@ export const INFERENCE = tagged('Inference', {
     text:
       'The provider counts if its API can; otherwise, the number is an estimate from the length of the texts. The header ' +
       'X-Gateway-Counted-By says which: provider or estimate. Nothing is charged.',
-    parameters: [BETAS],
-    body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: HELLO } } },
+    parameters: [BETA_HEADER],
+    body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: EXAMPLE_MESSAGES } } },
     answers: {
       200: answer(
         Type.Object({ input_tokens: count, estimated: Type.Optional(Type.Literal(true)) }),

@@ -14,38 +14,38 @@ export interface SchemaWriter {
   components(): Readonly<Record<string, JsonSchema>>
 }
 
-const COMPONENTS = '#/components/schemas/'
-const NULL: JsonSchema = { type: 'null' }
+const COMPONENTS_PATH = '#/components/schemas/'
+const NULL_TYPE: JsonSchema = { type: 'null' }
 
 export function createSchemaWriter(schemas: Iterable<readonly [string, TSchema]>): SchemaWriter {
   const names = new Map<unknown, string>()
-  const written = new Map<string, JsonSchema>()
-  const waiting = new Map<string, TSchema>()
-  const name = (schema: TSchema, text: string): string => {
+  const components = new Map<string, JsonSchema>()
+  const namedSchemas = new Map<string, TSchema>()
+  const addName = (schema: TSchema, text: string): string => {
     const componentName = names.get(identityOf(schema))
     if (componentName !== undefined) return componentName
-    if (waiting.has(text)) throw new Error(`two schemas are named ${text}`)
+    if (namedSchemas.has(text)) throw new Error(`two schemas are named ${text}`)
     names.set(identityOf(schema), text)
-    waiting.set(text, schema)
+    namedSchemas.set(text, schema)
     return text
   }
   const write = (schema: TSchema): JsonSchema => {
     const componentName = names.get(identityOf(schema))
-    return componentName === undefined ? plain(schema, null) : refer(componentName)
+    return componentName === undefined ? writeInPlace(schema, null) : writeReference(componentName)
   }
-  const refer = (text: string): JsonSchema => {
-    const schema = waiting.get(text)
-    if (schema !== undefined && !written.has(text)) {
+  const writeReference = (text: string): JsonSchema => {
+    const schema = namedSchemas.get(text)
+    if (schema !== undefined && !components.has(text)) {
       // Set before its parts, for a schema that refers to itself.
-      written.set(text, {})
-      written.set(text, plain(schema, text))
+      components.set(text, {})
+      components.set(text, writeInPlace(schema, text))
     }
-    return { $ref: COMPONENTS + text }
+    return { $ref: COMPONENTS_PATH + text }
   }
-  const plain = (schema: TSchema, ownName: string | null): JsonSchema => {
-    if (isVariants(schema)) return kinds(schema, ownName)
+  const writeInPlace = (schema: TSchema, ownName: string | null): JsonSchema => {
+    if (isVariants(schema)) return writeVariants(schema, ownName)
     if (Array.isArray(schema['anyOf']))
-      return { ...withDescription(schema), ...union(schema['anyOf'] as TSchema[]) }
+      return { ...withDescription(schema), ...writeUnion(schema['anyOf'] as TSchema[]) }
     const { properties = {}, ...rest } = schema
     const isFree = schema.type === 'object' && Object.keys(properties as object).length === 0
     return Object.fromEntries(
@@ -54,17 +54,17 @@ export function createSchemaWriter(schemas: Iterable<readonly [string, TSchema]>
         if (value === undefined) return []
         if (key === 'properties') {
           const properties = Object.entries(value as Record<string, TSchema>)
-          return [[key, Object.fromEntries(properties.map(([field, each]) => [field, write(each)]))]]
+          return [[key, Object.fromEntries(properties.map(([field, property]) => [field, write(property)]))]]
         }
         const isSchema = (key === 'items' || key === 'additionalProperties') && typeof value === 'object'
         return [[key, isSchema ? write(value as TSchema) : value]]
       }),
     )
   }
-  const kinds = (schema: VariantsSchema, ownName: string | null): JsonSchema => {
+  const writeVariants = (schema: VariantsSchema, ownName: string | null): JsonSchema => {
     const rule = schema[Rule]
     if (ownName !== null) {
-      for (const [kind, member] of rule.table) name(member.schema, ownName + pascal(kind))
+      for (const [kind, member] of rule.table) addName(member.schema, ownName + pascal(kind))
     }
     const members = new Map<TSchema, JsonSchema>()
     for (const { schema: member } of rule.table.values()) {
@@ -82,29 +82,29 @@ export function createSchemaWriter(schemas: Iterable<readonly [string, TSchema]>
     return { ...withDescription(schema), anyOf, discriminator }
   }
   /** Literals become one list, and null a type if possible, because readers see these most often. */
-  const union = (members: readonly TSchema[]): JsonSchema => {
+  const writeUnion = (members: readonly TSchema[]): JsonSchema => {
     const flat = members.flatMap(member =>
       names.has(identityOf(member)) || !KindGuard.IsUnion(member) ? [member] : member.anyOf,
     )
-    const words = flat.filter(member => KindGuard.IsLiteral(member)).map(member => member.const as unknown)
-    const rest = flat.filter(member => !KindGuard.IsLiteral(member))
-    const withNull = rest.some(member => KindGuard.IsNull(member))
-    const others = rest.filter(member => !KindGuard.IsNull(member)).map(write)
-    const all = words.length === 0 ? others : [wordsOf(words), ...others]
-    const [only] = all
-    if (only === undefined) return NULL
-    if (!withNull) return all.length === 1 ? only : { anyOf: all }
+    const literals = flat.filter(member => KindGuard.IsLiteral(member)).map(member => member.const as unknown)
+    const nonLiterals = flat.filter(member => !KindGuard.IsLiteral(member))
+    const withNull = nonLiterals.some(member => KindGuard.IsNull(member))
+    const others = nonLiterals.filter(member => !KindGuard.IsNull(member)).map(write)
+    const alternatives = literals.length === 0 ? others : [literalsSchema(literals), ...others]
+    const [only] = alternatives
+    if (only === undefined) return NULL_TYPE
+    if (!withNull) return alternatives.length === 1 ? only : { anyOf: alternatives }
     // Client generators lose the null of a type list next to literals or fields.
     const isPlain =
-      all.length === 1 &&
+      alternatives.length === 1 &&
       typeof only['type'] === 'string' &&
       ['const', 'enum', 'properties'].every(key => only[key] === undefined)
-    return isPlain ? { ...only, type: [only['type'], 'null'] } : { anyOf: [...all, NULL] }
+    return isPlain ? { ...only, type: [only['type'], 'null'] } : { anyOf: [...alternatives, NULL_TYPE] }
   }
-  for (const [text, schema] of schemas) name(schema, text)
+  for (const [text, schema] of schemas) addName(schema, text)
   return {
     write,
-    components: () => Object.fromEntries([...written].sort(([a], [b]) => (a < b ? -1 : 1))),
+    components: () => Object.fromEntries([...components].sort(([a], [b]) => (a < b ? -1 : 1))),
   }
 }
 
@@ -130,7 +130,7 @@ function otherKind({ tag }: VariantsRule): JsonSchema {
   }
 }
 
-function wordsOf(words: readonly unknown[]): JsonSchema {
+function literalsSchema(words: readonly unknown[]): JsonSchema {
   const types = [...new Set(words.map(word => typeof word))]
   const typed = types.length === 1 ? { type: types[0] } : {}
   return words.length === 1 ? { ...typed, const: words[0] } : { ...typed, enum: words }

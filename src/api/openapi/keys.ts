@@ -4,14 +4,14 @@ import { count, instant, nullable, oneOf, orNoText } from '../../protocol/json/s
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { RateLimit } from '../../protocol/management/rate-limit.ts'
 import {
-  alike,
   answer,
-  DELETED,
+  DELETED_ANSWER,
   flag,
   listOf,
   oneRecord,
-  PAGE,
+  PAGE_PARAMETERS,
   query,
+  repeat,
   tagged,
   text,
   type UntaggedDescription,
@@ -20,7 +20,7 @@ import {
 const orNoInstant = nullable(instant)
 
 /** The fields of limits and usage. */
-function spending<Value>(fields: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> {
+function spendingFields<Value>(fields: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> {
   return Object.fromEntries(Object.entries(fields).filter(([name]) => /limit|usage/.test(name)))
 }
 
@@ -33,7 +33,7 @@ export const KeyDetail = Type.Object({
 
 export const OwnKey = Type.Object({
   label: text,
-  ...spending(KEY.answer.properties),
+  ...spendingFields(KEY.answer.properties),
   is_free_tier: Type.Boolean(),
   is_management_key: Type.Boolean(),
   is_provisioning_key: Type.Boolean(),
@@ -58,9 +58,9 @@ export const OwnKey = Type.Object({
   capture: nullable(Type.Object({ id: text, ends_at: instant })),
 })
 
-export const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
-const EXAMPLE = KEY.toExample({
-  hash: HASH,
+export const EXAMPLE_KEY_HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
+const KEY_EXAMPLE = KEY.toExample({
+  hash: EXAMPLE_KEY_HASH,
   label: 'sk-gw-v1-0e6…1c2',
   name: 'CI',
   is_management_key: false,
@@ -71,23 +71,23 @@ const EXAMPLE = KEY.toExample({
   usage_daily: 0.25,
   usage_weekly: 0.5,
   usage_monthly: 0.5,
-  ...alike(0, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
+  ...repeat(0, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
   workspace_id: 'default',
 })
-const DETAIL = {
-  ...EXAMPLE,
-  secrets: [{ label: EXAMPLE.label, created_at: EXAMPLE.created_at, expires_at: null }],
+const KEY_DETAIL_EXAMPLE = {
+  ...KEY_EXAMPLE,
+  secrets: [{ label: KEY_EXAMPLE.label, created_at: KEY_EXAMPLE.created_at, expires_at: null }],
 }
-const ROTATED = {
-  ...EXAMPLE,
+const ROTATED_KEY_EXAMPLE = {
+  ...KEY_EXAMPLE,
   label: 'sk-gw-v1-7d2…e90',
   rotated_at: '2026-08-16T12:00:00.000Z',
   updated_at: '2026-08-16T12:00:00.000Z',
   secrets: [
     { label: 'sk-gw-v1-7d2…e90', created_at: '2026-08-16T12:00:00.000Z', expires_at: null },
-    { label: EXAMPLE.label, created_at: EXAMPLE.created_at, expires_at: '2026-08-16T13:00:00.000Z' },
+    { label: KEY_EXAMPLE.label, created_at: KEY_EXAMPLE.created_at, expires_at: '2026-08-16T13:00:00.000Z' },
   ],
 }
 
@@ -95,12 +95,12 @@ const ownKey: UntaggedDescription = {
   text: 'Any key may read itself. Fields that this version does not support have fixed values.',
   answers: {
     200: oneRecord(OwnKey, 'The calling key, with its remaining budget.', {
-      label: EXAMPLE.label,
-      ...spending(EXAMPLE),
+      label: KEY_EXAMPLE.label,
+      ...spendingFields(KEY_EXAMPLE),
       is_free_tier: false,
       is_management_key: false,
       is_provisioning_key: false,
-      ...alike(null, 'role', 'expires_at', 'secret_expires_at', 'creator_user_id'),
+      ...repeat(null, 'role', 'expires_at', 'secret_expires_at', 'creator_user_id'),
       organization_id: 'default',
       workspace_id: 'default',
       free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
@@ -124,11 +124,11 @@ export const KEYS = tagged('Keys', {
   listKeys: {
     text: 'Newest first.',
     parameters: [
-      ...PAGE,
+      ...PAGE_PARAMETERS,
       query('include_disabled', flag, 'true: disabled keys too.'),
       query('workspace_id', text, 'Only keys of this workspace.'),
     ],
-    answers: { 200: listOf(KEY.answer, EXAMPLE) },
+    answers: { 200: listOf(KEY.answer, KEY_EXAMPLE) },
   },
   createKey: {
     text: 'The key itself is shown only this once; only its hash is stored. With a role, it is a management key, which only an admin can create.',
@@ -141,18 +141,18 @@ export const KEYS = tagged('Keys', {
     },
     answers: {
       201: answer(Type.Object({ data: KeyDetail, key: text }), 'The new key.', {
-        data: DETAIL,
+        data: KEY_DETAIL_EXAMPLE,
         key: 'sk-gw-v1-…',
       }),
     },
   },
-  getKey: { answers: { 200: oneRecord(KeyDetail, 'The key.', DETAIL) } },
+  getKey: { answers: { 200: oneRecord(KeyDetail, 'The key.', KEY_DETAIL_EXAMPLE) } },
   rotateKey: {
     text: 'The key itself is shown only this once. Its other secrets expire after the overlap, or earlier if they would expire sooner anyway.',
     body: { schema: KeyRotation, examples: { hour: { overlap_seconds: 3600 } } },
     answers: {
       200: answer(Type.Object({ data: KeyDetail, key: text }), 'The new secret.', {
-        data: ROTATED,
+        data: ROTATED_KEY_EXAMPLE,
         key: 'sk-gw-v1-…',
       }),
     },
@@ -161,7 +161,7 @@ export const KEYS = tagged('Keys', {
   updateKey: {
     text: 'Absent fields keep their value; null removes a limit or the expiry. A `rate_limit` replaces the whole object.',
     body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
-    answers: { 200: oneRecord(KeyDetail, 'The changed key.', { ...DETAIL, disabled: true }) },
+    answers: { 200: oneRecord(KeyDetail, 'The changed key.', { ...KEY_DETAIL_EXAMPLE, disabled: true }) },
   },
-  deleteKey: { text: 'Its usage stays in the ledger.', answers: { 200: DELETED } },
+  deleteKey: { text: 'Its usage stays in the ledger.', answers: { 200: DELETED_ANSWER } },
 })

@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { AnyObject, count, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
 import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
-import { alike, answer, query, tagged, text } from './description.ts'
+import { answer, query, repeat, tagged, text } from './description.ts'
 
 export const MessageBatchBody = Type.Object(
   {
@@ -26,7 +26,7 @@ export const MessageBatchAnswer = Type.Object({
   type: Type.Literal('message_batch'),
   processing_status: oneOf('in_progress', 'canceling', 'ended'),
   request_counts: Type.Object({
-    ...alike(count, 'processing', 'succeeded', 'errored', 'canceled', 'expired'),
+    ...repeat(count, 'processing', 'succeeded', 'errored', 'canceled', 'expired'),
   }),
   created_at: text,
   expires_at: text,
@@ -42,14 +42,14 @@ export const MessageBatchAnswer = Type.Object({
   results_url: nullable(Type.String({ description: 'A path below the base URL.' })),
 })
 
-const BATCH = {
+const BATCH_EXAMPLE = {
   id: 'batch_hIknf1T5spHKHCcD7MlhVTuX',
   type: 'message_batch',
   processing_status: 'in_progress',
   request_counts: { processing: 1, succeeded: 0, errored: 0, canceled: 0, expired: 0 },
   created_at: '2026-11-22T21:08:32.000Z',
   expires_at: '2026-11-23T21:08:32.000Z',
-  ...alike(null, 'ended_at', 'cancel_initiated_at', 'archived_at', 'waiting', 'results_url'),
+  ...repeat(null, 'ended_at', 'cancel_initiated_at', 'archived_at', 'waiting', 'results_url'),
 }
 
 export const MESSAGE_BATCHES = tagged('Batches', {
@@ -72,7 +72,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
         },
       },
     },
-    answers: { 200: answer(MessageBatchAnswer, 'The batch is stored.', BATCH) },
+    answers: { 200: answer(MessageBatchAnswer, 'The batch is stored.', BATCH_EXAMPLE) },
     failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
   },
   listMessageBatches: {
@@ -91,12 +91,12 @@ export const MESSAGE_BATCHES = tagged('Batches', {
           last_id: orNoText,
         }),
         'A page of batches.',
-        { data: [BATCH], has_more: false, first_id: BATCH.id, last_id: BATCH.id },
+        { data: [BATCH_EXAMPLE], has_more: false, first_id: BATCH_EXAMPLE.id, last_id: BATCH_EXAMPLE.id },
       ),
     },
   },
   getMessageBatch: {
-    answers: { 200: answer(MessageBatchAnswer, 'The batch.', BATCH) },
+    answers: { 200: answer(MessageBatchAnswer, 'The batch.', BATCH_EXAMPLE) },
   },
   getMessageBatchResults: {
     text: 'One JSON document per line: first the results in the order of the requests, then a line of type expired or canceled for each request that has no result.',
@@ -111,7 +111,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
   cancelMessageBatch: {
     text: 'Running requests are stopped, and finished results are kept.',
     answers: {
-      200: answer(MessageBatchAnswer, 'The batch.', { ...BATCH, processing_status: 'canceling' }),
+      200: answer(MessageBatchAnswer, 'The batch.', { ...BATCH_EXAMPLE, processing_status: 'canceling' }),
     },
     failures: ['conflict'],
   },
@@ -121,7 +121,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
       200: answer(
         Type.Object({ id: text, type: Type.Literal('message_batch_deleted') }),
         'It was deleted here; a provider keeps its copy under its own rules.',
-        { id: BATCH.id, type: 'message_batch_deleted' },
+        { id: BATCH_EXAMPLE.id, type: 'message_batch_deleted' },
       ),
     },
     failures: ['conflict'],

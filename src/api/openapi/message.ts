@@ -3,7 +3,7 @@
 import { type TProperties, Type } from '@sinclair/typebox'
 import { count, facts, nullable, oneOf, orNoText, variants } from '../../protocol/json/schema.ts'
 import { DebugReport, ResponseUsage, ServerToolUse } from '../../protocol/response.ts'
-import { reports, text } from './description.ts'
+import { reportFields, text } from './description.ts'
 
 const cacheCounts = {
   input_tokens: count,
@@ -54,7 +54,7 @@ export const MessageBlock = variants(
   { noun: 'content block', open: true },
 )
 
-const stop = {
+const stopFields = {
   stop_reason: Type.Union([
     oneOf(
       'end_turn',
@@ -74,7 +74,7 @@ const stop = {
   container: nullable(Type.Object({ id: text, expires_at: Type.Null(), skills: Type.Null() })),
 }
 
-const edits = {
+const editFields = {
   context_management: Type.Optional(
     Type.Object({ applied_edits: Type.Array(Type.Record(Type.String(), Type.Unknown())) }),
   ),
@@ -88,10 +88,10 @@ export const MessageAnswer = Type.Object({
   provider: orNoText,
   diagnostics: Type.Null(),
   content: Type.Array(MessageBlock),
-  ...stop,
+  ...stopFields,
   usage: MessageUsage,
-  ...edits,
-  ...reports,
+  ...editFields,
+  ...reportFields,
   debug: Type.Optional(DebugReport),
 })
 
@@ -122,7 +122,7 @@ export const MessageFailure = Type.Object({
   request_id: text,
   user_id: Type.Optional(Type.Null()),
   usage: Type.Optional(MessageUsage),
-  ...reports,
+  ...reportFields,
 })
 
 function event<const Name extends string>(name: Name, fields: TProperties) {
@@ -150,8 +150,12 @@ export const MessageEvent = variants(
     content_block_start: event('content_block_start', { index: count, content_block: MessageBlock }),
     content_block_delta: event('content_block_delta', { index: count, delta }),
     content_block_stop: event('content_block_stop', { index: count }),
-    message_delta: event('message_delta', { delta: Type.Object(stop), usage: MessageUsage, ...edits }),
-    message_stop: event('message_stop', reports),
+    message_delta: event('message_delta', {
+      delta: Type.Object(stopFields),
+      usage: MessageUsage,
+      ...editFields,
+    }),
+    message_stop: event('message_stop', reportFields),
     error: MessageFailure,
     debug: event('debug', { debug: facts }),
   },

@@ -17,31 +17,31 @@ import {
   MemberAssignees,
 } from '../../protocol/management/guardrails.ts'
 import {
-  alike,
   answer,
-  DELETED,
+  DELETED_ANSWER,
   type Descriptions,
   listOf,
   oneRecord,
-  PAGE,
+  PAGE_PARAMETERS,
   query,
+  repeat,
   tagged,
   text,
 } from './description.ts'
-import { HASH } from './keys.ts'
+import { EXAMPLE_KEY_HASH } from './keys.ts'
 
-const NOW = '2026-07-16T12:00:00.000Z'
-const ID = '3b241101-e2bb-4255-8caf-4136c566a962'
+const EXAMPLE_TIME = '2026-07-16T12:00:00.000Z'
+const EXAMPLE_ID = '3b241101-e2bb-4255-8caf-4136c566a962'
 
 // Credentials
 
-const EXAMPLE = CREDENTIAL.toExample({
-  id: ID,
+const CREDENTIAL_EXAMPLE = CREDENTIAL.toExample({
+  id: EXAMPLE_ID,
   name: 'Production',
   provider: 'mistral',
   label: 'abcd…wxyz',
   workspace_id: 'default',
-  created_at: NOW,
+  created_at: EXAMPLE_TIME,
   is_byok_only: true,
   sort_order: 0,
   allowed_models: ['mistralai/mistral-small'],
@@ -49,7 +49,7 @@ const EXAMPLE = CREDENTIAL.toExample({
   unusable_reason: null,
 })
 
-const KeyTrial = Type.Object({
+const KeyCheckResult = Type.Object({
   works: Type.Boolean(),
   provider: text,
   credential_id: nullable(Type.String({ description: "Null: the gateway's own key" })),
@@ -64,10 +64,10 @@ const KeyTrial = Type.Object({
   duration_ms: count,
 })
 
-const WORKS = {
+const WORKING_KEY_EXAMPLE = {
   works: true,
   provider: 'mistral',
-  credential_id: ID,
+  credential_id: EXAMPLE_ID,
   asked: 'models',
   model: null,
   provider_status: 200,
@@ -76,8 +76,8 @@ const WORKS = {
   advice: null,
   duration_ms: 180,
 }
-const REFUSED = {
-  ...WORKS,
+const REFUSED_KEY_EXAMPLE = {
+  ...WORKING_KEY_EXAMPLE,
   works: false,
   credential_id: null,
   provider_status: 401,
@@ -86,20 +86,20 @@ const REFUSED = {
   advice:
     'Put a valid key into apiKey of the row mistral of providers, or into the variable MISTRAL_API_KEY, then reload or restart',
 }
-const TRIAL =
+const KEY_CHECK_NOTES =
   'One real call: the list of models if the provider shows it only with a key, otherwise the smallest completion. With a model, it is a completion by that model. It takes at most 20 seconds, and has no usage record.'
 
 const credentials = tagged('Provider credentials', {
   checkCredential: {
-    text: `${TRIAL} A disabled credential can be tested too.`,
+    text: `${KEY_CHECK_NOTES} A disabled credential can be tested too.`,
     body: { schema: CredentialCheck, examples: { list: {}, model: { model: 'mistralai/mistral-small' } } },
-    answers: { 200: oneRecord(KeyTrial, 'The outcome.', WORKS) },
+    answers: { 200: oneRecord(KeyCheckResult, 'The outcome.', WORKING_KEY_EXAMPLE) },
     failures: ['rate_limit_exceeded'],
   },
   checkProviderKey: {
-    text: TRIAL,
+    text: KEY_CHECK_NOTES,
     body: { schema: ProviderCheck, examples: { list: { provider: 'mistral' } } },
-    answers: { 200: oneRecord(KeyTrial, 'The outcome.', REFUSED) },
+    answers: { 200: oneRecord(KeyCheckResult, 'The outcome.', REFUSED_KEY_EXAMPLE) },
     failures: ['not_found', 'rate_limit_exceeded'],
   },
   createCredential: {
@@ -116,30 +116,30 @@ const credentials = tagged('Provider credentials', {
         },
       },
     },
-    answers: { 201: oneRecord(CREDENTIAL.answer, 'The new credential.', EXAMPLE) },
+    answers: { 201: oneRecord(CREDENTIAL.answer, 'The new credential.', CREDENTIAL_EXAMPLE) },
     failures: ['conflict'],
   },
   listCredentials: {
     text: 'By provider, then in the order in which they are tried.',
     parameters: [
-      ...PAGE,
+      ...PAGE_PARAMETERS,
       query('workspace_id', text, 'The workspace; default: the default workspace.'),
       query('provider', text, 'Only credentials for this provider.'),
     ],
-    answers: { 200: listOf(CREDENTIAL.answer, EXAMPLE) },
+    answers: { 200: listOf(CREDENTIAL.answer, CREDENTIAL_EXAMPLE) },
   },
   getCredential: {
-    answers: { 200: oneRecord(CREDENTIAL.answer, 'The credential.', EXAMPLE) },
+    answers: { 200: oneRecord(CREDENTIAL.answer, 'The credential.', CREDENTIAL_EXAMPLE) },
   },
   updateCredential: {
     text: 'Absent fields keep their value; null clears one.',
     body: { schema: CredentialUpdate, examples: { rotate: { key: 'the-new-key-at-the-provider' } } },
-    answers: { 200: oneRecord(CREDENTIAL.answer, 'The changed credential.', EXAMPLE) },
+    answers: { 200: oneRecord(CREDENTIAL.answer, 'The changed credential.', CREDENTIAL_EXAMPLE) },
     failures: ['conflict'],
   },
   deleteCredential: {
     text: 'The stored key is erased.',
-    answers: { 200: DELETED },
+    answers: { 200: DELETED_ANSWER },
   },
 })
 
@@ -148,15 +148,15 @@ const credentials = tagged('Provider credentials', {
 const action = oneOf('redact', 'mask', 'block', 'flag')
 
 const GUARDRAIL_EXAMPLE = GUARDRAIL.toExample({
-  id: ID,
+  id: EXAMPLE_ID,
   name: 'No customer data',
   assigned: 2,
-  ...alike(true, 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
-  ...alike(true, 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
+  ...repeat(true, 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
+  ...repeat(true, 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
   content_filter_builtins: [{ slug: 'email', action: 'redact', label: '[EMAIL]' }],
   content_filters: [{ pattern: 'project [a-z]+', action: 'block', label: null }],
-  created_at: NOW,
-  updated_at: NOW,
+  created_at: EXAMPLE_TIME,
+  updated_at: EXAMPLE_TIME,
 })
 
 const RULES_EXAMPLE = {
@@ -191,7 +191,7 @@ const guardrails = tagged('Guardrails', {
   },
   listGuardrails: {
     text: 'Oldest first, including the default guardrails of workspaces.',
-    parameters: [...PAGE, query('workspace_id', text, 'Only guardrails of this workspace.')],
+    parameters: [...PAGE_PARAMETERS, query('workspace_id', text, 'Only guardrails of this workspace.')],
     answers: { 200: listOf(GUARDRAIL.answer, GUARDRAIL_EXAMPLE) },
   },
   getGuardrail: { answers: { 200: oneRecord(GUARDRAIL.answer, 'The guardrail.', GUARDRAIL_EXAMPLE) } },
@@ -218,23 +218,23 @@ const guardrails = tagged('Guardrails', {
   },
   listGuardrailBudgets: {
     text: 'One for each key and member that it is assigned to. The default guardrail of a workspace gives one to each member with keys there, and to each key without a member. Empty if the guardrail has no budget.',
-    parameters: PAGE,
+    parameters: PAGE_PARAMETERS,
     answers: {
       200: listOf(GuardrailBudget, {
-        key_hash: HASH,
+        key_hash: EXAMPLE_KEY_HASH,
         key_name: 'CI',
         user_id: null,
         limit_usd: 50,
         reset_interval: 'monthly',
         spent_usd: 12.5,
         remaining_usd: 37.5,
-        resets_at: NOW,
+        resets_at: EXAMPLE_TIME,
       }),
     },
   },
   deleteGuardrail: {
     text: 'The default guardrail of a workspace cannot be deleted.',
-    answers: { 200: DELETED },
+    answers: { 200: DELETED_ANSWER },
   },
 })
 
@@ -248,41 +248,63 @@ export const KeyAssignment = Type.Object({
   key_label: orNoText,
 })
 export const MemberAssignment = Type.Object({ ...assignment, user_id: text, organization_id: text })
-const ASSIGNED = { id: '1', guardrail_id: ID, assigned_by: null, created_at: NOW }
-const TO_KEY = { ...ASSIGNED, key_hash: HASH, key_name: 'CI', key_label: 'sk-gw-v1-0e6…1c2' }
-const TO_MEMBER = { ...ASSIGNED, user_id: 'ada@example.com', organization_id: 'default' }
+const ASSIGNMENT_EXAMPLE = { id: '1', guardrail_id: EXAMPLE_ID, assigned_by: null, created_at: EXAMPLE_TIME }
+const KEY_ASSIGNMENT_EXAMPLE = {
+  ...ASSIGNMENT_EXAMPLE,
+  key_hash: EXAMPLE_KEY_HASH,
+  key_name: 'CI',
+  key_label: 'sk-gw-v1-0e6…1c2',
+}
+const MEMBER_ASSIGNMENT_EXAMPLE = {
+  ...ASSIGNMENT_EXAMPLE,
+  user_id: 'ada@example.com',
+  organization_id: 'default',
+}
 
-const assigned = answer(
+const assignedAnswer = answer(
   Type.Object({ assigned_count: count }),
   'How many different keys or members of the request now have the guardrail.',
   { assigned_count: 1 },
 )
-const unassigned = answer(Type.Object({ unassigned_count: count }), 'How many of them had the guardrail.', {
-  unassigned_count: 1,
-})
-const toKeys = { schema: KeyAssignees, examples: { key: { key_hashes: [HASH] } } }
-const toMembers = { schema: MemberAssignees, examples: { member: { member_user_ids: ['ada@example.com'] } } }
+const unassignedAnswer = answer(
+  Type.Object({ unassigned_count: count }),
+  'How many of them had the guardrail.',
+  {
+    unassigned_count: 1,
+  },
+)
+const keysBody = { schema: KeyAssignees, examples: { key: { key_hashes: [EXAMPLE_KEY_HASH] } } }
+const membersBody = {
+  schema: MemberAssignees,
+  examples: { member: { member_user_ids: ['ada@example.com'] } },
+}
 
-const keyList = { parameters: PAGE, answers: { 200: listOf(KeyAssignment, TO_KEY) } }
-const memberList = { parameters: PAGE, answers: { 200: listOf(MemberAssignment, TO_MEMBER) } }
+const keyList = {
+  parameters: PAGE_PARAMETERS,
+  answers: { 200: listOf(KeyAssignment, KEY_ASSIGNMENT_EXAMPLE) },
+}
+const memberList = {
+  parameters: PAGE_PARAMETERS,
+  answers: { 200: listOf(MemberAssignment, MEMBER_ASSIGNMENT_EXAMPLE) },
+}
 
 const assignments = tagged('Guardrails', {
   listKeyAssignments: keyList,
   listGuardrailKeyAssignments: keyList,
   assignKeys: {
     text: 'If one key is unknown, none is assigned. Replaces earlier assignments of the same keys.',
-    body: toKeys,
-    answers: { 200: assigned },
+    body: keysBody,
+    answers: { 200: assignedAnswer },
   },
-  unassignKeys: { body: toKeys, answers: { 200: unassigned } },
+  unassignKeys: { body: keysBody, answers: { 200: unassignedAnswer } },
   listMemberAssignments: memberList,
   listGuardrailMemberAssignments: memberList,
   assignMembers: {
     text: 'A member is named by the creator_user_id of its keys. Replaces earlier assignments of the same members.',
-    body: toMembers,
-    answers: { 200: assigned },
+    body: membersBody,
+    answers: { 200: assignedAnswer },
   },
-  unassignMembers: { body: toMembers, answers: { 200: unassigned } },
+  unassignMembers: { body: membersBody, answers: { 200: unassignedAnswer } },
 })
 
 export const RULES: Descriptions = { ...credentials, ...guardrails, ...assignments }

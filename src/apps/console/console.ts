@@ -37,17 +37,17 @@ interface ConsoleDeps extends ViewDeps, PublicPort {
 /** Path of the page; all paths of the console are below it. */
 export const CONSOLE_PATH = '/console'
 const CALLBACK_PATH = `${CONSOLE_PATH}/callback`
-const ASSETS = `${CONSOLE_PATH}/assets/`
-const DATA = `${CONSOLE_PATH}/data/`
+const ASSETS_PATH = `${CONSOLE_PATH}/assets/`
+const DATA_PATH = `${CONSOLE_PATH}/data/`
 /** Operations of the public API, below DATA. */
-const API = 'api/'
+const API_PREFIX = 'api/'
 
 /** Limit of viewers, because each uses a connection of the admin port, which scrapers and probes need too. */
 const VIEWERS_MAX = 16
 /** Shorter than the timeouts of proxies; also how long an expired key may keep watching. */
 const HEARTBEAT_MS = 15_000
 /** A viewer that reads nothing is disconnected at this buffer size. */
-const WAITING_MAX_BYTES = 4 << 20
+const MAX_BUFFERED_BYTES = 4 << 20
 
 interface OpenViewer {
   readonly keyHash: string
@@ -113,7 +113,7 @@ export class Console {
       if (pages !== null) {
         requireMethod(request, 'GET')
         await pages.callback(request, response)
-      } else if (path.startsWith(DATA)) await this.#data(request, response, path.slice(DATA.length))
+      } else if (path.startsWith(DATA_PATH)) await this.#data(request, response, path.slice(DATA_PATH.length))
       else if (!(await this.#page(request, response, path))) throw new GatewayError('not_found', 'Not found')
     } catch (thrown) {
       const error = toGatewayError(thrown)
@@ -132,7 +132,10 @@ export class Console {
     requireMethod(request, 'GET', 'HEAD')
     if (path === CONSOLE_PATH || path === `${CONSOLE_PATH}/`)
       return await this.#files.send('index.html', request, response)
-    return path.startsWith(ASSETS) && (await this.#files.send(path.slice(ASSETS.length), request, response))
+    return (
+      path.startsWith(ASSETS_PATH) &&
+      (await this.#files.send(path.slice(ASSETS_PATH.length), request, response))
+    )
   }
 
   async #data(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
@@ -140,15 +143,15 @@ export class Console {
     if (name === 'sign-in' || name === 'sign-out') return await this.#sign(name, request, response)
     const authorization =
       request.headers.authorization ?? (await this.#signInPages())?.authorizationOf(request)
-    if (name === 'session') return await this.#tellSession(authorization, request, response)
+    if (name === 'session') return await this.#sendSession(authorization, request, response)
     const key = await this.#authenticate(authorization)
     if (name === 'try') {
       requireMethod(request, 'POST')
       requireRole(key, 'operator', 'The playground')
       return await this.#trials.run(request, response)
     }
-    if (name.startsWith(API))
-      return await this.#management.run(request, response, name.slice(API.length), authorization)
+    if (name.startsWith(API_PREFIX))
+      return await this.#management.run(request, response, name.slice(API_PREFIX.length), authorization)
     requireMethod(request, 'GET')
     if (name === 'live') return await this.#watch(key, authorization, response)
     this.#views ??= import('./views.ts').then(({ createViews }) => createViews(this.#deps, this.#feed))
@@ -175,13 +178,13 @@ export class Console {
     const { signIn } = this.#deps
     if (signIn === null) return null
     this.#signIn ??= import('./sign-in/sign-in.ts').then(
-      each => new each.SignInPages(signIn, this.#deps, CALLBACK_PATH),
+      module => new module.SignInPages(signIn, this.#deps, CALLBACK_PATH),
     )
     return await this.#signIn
   }
 
   /** Public: shows if sign-in is available, and who is signed in. */
-  async #tellSession(
+  async #sendSession(
     authorization: string | undefined,
     request: IncomingMessage,
     response: ServerResponse,
@@ -224,33 +227,33 @@ export class Console {
         resolve()
       })
     })
-    let leave: () => void
+    let stopWatching: () => void
     try {
-      leave = await this.#feed.watch(key.organizationId, {
+      stopWatching = await this.#feed.watch(key.organizationId, {
         send(event, data) {
           if (response.writableEnded || response.destroyed) return
           if (!response.headersSent) response.writeHead(200, STREAM_HEADERS)
           response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`)
-          if (response.writableLength > WAITING_MAX_BYTES) response.destroy()
+          if (response.writableLength > MAX_BUFFERED_BYTES) response.destroy()
         },
       })
     } catch (error) {
       this.#viewers.delete(viewer)
       throw error
     }
-    this.#beat()
+    this.#scheduleHeartbeat()
     await closed
-    leave()
+    stopWatching()
   }
 
-  #beat(): void {
+  #scheduleHeartbeat(): void {
     this.#heartbeat ??= this.#deps.clock.after(HEARTBEAT_MS, () => {
       this.#heartbeat = null
       for (const viewer of this.#viewers) {
         if (!viewer.response.writableEnded) viewer.response.write(': still here\n\n')
         void this.#check(viewer)
       }
-      if (this.#viewers.size > 0) this.#beat()
+      if (this.#viewers.size > 0) this.#scheduleHeartbeat()
     })
   }
 
@@ -270,13 +273,13 @@ const STREAM_HEADERS = { ...PAGE_DATA_HEADERS, 'content-type': 'text/event-strea
 
 /**
  * The page sends its key with each request, or a header of its own, which other sites cannot send; their requests are
- * refused here. @param known the address of the page, in case a proxy changes the Host header
+ * refused here. @param pageOrigin the address of the page, in case a proxy changes the Host header
  */
-function refuseOtherSites({ headers }: IncomingMessage, known: string | undefined): void {
+function refuseOtherSites({ headers }: IncomingMessage, pageOrigin: string | undefined): void {
   const { origin, host } = headers
   const site = headers['sec-fetch-site']
-  const own = [undefined, `http://${host}`, `https://${host}`, known]
-  const isOther = !own.includes(origin)
+  const allowedOrigins = [undefined, `http://${host}`, `https://${host}`, pageOrigin]
+  const isOther = !allowedOrigins.includes(origin)
   if (isOther || (site !== undefined && site !== 'same-origin' && site !== 'none')) {
     throw new GatewayError('permission_denied', 'Requests from other sites are refused')
   }

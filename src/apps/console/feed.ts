@@ -27,7 +27,7 @@ export interface Viewer {
 /** Maximum rows per organization, as many as a page shows. */
 export const ROWS_MAX = 500
 /** Short enough to look live, and many requests cause one repaint. */
-const SEND_MS = 500
+const SEND_INTERVAL_MS = 500
 /** Maximum rows in one event. People do not read more, and the charts count all. */
 const ROWS_PER_EVENT = 100
 /** How long an organization is followed after a summary: longer than the time between two summaries. */
@@ -35,7 +35,7 @@ const LINGER_MS = 15_000
 /** Maximum organizations that are followed for their summaries. */
 const LINGERING_MAX = 16
 /** Routes of model calls; other operations are not listed. */
-const ASKING: ReadonlySet<string> = new Set([
+const MODEL_ROUTES: ReadonlySet<string> = new Set([
   '/responses',
   '/chat/completions',
   '/messages',
@@ -104,10 +104,10 @@ export class Feed {
   ended(requests: readonly EndedRequest[]): void {
     for (const ended of requests) {
       const organization = this.#organizations.get(ended.organization)
-      if (organization === undefined || !ASKING.has(ended.route)) continue
+      if (organization === undefined || !MODEL_ROUTES.has(ended.route)) continue
       const row = rowOfEnded(ended)
-      const known = organization.rows.get(row.id)
-      this.#put(organization, known === undefined ? row : joined(known, row))
+      const knownRow = organization.rows.get(row.id)
+      this.#put(organization, knownRow === undefined ? row : joined(knownRow, row))
     }
   }
 
@@ -143,13 +143,11 @@ export class Feed {
       this.#linger(organizationId)
       const nowMs = this.#deps.clock.nowMs()
       const rows = [...organization.rows.values()]
-      const firstTokens = rows
-        .flatMap(({ firstTokenMs }) => firstTokenMs ?? [])
-        .sort((one, other) => one - other)
+      const firstTokens = rows.flatMap(({ firstTokenMs }) => firstTokenMs ?? []).sort((a, b) => a - b)
       const oldest = nowMs / 1000 - SPAN_SECONDS * SPANS_MAX
       const spans = organization.series.all().filter(({ from }) => from > oldest)
-      const sum = (of: (span: (typeof spans)[number]) => number) =>
-        spans.reduce((all, span) => all + of(span), 0)
+      const sum = (figureOf: (span: (typeof spans)[number]) => number) =>
+        spans.reduce((total, span) => total + figureOf(span), 0)
       return {
         windowSeconds: Math.min(SPAN_SECONDS * SPANS_MAX, secondsSince(organization.sinceMs, nowMs)),
         requests: sum(({ requests }) => requests),
@@ -174,10 +172,10 @@ export class Feed {
 
   /** Keeps the organization a little longer. */
   #linger(organizationId: string): void {
-    const known = this.#lingering.get(organizationId)
-    if (known === undefined && this.#lingering.size >= LINGERING_MAX) return
-    known?.timer.cancel()
-    const organization = known?.organization ?? this.#enter(organizationId)
+    const lingering = this.#lingering.get(organizationId)
+    if (lingering === undefined && this.#lingering.size >= LINGERING_MAX) return
+    lingering?.timer.cancel()
+    const organization = lingering?.organization ?? this.#enter(organizationId)
     const timer = this.#deps.clock.after(LINGER_MS, () => {
       this.#lingering.delete(organizationId)
       this.#leave(organizationId, organization)
@@ -241,9 +239,9 @@ export class Feed {
       return
     }
     const row = rowOfRecord(record)
-    const known = rows.get(row.id)
-    if (known !== undefined && known.cost !== null) return
-    const merged = known === undefined ? row : joined(row, known)
+    const knownRow = rows.get(row.id)
+    if (knownRow !== undefined && knownRow.cost !== null) return
+    const merged = knownRow === undefined ? row : joined(row, knownRow)
     series.add(row, nowMs)
     // The record of a request that reached no provider has no model; its thread reports the requested one.
     organization.models.add(merged, nowMs)
@@ -259,9 +257,9 @@ export class Feed {
     }
     if (organization.viewers.size === 0) return
     organization.changed.set(row.id, row)
-    this.#timer ??= this.#deps.clock.after(SEND_MS, () => {
+    this.#timer ??= this.#deps.clock.after(SEND_INTERVAL_MS, () => {
       this.#timer = null
-      for (const each of this.#organizations.values()) this.#flush(each)
+      for (const entry of this.#organizations.values()) this.#flush(entry)
     })
   }
 

@@ -7,7 +7,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/short-chunks.ts'
 
 /** Reply headers that the page shows. */
-const PASSED = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
+const PASSED_HEADERS = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
 
 /** The public port of this process. */
 export interface PublicPort {
@@ -43,8 +43,8 @@ export function forward(
       resolve()
       return
     }
-    const ask = certificateFile === null ? askPlainly : askSecurely
-    const request = ask(new URL(path, publicUrl), {
+    const send = certificateFile === null ? askPlainly : askSecurely
+    const request = send(new URL(path, publicUrl), {
       method,
       agent: false,
       ...(certificateFile === null ? {} : trustOnly(certificateFile)),
@@ -70,7 +70,7 @@ export function forward(
         )
     })
     request.on('response', answer => {
-      const headers = PASSED.flatMap(name => {
+      const headers = PASSED_HEADERS.flatMap(name => {
         const value = answer.headers[name]
         return value === undefined ? [] : [[name, value] as const]
       })

@@ -11,7 +11,7 @@ import { forward, type PublicPort, readBody } from './forward.ts'
 /** Maximum concurrent operations for a page with 16 viewers; each is short. */
 const CALLS_MAX = 32
 /** A search of a large ledger in a busy database takes a few seconds. */
-const CALL_MS = 60_000
+const CALL_TIMEOUT_MS = 60_000
 /** Enough for an id with every character escaped. */
 const PATH_MAX_CHARS = 8_192
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE'])
@@ -36,7 +36,7 @@ const NOUNS: ReadonlySet<string> = new Set([
  * Ids and words of paths. Leading dots and escapes could lead to other paths, so the only escape is a slash inside the
  * name of a route or a provider, and what follows it has the form of a word.
  */
-const PATH = /^([a-z-]+)(?:\/[A-Za-z0-9_][A-Za-z0-9._~:-]*(?:%2F[A-Za-z0-9_][A-Za-z0-9._~:-]*)*){0,4}$/
+const CALL_PATH = /^([a-z-]+)(?:\/[A-Za-z0-9_][A-Za-z0-9._~:-]*(?:%2F[A-Za-z0-9_][A-Za-z0-9._~:-]*)*){0,4}$/
 
 export class ManagementCalls {
   readonly #clock: Clock
@@ -56,7 +56,7 @@ export class ManagementCalls {
     authorization = '',
   ): Promise<void> {
     const { method = '', url = '' } = request
-    const [, noun = ''] = PATH.exec(path) ?? []
+    const [, noun = ''] = CALL_PATH.exec(path) ?? []
     if (!NOUNS.has(noun) || url.length > PATH_MAX_CHARS) throw new GatewayError('not_found', 'Not found')
     if (!METHODS.has(method)) throw new GatewayError('method_not_allowed', 'Method not allowed')
     if (this.#open >= CALLS_MAX) {
@@ -74,7 +74,7 @@ export class ManagementCalls {
         path: `/v1/${path}${query === -1 ? '' : url.slice(query)}`,
         authorization,
         body,
-        timeoutMs: CALL_MS,
+        timeoutMs: CALL_TIMEOUT_MS,
       }
       await forward(this.#clock, this.#port, options, response)
     } finally {

@@ -68,25 +68,25 @@ export class FiguresByModel {
   /** The models with the most requests first. */
   all(nowMs: number): ModelFigures[] {
     const oldest = nowMs / 1000 / MINUTE_SECONDS - MINUTES_MAX
-    const all = new Map<string, Sums>()
+    const totals = new Map<string, Sums>()
     for (const [minute, models] of this.#minutes) {
       if (minute <= oldest) continue
       for (const [model, { requests, failed, cost, firstTokenMs }] of models) {
-        const sums = all.get(model) ?? noSums()
+        const sums = totals.get(model) ?? noSums()
         sums.requests += requests
         sums.failed += failed
         sums.cost += cost
         sums.firstTokenMs.push(...firstTokenMs)
-        all.set(model, sums)
+        totals.set(model, sums)
       }
     }
-    return [...all]
+    return [...totals]
       .map(([model, { requests, failed, cost, firstTokenMs }]) => {
-        const sorted = firstTokenMs.toSorted((one, other) => one - other)
+        const sorted = firstTokenMs.toSorted((a, b) => a - b)
         const [p50, p95] = [percentile(sorted, 0.5), percentile(sorted, 0.95)]
         return { model: model === '' ? null : model, requests, failed, cost, p50, p95 }
       })
-      .toSorted((one, other) => other.requests - one.requests)
+      .toSorted((a, b) => b.requests - a.requests)
   }
 }
 

@@ -122,10 +122,10 @@ export function rowOfEnded(ended: EndedRequest): RequestRow {
 /** The record's values, plus what only the thread knows: times, status, cause, stages. */
 export function joined(record: RequestRow, ended: RequestRow): RequestRow {
   const { at, status, outcome, cause, stages, durationMs } = ended
-  const failed = [...ended.attempts]
+  const failedAttempts = [...ended.attempts]
   const attempts = record.attempts.map(attempt => {
-    if (attempt.error === null || attempt.error !== failed[0]?.error) return attempt
-    return { ...attempt, cause: failed.shift()?.cause ?? null }
+    if (attempt.error === null || attempt.error !== failedAttempts[0]?.error) return attempt
+    return { ...attempt, cause: failedAttempts.shift()?.cause ?? null }
   })
   return {
     ...record,

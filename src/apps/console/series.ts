@@ -57,7 +57,7 @@ export class Series {
   }
 
   all(): SpanFigures[] {
-    return [...this.#spans.values()].map(figuresOf).toSorted((one, other) => one.from - other.from)
+    return [...this.#spans.values()].map(figuresOf).toSorted((a, b) => a.from - b.from)
   }
 
   /** Returns the intervals that have changed since the last call. */
@@ -86,11 +86,11 @@ export class Series {
 }
 
 function figuresOf({ from, requests, failed, cost, firstTokenMs }: Span): SpanFigures {
-  const sorted = firstTokenMs.toSorted((one, other) => one - other)
+  const sorted = firstTokenMs.toSorted((a, b) => a - b)
   return { from, requests, failed, cost, p50: percentile(sorted, 0.5), p95: percentile(sorted, 0.95) }
 }
 
-/** Keyed by nearest rank. */
+/** By nearest rank, from ascending values; null: there are none. */
 export function percentile(sorted: readonly number[], share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null
 }

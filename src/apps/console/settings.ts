@@ -12,15 +12,15 @@ function isSafe(text: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && LOOPBACK.test(hostname))
 }
 
-const SAFE = 'https://…, or http:// at localhost, 127.0.0.1 or [::1],'
+const SAFE_ADDRESS_TEXT = 'https://…, or http:// at localhost, 127.0.0.1 or [::1],'
 
 /** The browser is sent to paths of this address, which begin at its root. */
 const publicAddress = {
   accepts: (url: string | null) => url === null || (isSafe(url) && new URL(url).pathname === '/'),
-  expected: `${SAFE} without a path`,
+  expected: `${SAFE_ADDRESS_TEXT} without a path`,
 }
 
-const issuerAddress = { accepts: isSafe, expected: `${SAFE} without a query` }
+const issuerAddress = { accepts: isSafe, expected: `${SAFE_ADDRESS_TEXT} without a query` }
 
 /** Roles of management keys. */
 const ROLES = ['viewer', 'operator', 'admin'] as const

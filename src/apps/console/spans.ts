@@ -17,7 +17,7 @@ interface SpansDeps {
 }
 
 /** Seconds of an interval, by hours of the range: about sixty to a hundred intervals. */
-const STEPS: ReadonlyMap<string, number> = new Map([
+const STEP_BY_HOURS: ReadonlyMap<string, number> = new Map([
   ['1', 60],
   ['6', 300],
   ['24', 900],
@@ -25,11 +25,11 @@ const STEPS: ReadonlyMap<string, number> = new Map([
 /** Samples per interval, enough for a percentile in a chart. */
 const SAMPLES_MAX = 128
 /** Enough for all ranges of a few organizations. */
-const KEPT_MAX = 2_000
+const MAX_CACHED_SPANS = 2_000
 /** A record may reach the ledger this long after its request began. */
-const SETTLED_SECONDS = 120
+const SETTLING_SECONDS = 120
 /** After this time, cached intervals are read again to include late records. */
-const KEPT_MS = 600_000
+const CACHE_TTL_MS = 600_000
 
 interface LongSpan extends SpanFigures {
   /** Less than a full interval if it is not over. */
@@ -38,8 +38,8 @@ interface LongSpan extends SpanFigures {
 
 export function createSpans({ store, clock }: SpansDeps): View {
   const cache = new LRUCache<string, LongSpan>({
-    max: KEPT_MAX,
-    ttl: KEPT_MS,
+    max: MAX_CACHED_SPANS,
+    ttl: CACHE_TTL_MS,
     // Otherwise the library would cache the time with a timer.
     ttlResolution: 0,
     // Never 0, which the library reads as "no time".
@@ -48,7 +48,7 @@ export function createSpans({ store, clock }: SpansDeps): View {
   const read = async (organizationId: string, from: number, until: number): Promise<LongSpan> => {
     const [since, end] = [isoInstant(from * 1000), isoInstant(until * 1000)]
     const sums = await store.ledger.span({ organizationId, since, until: end }, SAMPLES_MAX)
-    const sorted = sums.firstTokenMs.toSorted((one, other) => one - other)
+    const sorted = sums.firstTokenMs.toSorted((a, b) => a - b)
     return {
       from,
       seconds: until - from,
@@ -61,8 +61,9 @@ export function createSpans({ store, clock }: SpansDeps): View {
   }
   return async ({ organizationId }, query) => {
     const hours = query.get('hours') ?? ''
-    const step = STEPS.get(hours)
-    if (step === undefined) throw refuseField('hours', `must be one of ${[...STEPS.keys()].join(', ')}`)
+    const step = STEP_BY_HOURS.get(hours)
+    if (step === undefined)
+      throw refuseField('hours', `must be one of ${[...STEP_BY_HOURS.keys()].join(', ')}`)
     const now = clock.nowMs() / 1000
     const last = Math.floor(now / step) * step
     const first = last - Number(hours) * 3600 + step
@@ -72,7 +73,7 @@ export function createSpans({ store, clock }: SpansDeps): View {
       let span = cache.get(name)
       if (span === undefined) {
         span = await read(organizationId, from, Math.min(from + step, Math.ceil(now)))
-        if (from + step + SETTLED_SECONDS <= now) cache.set(name, span)
+        if (from + step + SETTLING_SECONDS <= now) cache.set(name, span)
       }
       if (span.requests > 0 || span.cost > 0) spans.push(span)
     }

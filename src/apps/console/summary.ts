@@ -30,15 +30,15 @@ interface Problem {
 
 const DAY_MS = 86_400_000
 /** Number of latest requests, for a terminal. */
-const LATEST = 20
+const LATEST_COUNT = 20
 /** Maximum endpoints that are named; beyond that, only their number is shown. */
-const NAMED_MAX = 3
+const MAX_NAMED_ENDPOINTS = 3
 /** The failure rate that counts as a problem, from a minimum number of requests. */
-const FAILED_SHARE = 0.05
-const FAILED_MIN = 5
+const FAILURE_SHARE = 0.05
+const MIN_FAILURES = 5
 /** Consecutive failures of a provider that count as a problem. */
-const PROVIDER_FAILED_MIN = 3
-const UNWELL: ReadonlyMap<string, string> = new Map([
+const MIN_PROVIDER_FAILURES = 3
+const PROBLEM_BY_CONDITION: ReadonlyMap<string, string> = new Map([
   ['paused', 'is out of service: an operator has paused its provider'],
   ['blocked', 'is left out: its last attempts failed'],
   ['failing', 'fails more than 20 % of its attempts'],
@@ -72,7 +72,7 @@ export function createSummary(deps: SummarySources): View {
         cost,
         first_token_ms: { p50, p95 },
       })),
-      latest: recent.rows.slice(-LATEST).toReversed().map(latestOf),
+      latest: recent.rows.slice(-LATEST_COUNT).toReversed().map(latestOf),
     }
   }
 }
@@ -112,19 +112,19 @@ async function moneyOf(
   const first = `${today.slice(0, 8)}01`
   const query = new URLSearchParams({ dimensions: 'day', start_date: first })
   const { data } = (await activity(key, query)) as { data: readonly { date: string; usage: number }[] }
-  const bought = (await credits(key, new URLSearchParams())) as {
+  const creditDocument = (await credits(key, new URLSearchParams())) as {
     data: { total_credits: number; total_usage: number }
   }
-  const { total_credits: total, total_usage: used } = bought.data
+  const { total_credits: total, total_usage: used } = creditDocument.data
   const month = data.reduce((sum, { usage }) => sum + usage, 0)
   const firstMs = Date.parse(first)
-  const passedMs = nowMs - firstMs
+  const elapsedMs = nowMs - firstMs
   const now = new Date(nowMs)
   const monthMs = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1, 1) - firstMs
   return {
     today: data.find(({ date }) => date === today)?.usage ?? 0,
     month,
-    month_at_this_pace: passedMs < DAY_MS / 4 ? null : (month / passedMs) * monthMs,
+    month_at_this_pace: elapsedMs < DAY_MS / 4 ? null : (month / elapsedMs) * monthMs,
     credits_left: total === 0 ? null : total - used,
   }
 }
@@ -137,7 +137,7 @@ function unwellEndpoints({
     .models()
     .flatMap(({ id, endpoints }) =>
       endpoints.flatMap(endpoint => {
-        const why = UNWELL.get(health.condition(endpoint))
+        const why = PROBLEM_BY_CONDITION.get(health.condition(endpoint))
         return why === undefined ? [] : [{ model: id, endpoint, why }]
       }),
     )
@@ -149,17 +149,17 @@ function unwellEndpoints({
  */
 export function failingProviders(rows: readonly RequestRow[], since: string): ReadonlyMap<string, number> {
   const counts = new Map<string, number>()
-  const well = new Set<string>()
+  const working = new Set<string>()
   for (const { at, attempts } of rows.toReversed()) {
     if (at < since) break
     for (const { provider, status, error } of attempts.toReversed()) {
-      if (well.has(provider)) continue
+      if (working.has(provider)) continue
       if (error !== null && (status === null || status >= 500 || status === 429))
         counts.set(provider, (counts.get(provider) ?? 0) + 1)
-      else well.add(provider)
+      else working.add(provider)
     }
   }
-  return new Map([...counts].filter(([, count]) => count >= PROVIDER_FAILED_MIN))
+  return new Map([...counts].filter(([, count]) => count >= MIN_PROVIDER_FAILURES))
 }
 
 function problemsOf(
@@ -173,16 +173,16 @@ function problemsOf(
   const add = (text: string, view: string, isSerious: boolean) =>
     void problems.push({ text, view, is_serious: isSerious })
   if (unreadyReason !== null) add(`The gateway accepts no traffic: ${unreadyReason}`, 'home', true)
-  for (const each of degraded) add(`Degraded: ${each}`, 'home', true)
+  for (const reason of degraded) add(`Degraded: ${reason}`, 'home', true)
   if (creditsLeft !== null && creditsLeft <= 0) add('The credits are used up', 'accounts', true)
-  if (failed >= FAILED_MIN && failed / requests >= FAILED_SHARE) {
+  if (failed >= MIN_FAILURES && failed / requests >= FAILURE_SHARE) {
     add(`${failed} of the last ${requests} requests failed`, 'requests', true)
   }
-  for (const { model, endpoint, why } of endpoints.slice(0, NAMED_MAX)) {
+  for (const { model, endpoint, why } of endpoints.slice(0, MAX_NAMED_ENDPOINTS)) {
     add(`${model} at ${endpoint.provider.slug} ${why}`, `models?${encodeURIComponent(model)}`, false)
   }
-  if (endpoints.length > NAMED_MAX) {
-    const more = endpoints.length - NAMED_MAX
+  if (endpoints.length > MAX_NAMED_ENDPOINTS) {
+    const more = endpoints.length - MAX_NAMED_ENDPOINTS
     add(`${more} more ${more === 1 ? 'endpoint has' : 'endpoints have'} problems`, 'models', false)
   }
   for (const [provider, count] of failingProviders(rows, isoInstant(nowMs - windowSeconds * 1000))) {

@@ -12,7 +12,7 @@ import { forward, type PublicPort, readBody } from './forward.ts'
 const BODY_MAX_BYTES = 64 * 1024
 /** Maximum concurrent requests: a user compares at most four answers; two users at once. */
 const TRIALS_MAX = 8
-const TRIAL_MS = 300_000
+const TRIAL_TIMEOUT_MS = 300_000
 /** Longer texts are not keys of the gateway. */
 const KEY_MAX_CHARS = 256
 /** The API key of the request; `Authorization` contains that of the viewer. */
@@ -47,7 +47,7 @@ export class Trials {
         path: '/v1/responses',
         authorization: `Bearer ${key}`,
         body,
-        timeoutMs: TRIAL_MS,
+        timeoutMs: TRIAL_TIMEOUT_MS,
       }
       await forward(this.#clock, this.#port, options, response)
     } finally {

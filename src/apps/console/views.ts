@@ -56,18 +56,18 @@ export function createViews(deps: ViewDeps, feed: Pick<Feed, 'summary'>): Readon
   const usage = new KeyUsage({ store, clock, byokFeePercent })
   // The console only reads keys, so it has no changes to publish.
   const keys = { store, clock, usage, changes: { publish: () => undefined } }
-  const of = (handler: Handler): View => {
+  const viewOf = (handler: Handler): View => {
     return (key, query) => documentOf(handler, key, query, clock)
   }
-  const [activity, credits] = [of(listActivity(accounts)), of(showCredits(accounts))]
+  const [activity, credits] = [viewOf(listActivity(accounts)), viewOf(showCredits(accounts))]
   return new Map<string, View>([
     ['summary', createSummary({ ...deps, feed, activity, credits })],
     [
       'requests',
-      of(findGeneration({ ledger: store.ledger, explanations: store.explanations, byokFeePercent })),
+      viewOf(findGeneration({ ledger: store.ledger, explanations: store.explanations, byokFeePercent })),
     ],
-    ['keys', of(listKeys(keys))],
-    ['end-users', endUsersView(deps, of(listEndUsers({ store })), activity)],
+    ['keys', viewOf(listKeys(keys))],
+    ['end-users', endUsersView(deps, viewOf(listEndUsers({ store })), activity)],
     ['credits', creditsView(deps, credits, activity)],
     ['guardrails', guardrailsView(deps)],
     ['batches', batchesView(deps)],
@@ -161,13 +161,13 @@ function batchesView({ store }: ViewDeps): View {
 function modelsView({ catalog, health }: ViewDeps): View {
   return async (_, query) => {
     const filter = (query.get('filter') ?? '').slice(0, FILTER_MAX_CHARS).toLowerCase()
-    const isShown = ({ id, endpoints }: Model): boolean =>
+    const matchesFilter = ({ id, endpoints }: Model): boolean =>
       id.toLowerCase().includes(filter) || endpoints.some(({ provider }) => provider.slug.includes(filter))
-    const shown = catalog().models().filter(isShown)
-    const wildcards = catalog().wildcards().filter(isShown).slice(0, MODELS_MAX)
+    const matchingModels = catalog().models().filter(matchesFilter)
+    const wildcards = catalog().wildcards().filter(matchesFilter).slice(0, MODELS_MAX)
     const ownConditions = health.ownConditions()
     return {
-      data: shown.slice(0, MODELS_MAX).map(model => ({
+      data: matchingModels.slice(0, MODELS_MAX).map(model => ({
         id: model.id,
         context_length: model.contextLength,
         endpoints: model.endpoints.map(endpoint => endpointDocument(endpoint, health, ownConditions)),
@@ -180,7 +180,7 @@ function modelsView({ catalog, health }: ViewDeps): View {
           prices: pricesOf(endpoint),
         })),
       })),
-      total_count: shown.length,
+      total_count: matchingModels.length,
     }
   }
 }

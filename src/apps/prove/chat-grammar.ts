@@ -2,16 +2,16 @@
 import type { Violation } from './responses-grammar.ts'
 import { DONE, fields, list, type SeenEvent, string } from './sse.ts'
 
-const FINISHES = new Set(['stop', 'length', 'tool_calls', 'content_filter', 'function_call'])
+const FINISH_REASONS = new Set(['stop', 'length', 'tool_calls', 'content_filter', 'function_call'])
 
 /** The violations in a complete stream with usage. */
 export function chatViolations(events: readonly SeenEvent[]): Violation[] {
-  const found: Violation[] = []
-  const report = (rule: string, what: string): void => void found.push({ rule, what })
+  const violations: Violation[] = []
+  const report = (rule: string, what: string): void => void violations.push({ rule, what })
   const chunks = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
-  const dones = events.flatMap(({ data }, at) => (data === DONE ? [at] : []))
-  if (dones.length !== 1) report('done', `[DONE] was sent ${dones.length} times`)
-  else if (dones[0] !== events.length - 1) report('done', 'events follow [DONE]')
+  const doneIndexes = events.flatMap(({ data }, index) => (data === DONE ? [index] : []))
+  if (doneIndexes.length !== 1) report('done', `[DONE] was sent ${doneIndexes.length} times`)
+  else if (doneIndexes[0] !== events.length - 1) report('done', 'events follow [DONE]')
 
   for (const name of ['id', 'created', 'model'] as const) {
     const values = new Set(chunks.map(chunk => chunk[name]))
@@ -29,21 +29,22 @@ export function chatViolations(events: readonly SeenEvent[]): Violation[] {
   for (const chunk of chunks) {
     for (const choice of list(chunk['choices']).map(fields)) {
       const delta = fields(choice['delta'])
-      const says = string(delta['content']) !== '' || list(delta['tool_calls']).length > 0
+      const hasContent = string(delta['content']) !== '' || list(delta['tool_calls']).length > 0
       if (delta['role'] === 'assistant') hasRole = true
-      else if (!hasRole && says) report('role', 'content comes before the role')
-      if (says && finishes.length > 0) report('finish', 'content follows the finish_reason')
+      else if (!hasRole && hasContent) report('role', 'content comes before the role')
+      if (hasContent && finishes.length > 0) report('finish', 'content follows the finish_reason')
       if (!Number.isInteger(choice['index'])) report('chunks', 'a choice has no index')
       if (typeof choice['finish_reason'] === 'string') finishes.push(choice['finish_reason'])
     }
   }
   if (!hasRole) report('role', 'no delta has the role')
   if (finishes.length !== 1) report('finish', `${finishes.length} chunks have a finish_reason`)
-  for (const finish of finishes) if (!FINISHES.has(finish)) report('finish', `finish_reason is ${finish}`)
+  for (const finish of finishes)
+    if (!FINISH_REASONS.has(finish)) report('finish', `finish_reason is ${finish}`)
 
   const usages = chunks.filter(chunk => chunk['usage'] !== undefined && chunk['usage'] !== null)
   if (usages.length !== 1) report('usage', `${usages.length} chunks have usage`)
   else if (list(usages[0]?.['choices']).length > 0) report('usage', 'the chunk with usage has choices')
   else if (chunks.at(-1) !== usages[0]) report('usage', 'the chunk with usage is not the last one')
-  return found
+  return violations
 }

@@ -28,15 +28,16 @@ export interface Check {
   run(tester: Tester, proved: Proved): Promise<CheckVerdict>
 }
 
-type Common = 'group' | 'dialects' | 'basis' | 'weight' | 'sends'
+type SharedField = 'group' | 'dialects' | 'basis' | 'weight' | 'sends'
 
 /** A check in its file, without the fields that all checks there share. */
-export type CheckRow = Omit<Check, 'id' | Common> & Partial<Pick<Check, Common>> & { readonly name: string }
+export type CheckRow = Omit<Check, 'id' | SharedField> &
+  Partial<Pick<Check, SharedField>> & { readonly name: string }
 
 /** The checks of one file; their ids begin with `area`. */
 export function checksOf(
   area: string,
-  common: Omit<Pick<Check, Common>, 'weight'>,
+  common: Omit<Pick<Check, SharedField>, 'weight'>,
   rows: readonly CheckRow[],
 ): readonly Check[] {
   return rows.map(({ name, ...row }) => ({ weight: 'must', ...common, ...row, id: `${area}.${name}` }))

@@ -52,8 +52,8 @@ export class RawConnection {
       this.#isReset = true
       socket.destroy()
     })
-    socket.on('end', () => this.#closed())
-    socket.on('close', () => this.#closed())
+    socket.on('end', () => this.#onClosed())
+    socket.on('close', () => this.#onClosed())
   }
 
   /** @param release called once when this side closes the connection @throws NoConnection */
@@ -117,7 +117,7 @@ export class RawConnection {
       const chunk = this.#pending.shift()
       if (chunk === undefined) {
         if (this.#isClosed) reader.close(this.#isReset ? 'reset' : 'cut')
-        else if (!(await this.#more(options.silenceMs))) reader.close('silent')
+        else if (!(await this.#waitForBytes(options.silenceMs))) reader.close('silent')
         continue
       }
       reader.push(chunk, this.#sinceMs())
@@ -131,15 +131,15 @@ export class RawConnection {
   }
 
   /** Waits for bytes or the end. Returns false if nothing came in time. */
-  async #more(silenceMs = this.#terms.silenceMs): Promise<boolean> {
+  async #waitForBytes(silenceMs = this.#terms.silenceMs): Promise<boolean> {
     let isLate = false
     const timer = this.#terms.clock.after(Math.min(silenceMs, this.#terms.leftMs()), () => {
       isLate = true
       this.#wakeUp()
     })
-    await new Promise<void>(done => {
-      this.#wake = done
-      if (this.#pending.length > 0 || this.#isClosed) done()
+    await new Promise<void>(resolve => {
+      this.#wake = resolve
+      if (this.#pending.length > 0 || this.#isClosed) resolve()
     })
     this.#wake = null
     timer.cancel()
@@ -149,14 +149,14 @@ export class RawConnection {
   close(): void {
     this.#socket.destroy()
     this.#release()
-    this.#closed()
+    this.#onClosed()
   }
 
   #sinceMs(): number {
     return this.#terms.clock.monotonicMs() - this.#sentMs
   }
 
-  #closed(): void {
+  #onClosed(): void {
     this.#isClosed = true
     this.#wakeUp()
   }

@@ -59,7 +59,7 @@ const FUNCTION = {
   },
 }
 
-const RESPONSE: readonly ShapeRow[] = [
+const RESPONSE_SHAPE: readonly ShapeRow[] = [
   ['id', 'text'],
   ['object', "'response'"],
   ['created_at', 'integer'],
@@ -74,18 +74,18 @@ const RESPONSE: readonly ShapeRow[] = [
   ['usage.output_tokens', 'count'],
   ['usage.total_tokens', 'count'],
 ]
-const MESSAGE: readonly ShapeRow[] = [
+const MESSAGE_SHAPE: readonly ShapeRow[] = [
   ['role', "'assistant'"],
   ['status', "'completed'", "'incomplete'"],
   ['content', 'array'],
   ['content[].type', "'output_text'", "'refusal'"],
 ]
-const CALL: readonly ShapeRow[] = [
+const CALL_SHAPE: readonly ShapeRow[] = [
   ['call_id', 'text'],
   ['name', 'text'],
   ['arguments', 'string'],
 ]
-const OUTPUT_TEXT: readonly ShapeRow[] = [
+const OUTPUT_TEXT_SHAPE: readonly ShapeRow[] = [
   ['text', 'string'],
   ['annotations', 'array'],
 ]
@@ -109,17 +109,17 @@ export const responses: Proved = {
   wholeFaults(document) {
     const items = list(fields(document)['output'])
     return [
-      ...shapeFaults(document, RESPONSE),
-      ...items.flatMap((item, at) => {
+      ...shapeFaults(document, RESPONSE_SHAPE),
+      ...items.flatMap((item, index) => {
         const type = fields(item)['type']
-        const rows = type === 'message' ? MESSAGE : type === 'function_call' ? CALL : []
+        const rows = type === 'message' ? MESSAGE_SHAPE : type === 'function_call' ? CALL_SHAPE : []
         const texts = type === 'message' ? list(fields(item)['content']) : []
         return [
           ...shapeFaults(item, rows),
           ...texts.flatMap(part =>
-            fields(part)['type'] === 'output_text' ? shapeFaults(part, OUTPUT_TEXT) : [],
+            fields(part)['type'] === 'output_text' ? shapeFaults(part, OUTPUT_TEXT_SHAPE) : [],
           ),
-        ].map(fault => `output[${at}].${fault}`)
+        ].map(fault => `output[${index}].${fault}`)
       }),
     ]
   },
@@ -142,7 +142,7 @@ export const responses: Proved = {
     const last = documents.findLast(({ type }) => isTerminal(string(type)))
     const isFailed = documents.some(({ type }) => type === 'error' || type === 'response.failed')
     return {
-      text: joined(
+      text: joinTexts(
         documents.filter(({ type }) => type === 'response.output_text.delta').map(({ delta }) => delta),
       ),
       calls: documents
@@ -156,7 +156,7 @@ export const responses: Proved = {
   },
 }
 
-const COMPLETION: readonly ShapeRow[] = [
+const COMPLETION_SHAPE: readonly ShapeRow[] = [
   ['id', 'text'],
   ['object', "'chat.completion'"],
   ['created', 'integer'],
@@ -194,7 +194,7 @@ const chat: Proved = {
         }
       : {}),
   }),
-  wholeFaults: document => shapeFaults(document, COMPLETION),
+  wholeFaults: document => shapeFaults(document, COMPLETION_SHAPE),
   violations: chatViolations,
   whole(document) {
     const completion = fields(document)
@@ -215,7 +215,7 @@ const chat: Proved = {
     const isFinished = choices.some(choice => string(choice['finish_reason']) !== '')
     const isDone = events.some(({ data }) => data === DONE)
     return {
-      text: joined(choices.map(choice => fields(choice['delta'])['content'])),
+      text: joinTexts(choices.map(choice => fields(choice['delta'])['content'])),
       calls: callsOfChunks(
         choices.flatMap(choice => list(fields(choice['delta'])['tool_calls']).map(fields)),
       ),
@@ -240,23 +240,23 @@ function callOf(item: Readonly<Record<string, unknown>>): UnderstoodCall {
 function callsOfChunks(pieces: readonly Readonly<Record<string, unknown>>[]): readonly UnderstoodCall[] {
   const indexes = [...new Set(pieces.map(({ index }) => index))]
   return indexes.map(index => {
-    const own = pieces.filter(piece => piece['index'] === index)
-    const functions = own.map(piece => fields(piece['function']))
+    const ownPieces = pieces.filter(piece => piece['index'] === index)
+    const functions = ownPieces.map(piece => fields(piece['function']))
     return {
-      id: own.map(({ id }) => string(id)).find(id => id !== '') ?? '',
-      name: joined(functions.map(({ name }) => name)),
-      arguments: joined(functions.map(each => each['arguments'])),
+      id: ownPieces.map(({ id }) => string(id)).find(id => id !== '') ?? '',
+      name: joinTexts(functions.map(({ name }) => name)),
+      arguments: joinTexts(functions.map(piece => piece['arguments'])),
     }
   })
 }
 
 function usageOf(usage: unknown, input: string, output: string): readonly [number, number, number] | null {
-  const { [input]: first, [output]: second, total_tokens: total } = fields(usage)
-  return typeof first === 'number' && typeof second === 'number' && typeof total === 'number'
-    ? [first, second, total]
+  const { [input]: inputTokens, [output]: outputTokens, total_tokens: total } = fields(usage)
+  return typeof inputTokens === 'number' && typeof outputTokens === 'number' && typeof total === 'number'
+    ? [inputTokens, outputTokens, total]
     : null
 }
 
-function joined(texts: readonly unknown[]): string {
+function joinTexts(texts: readonly unknown[]): string {
   return texts.map(string).join('')
 }

@@ -31,11 +31,11 @@ export interface CpuFigure {
   readonly microsPerEvent: number
 }
 
-const PAIRS = { full: 15, alone: 5 } as const
+const SAMPLE_PAIRS = { full: 15, alone: 5 } as const
 const CPU_STREAMS = 10
 
 export function firstEventSends(hasDirect: boolean): number {
-  return hasDirect ? PAIRS.full * 2 : PAIRS.alone
+  return hasDirect ? SAMPLE_PAIRS.full * 2 : SAMPLE_PAIRS.alone
 }
 
 export const CPU_SENDS = CPU_STREAMS
@@ -47,21 +47,21 @@ export async function firstEvents(
   proved: Proved,
 ): Promise<FirstEventFigure | null> {
   const times: { gateway: number[]; direct: number[] } = { gateway: [], direct: [] }
-  for (let at = 0; at < (direct === null ? PAIRS.alone : PAIRS.full); at++) {
+  for (let sample = 0; sample < (direct === null ? SAMPLE_PAIRS.alone : SAMPLE_PAIRS.full); sample++) {
     // In turns, so that a moment of load affects both.
     for (const [name, tester] of [['gateway', gateway] as const, ['direct', direct] as const]) {
       const ms = tester === null ? null : await firstTextMs(tester, proved)
       if (ms !== null) times[name].push(ms)
     }
   }
-  const through = spreadOf(times.gateway)
-  const without = spreadOf(times.direct)
-  if (through === null) return null
+  const gatewaySpread = spreadOf(times.gateway)
+  const directSpread = spreadOf(times.direct)
+  if (gatewaySpread === null) return null
   return {
     dialect: proved.name,
-    gateway: through,
-    direct: without,
-    addedMs: without === null ? null : through.medianMs - without.medianMs,
+    gateway: gatewaySpread,
+    direct: directSpread,
+    addedMs: directSpread === null ? null : gatewaySpread.medianMs - directSpread.medianMs,
   }
 }
 
@@ -77,10 +77,10 @@ async function firstTextMs(tester: Tester, proved: Proved): Promise<number | nul
 
 function spreadOf(values: readonly number[]): Spread | null {
   if (values.length === 0) return null
-  const sorted = values.toSorted((one, other) => one - other)
-  const at = (share: number): number =>
+  const sorted = values.toSorted((a, b) => a - b)
+  const percentile = (share: number): number =>
     sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
-  return { samples: sorted.length, medianMs: at(0.5), p95Ms: at(0.95) }
+  return { samples: sorted.length, medianMs: percentile(0.5), p95Ms: percentile(0.95) }
 }
 
 /** The CPU time of a process and its children while streams with many events run. */
@@ -88,7 +88,7 @@ export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): 
   const beforeMs = cpuMs(pid)
   if (beforeMs === null) return null
   let events = 0
-  for (let at = 0; at < CPU_STREAMS; at++) {
+  for (let index = 0; index < CPU_STREAMS; index++) {
     const answer: ProbeAnswer = await tester.ask(proved, { stream: true, script: 'many' })
     events += answer.stream.events.length
   }
@@ -124,20 +124,20 @@ interface Process {
 }
 
 function readProcesses(): Map<number, Process> {
-  const found = new Map<number, Process>()
-  for (const name of listed()) {
+  const processes = new Map<number, Process>()
+  for (const name of processIds()) {
     try {
       const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
       const cells = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-      found.set(Number(name), { parent: Number(cells[1]), ticks: Number(cells[11]) + Number(cells[12]) })
+      processes.set(Number(name), { parent: Number(cells[1]), ticks: Number(cells[11]) + Number(cells[12]) })
     } catch {
       // The process has ended in the meantime.
     }
   }
-  return found
+  return processes
 }
 
-function listed(): string[] {
+function processIds(): string[] {
   try {
     return readdirSync('/proc').filter(name => /^\d+$/.test(name))
   } catch {

@@ -37,31 +37,31 @@ export interface Habit {
   readonly expected: Expected
 }
 
-const MANGLED = 'the tool runs with the wrong arguments, or the call cannot be parsed'
-const LOST = 'a client takes a broken answer for a finished one'
-const UNPAID = 'callers are billed, and set limits, by these numbers'
+const WRONG_CALL_HARM = 'the tool runs with the wrong arguments, or the call cannot be parsed'
+const FALSE_END_HARM = 'a client takes a broken answer for a finished one'
+const WRONG_USAGE_HARM = 'callers are billed, and set limits, by these numbers'
 /** More than a mebibyte, but small enough to read an answer that repeats it five times. */
 const BIG_CHARS = 1_300_000
 const BIG_TEXT = 'x'.repeat(BIG_CHARS)
 
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 } as const
-const TOKENS = [7, 5] as const
-const OPENING = delta({ role: 'assistant', content: '' })
-const CLOSING = [{ choices: [], usage: USAGE }, 'data: [DONE]'] as const
-const ONE = { location: 'Oslo' } as const
-const TWO = { location: 'Rome' } as const
+const USAGE_TOKENS = [7, 5] as const
+const OPENING_CHUNK = delta({ role: 'assistant', content: '' })
+const CLOSING_CHUNKS = [{ choices: [], usage: USAGE }, 'data: [DONE]'] as const
+const OSLO = { location: 'Oslo' } as const
+const ROME = { location: 'Rome' } as const
 
 function delta(fields: Fields | null, finish: string | null = null): Fields {
   return { choices: [{ index: 0, delta: fields, finish_reason: finish }] }
 }
 
 /** Pieces of calls, one event each. */
-function pieces(...calls: readonly Fields[]): readonly Fields[] {
+function callChunks(...calls: readonly Fields[]): readonly Fields[] {
   return calls.map(call => delta({ tool_calls: [call] }))
 }
 
 /** The first piece of a call of the function. */
-function opening(id: string, text: unknown, index?: number): Fields {
+function callStart(id: string, text: unknown, index?: number): Fields {
   return {
     ...(index === undefined ? {} : { index }),
     id,
@@ -71,13 +71,13 @@ function opening(id: string, text: unknown, index?: number): Fields {
 }
 
 /** A whole stream of calls. */
-function calling(...calls: readonly Fields[]): HabitReply {
-  return { events: [OPENING, ...pieces(...calls), delta({}, 'tool_calls'), ...CLOSING] }
+function callStream(...calls: readonly Fields[]): HabitReply {
+  return { events: [OPENING_CHUNK, ...callChunks(...calls), delta({}, 'tool_calls'), ...CLOSING_CHUNKS] }
 }
 
 /** A whole stream of text. */
-function saying(...events: readonly HabitEvent[]): HabitReply {
-  return { events: [OPENING, ...events, delta({}, 'stop'), ...CLOSING] }
+function textStream(...events: readonly HabitEvent[]): HabitReply {
+  return { events: [OPENING_CHUNK, ...events, delta({}, 'stop'), ...CLOSING_CHUNKS] }
 }
 
 function completion(message: Fields, finish: string | null): HabitReply {
@@ -104,7 +104,7 @@ function messageItem(text: string): Fields {
 }
 
 /** A Responses stream of one item. */
-function responding(item: Fields, added: Fields, ...events: readonly Fields[]): HabitReply {
+function responsesStream(item: Fields, added: Fields, ...events: readonly Fields[]): HabitReply {
   return {
     events: [
       { type: 'response.created', response: { status: 'in_progress', output: [] } },
@@ -128,95 +128,105 @@ export const HABITS: readonly Habit[] = [
   {
     name: 'calls-without-index',
     asserts: 'two calls whose pieces have ids and no index stay two calls',
-    matters: MANGLED,
-    chat: calling(opening('call_a', '{"location":"Oslo"}'), opening('call_b', '{"location":"Rome"}')),
-    expected: { calls: [ONE, TWO], end: 'ended' },
+    matters: WRONG_CALL_HARM,
+    chat: callStream(callStart('call_a', '{"location":"Oslo"}'), callStart('call_b', '{"location":"Rome"}')),
+    expected: { calls: [OSLO, ROME], end: 'ended' },
   },
   {
     name: 'call-opened-with-null',
     asserts: 'a call that opens with null for its arguments has those that follow',
-    matters: MANGLED,
-    chat: calling(opening('call_a', null, 0), { index: 0, function: { arguments: '{"location":"Oslo"}' } }),
-    expected: { calls: [ONE], end: 'ended' },
+    matters: WRONG_CALL_HARM,
+    chat: callStream(callStart('call_a', null, 0), {
+      index: 0,
+      function: { arguments: '{"location":"Oslo"}' },
+    }),
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'call-opened-with-braces',
     asserts: 'a call that begins with {} as a placeholder gets only the arguments that follow',
-    matters: MANGLED,
-    chat: calling(opening('call_a', '{}', 0), { index: 0, function: { arguments: '{"location":"Oslo"}' } }),
-    expected: { calls: [ONE], end: 'ended' },
+    matters: WRONG_CALL_HARM,
+    chat: callStream(callStart('call_a', '{}', 0), {
+      index: 0,
+      function: { arguments: '{"location":"Oslo"}' },
+    }),
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'call-pieces-without-id',
     asserts: 'pieces of a call whose id and name are null or empty continue it',
-    matters: MANGLED,
-    chat: calling(
-      opening('call_a', '{"loc', 0),
+    matters: WRONG_CALL_HARM,
+    chat: callStream(
+      callStart('call_a', '{"loc', 0),
       { index: 0, id: null, type: 'function', function: { name: null, arguments: 'ation":' } },
       { index: 0, id: '', type: 'function', function: { name: '', arguments: '"Oslo"}' } },
     ),
-    expected: { calls: [ONE], end: 'ended' },
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'call-pieces-new-ids',
     asserts: 'pieces of one index are one call, even if each has an id of its own',
-    matters: MANGLED,
-    chat: calling(opening('call_a', '{"location":', 0), {
+    matters: WRONG_CALL_HARM,
+    chat: callStream(callStart('call_a', '{"location":', 0), {
       index: 0,
       id: 'call_b',
       function: { arguments: '"Oslo"}' },
     }),
-    expected: { calls: [ONE], end: 'ended' },
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'calls-of-one-id',
     asserts: 'two calls that a whole reply gives the same id stay two calls, with ids that differ',
-    matters: MANGLED,
+    matters: WRONG_CALL_HARM,
     chat: completion(
       {
         content: null,
-        tool_calls: [opening('call_0', '{"location":"Oslo"}'), opening('call_0', '{"location":"Rome"}')],
+        tool_calls: [callStart('call_0', '{"location":"Oslo"}'), callStart('call_0', '{"location":"Rome"}')],
       },
       'tool_calls',
     ),
-    expected: { calls: [ONE, TWO], end: 'ended' },
+    expected: { calls: [OSLO, ROME], end: 'ended' },
   },
   {
     name: 'arguments-as-object',
     asserts: 'arguments that the provider sends as an object reach the client as the text of it',
-    matters: MANGLED,
-    chat: completion({ content: null, tool_calls: [opening('call_a', ONE)] }, 'tool_calls'),
-    expected: { calls: [ONE], end: 'ended' },
+    matters: WRONG_CALL_HARM,
+    chat: completion({ content: null, tool_calls: [callStart('call_a', OSLO)] }, 'tool_calls'),
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'arguments-at-the-end',
     asserts:
       'arguments that the provider sends only with the last events of a call are passed on complete, once',
-    matters: MANGLED,
-    responses: responding(
+    matters: WRONG_CALL_HARM,
+    responses: responsesStream(
       callItem('{"location":"Oslo"}'),
       callItem('', 'in_progress'),
       argumentsEvent('done', '{"location":"Oslo"}'),
     ),
-    expected: { calls: [ONE], end: 'ended' },
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'arguments-by-halves',
     asserts:
       'arguments whose second half the provider sends only with the finished call are passed on complete, once',
-    matters: MANGLED,
-    responses: responding(
+    matters: WRONG_CALL_HARM,
+    responses: responsesStream(
       callItem('{"location":"Oslo"}'),
       callItem('', 'in_progress'),
       argumentsEvent('delta', '{"location":'),
     ),
-    expected: { calls: [ONE], end: 'ended' },
+    expected: { calls: [OSLO], end: 'ended' },
   },
   {
     name: 'text-at-the-end',
     asserts: 'text that the provider sends only with the finished message is passed on, once',
     matters: 'the answer is empty',
-    responses: responding(messageItem('Hello'), { ...messageItem(''), content: [], status: 'in_progress' }),
+    responses: responsesStream(messageItem('Hello'), {
+      ...messageItem(''),
+      content: [],
+      status: 'in_progress',
+    }),
     expected: { text: 'Hello', end: 'ended' },
   },
   {
@@ -238,14 +248,14 @@ export const HABITS: readonly Habit[] = [
     name: 'empty-chunks',
     asserts: 'chunks without choices, and choices without a delta, change nothing',
     matters: 'the stream breaks off in the middle of an answer',
-    chat: saying(
+    chat: textStream(
       { choices: [] },
       delta({ content: 'Hel' }),
       delta(null),
       { choices: null },
       delta({ content: 'lo' }),
     ),
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'no-space-after-data',
@@ -259,13 +269,13 @@ export const HABITS: readonly Habit[] = [
         'data:[DONE]',
       ],
     },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'split-character',
     asserts: 'a character that two events share arrives whole',
     matters: 'the text has broken characters, which some parsers refuse',
-    chat: saying(
+    chat: textStream(
       'data: {"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}',
       'data: {"choices":[{"index":0,"delta":{"content":"\\ude42b"}}]}',
     ),
@@ -275,8 +285,8 @@ export const HABITS: readonly Habit[] = [
     name: 'big-event',
     asserts: 'an event of more than a mebibyte is passed on unchanged',
     matters: 'pictures, and the content of files, arrive in one event',
-    chat: saying(delta({ content: BIG_TEXT })),
-    responses: responding(
+    chat: textStream(delta({ content: BIG_TEXT })),
+    responses: responsesStream(
       messageItem(BIG_TEXT),
       { ...messageItem(''), content: [], status: 'in_progress' },
       {
@@ -293,47 +303,47 @@ export const HABITS: readonly Habit[] = [
     name: 'finish-in-capitals',
     asserts: 'a finish_reason in capital letters ends the answer properly',
     matters: 'clients wait, retry, or report a failure that did not happen',
-    chat: { events: [OPENING, delta({ content: 'Hello' }), delta({}, 'STOP'), ...CLOSING] },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    chat: { events: [OPENING_CHUNK, delta({ content: 'Hello' }), delta({}, 'STOP'), ...CLOSING_CHUNKS] },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'whole-without-finish',
     asserts: 'a whole reply with text and no finish_reason is an answer',
     matters: 'an answer that was paid for is thrown away',
     chat: completion({ content: 'Hello' }, null),
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'end-without-done',
     asserts: 'a stream with its finish_reason and usage is finished without [DONE]',
     matters: 'an answer that was paid for is reported as a failure',
     chat: {
-      events: [OPENING, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],
+      events: [OPENING_CHUNK, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],
     },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'finished-and-silent',
     asserts: 'a finished answer ends even if the provider keeps the connection open',
     matters: 'clients wait for minutes for nothing',
     chat: {
-      events: [OPENING, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],
+      events: [OPENING_CHUNK, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],
       staysOpen: true,
     },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'finish-of-failure',
     asserts: 'a finish_reason that says the generation failed is not a normal end',
-    matters: LOST,
-    chat: { events: [OPENING, delta({ content: 'Hel' }), delta({}, 'error'), ...CLOSING] },
+    matters: FALSE_END_HARM,
+    chat: { events: [OPENING_CHUNK, delta({ content: 'Hel' }), delta({}, 'error'), ...CLOSING_CHUNKS] },
     expected: { end: 'failed' },
   },
   {
     name: 'end-without-finish',
     asserts: 'a stream that has neither finish_reason nor usage is not a normal end, even with [DONE]',
-    matters: LOST,
-    chat: { events: [OPENING, delta({ content: 'Hel' }), 'data: [DONE]'] },
+    matters: FALSE_END_HARM,
+    chat: { events: [OPENING_CHUNK, delta({ content: 'Hel' }), 'data: [DONE]'] },
     expected: { end: 'failed' },
   },
   {
@@ -356,45 +366,45 @@ export const HABITS: readonly Habit[] = [
   {
     name: 'usage-in-a-choice',
     asserts: 'usage that stands in the choice is reported',
-    matters: UNPAID,
+    matters: WRONG_USAGE_HARM,
     chat: {
       events: [
-        OPENING,
+        OPENING_CHUNK,
         delta({ content: 'Hello' }),
         { choices: [{ index: 0, delta: {}, finish_reason: 'stop', usage: USAGE }] },
         'data: [DONE]',
       ],
     },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'late-zero-usage',
     asserts: 'zero counts at the end of a stream do not replace earlier counts',
-    matters: UNPAID,
+    matters: WRONG_USAGE_HARM,
     chat: {
       events: [
-        OPENING,
+        OPENING_CHUNK,
         delta({ content: 'Hello' }),
         { ...delta({}, 'stop'), usage: USAGE },
         { choices: [], usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 } },
         'data: [DONE]',
       ],
     },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
   {
     name: 'usage-in-every-chunk',
     asserts: 'if counts grow from chunk to chunk, the last ones are reported',
-    matters: UNPAID,
+    matters: WRONG_USAGE_HARM,
     chat: {
       events: [
-        OPENING,
+        OPENING_CHUNK,
         { ...delta({ content: 'Hel' }), usage: { prompt_tokens: 7, completion_tokens: 1, total_tokens: 8 } },
         { ...delta({ content: 'lo' }), usage: { prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 } },
         { ...delta({}, 'stop'), usage: USAGE },
         'data: [DONE]',
       ],
     },
-    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+    expected: { text: 'Hello', end: 'ended', usage: USAGE_TOKENS },
   },
 ]

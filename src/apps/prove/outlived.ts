@@ -12,19 +12,19 @@ export type OutlivedName =
   | 'outlived-call'
   | 'outlived-json'
 
-interface Outlived {
+interface BreakingReply {
   readonly name: OutlivedName
-  /** The first requests break, so many. */
+  /** Number of requests that break before one succeeds. */
   readonly breaks: number
-  /** The connection is cut, or the stream ends without its last event. */
+  /** `cut`: the connection is cut; `stops`: the stream ends without its last event. */
   readonly how: 'cut' | 'stops'
-  /** The last characters of the text so far are said again, so many. */
+  /** Number of characters at the end of the text so far that the next reply repeats. */
   readonly repeats?: number
   /** Each request gets the whole text, as from a model that is held to a schema. */
   readonly isWhole?: true
 }
 
-export const OUTLIVED: readonly Outlived[] = [
+export const OUTLIVED: readonly BreakingReply[] = [
   { name: 'outlived', breaks: 1, how: 'cut' },
   { name: 'outlived-end', breaks: 1, how: 'stops' },
   { name: 'outlived-twice', breaks: 2, how: 'cut' },
@@ -38,16 +38,16 @@ export const OUTLIVED_JSON: readonly string[] = ['{"city"', ': "Os', 'lo", ', '"
 
 /** The pieces that follow the text so far; all of them if it is no beginning of the reply. */
 export function restOf(
-  { repeats = 0, isWhole }: Outlived,
+  { repeats = 0, isWhole }: BreakingReply,
   pieces: readonly string[],
-  said: string,
+  sentText: string,
 ): readonly string[] {
-  if (isWhole === true || said === '' || !pieces.join('').startsWith(said)) return pieces
-  let skipped = Math.max(0, said.length - repeats)
+  if (isWhole === true || sentText === '' || !pieces.join('').startsWith(sentText)) return pieces
+  let skipped = Math.max(0, sentText.length - repeats)
   return pieces.flatMap(piece => {
-    const rest = piece.slice(Math.min(skipped, piece.length))
-    skipped -= piece.length - rest.length
-    return rest === '' ? [] : [rest]
+    const remainder = piece.slice(Math.min(skipped, piece.length))
+    skipped -= piece.length - remainder.length
+    return remainder === '' ? [] : [remainder]
   })
 }
 

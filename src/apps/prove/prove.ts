@@ -70,11 +70,11 @@ export interface ProvePlan {
   readonly requests: number
 }
 
-const SILENCE_MS = 30_000
+const DEFAULT_SILENCE_MS = 30_000
 /** Maximum length of a text in the report. */
 const TEXT_MAX_CHARS = 3_000
 
-interface Planned {
+interface PlannedCheck {
   readonly check: Check
   readonly proved: Proved
   /** The reason why it is skipped; null: it runs. */
@@ -89,7 +89,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
   const scrub = scrubber([options.key, options.secondKey ?? ''], options.headers)
   const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
   const client = options.client === null ? null : provedClient(options.client)
-  const found = await (client === null ? survey : surveyModel)({
+  const surveyed = await (client === null ? survey : surveyModel)({
     target: {
       url: options.url,
       key: options.key,
@@ -102,35 +102,35 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     provider: options.provider,
     restartCommand: options.restartCommand,
     secondKey: options.secondKey,
-    silenceMs: options.silenceMs ?? SILENCE_MS,
+    silenceMs: options.silenceMs ?? DEFAULT_SILENCE_MS,
   }).catch(error => {
     // The error contains text of the gateway.
     throw error instanceof ProveFault ? new ProveFault(clean(error.message)) : error
   })
-  const plan = planOf(client === null ? CHECKS : clientChecks(client), found, options)
+  const plan = planOf(client === null ? CHECKS : clientChecks(client), surveyed, options)
   const sends = plan.reduce((sum, { check, why }) => sum + (why === null ? check.sends : 0), 0)
-  const samples = found.proved.length * SAMPLE_COUNT
+  const samples = surveyed.proved.length * SAMPLE_COUNT
   listener.begins({
-    model: clean(found.deps.target.model),
-    dialects: client === null ? found.proved.map(({ title }) => title) : [client.title],
+    model: clean(surveyed.deps.target.model),
+    dialects: client === null ? surveyed.proved.map(({ title }) => title) : [client.title],
     checks: plan.filter(({ why }) => why === null).length,
-    requests: sends + samples + figureSends(found, options),
+    requests: sends + samples + figureSends(surveyed, options),
   })
   const checks: CheckResult[] = []
-  for (const [at, planned] of plan.entries()) {
-    const result = cleaned(await runCheck(planned, found), clean)
+  for (const [index, planned] of plan.entries()) {
+    const result = cleaned(await runCheck(planned, surveyed), clean)
     checks.push(result)
-    listener.onResult(result, (at + 1) / plan.length)
+    listener.onResult(result, (index + 1) / plan.length)
   }
-  const figures = await figuresOf(found, options)
+  const figures = await figuresOf(surveyed, options)
   return {
     schema: REPORT_SCHEMA,
     sluice: options.version,
     at: isoInstant(startMs),
     url: clean(options.url),
-    model: clean(found.deps.target.model),
+    model: clean(surveyed.deps.target.model),
     ...(client === null ? {} : { client: client.title }),
-    dialects: found.proved.map(({ name }) => name),
+    dialects: surveyed.proved.map(({ name }) => name),
     ration: { ...options.limits, sent: ration.sent, spentMs: Math.round(ration.spentMs) },
     summary: summaryOf(checks),
     checks,
@@ -146,8 +146,8 @@ function planOf(
   checks: readonly Check[],
   { proved, absent, deps }: Surveyed,
   options: ProveOptions,
-): Planned[] {
-  const missing = (check: Check): string | null => {
+): PlannedCheck[] {
+  const skipReason = (check: Check): string | null => {
     const isScripted = check.needs === 'provider' || check.needs === 'second-key'
     if (isScripted && deps.provider === null) return 'not run: start with --provider-port'
     if (check.needs === 'second-key' && deps.secondKey === null) return 'not run: start with --second-key'
@@ -158,16 +158,23 @@ function planOf(
   const [first = responses] = proved
   return checks
     .filter(({ id }) => isWanted(id, options))
-    .flatMap((check): Planned[] => {
-      if (check.dialects === null) return [{ check, proved: first, why: missing(check) }]
-      return PROVED.filter(({ name }) => check.dialects?.includes(name)).map(each => {
-        const why = absent.find(other => other.proved === each)?.why
-        return { check, proved: each, why: why === undefined ? missing(check) : `not offered here: ${why}` }
+    .flatMap((check): PlannedCheck[] => {
+      if (check.dialects === null) return [{ check, proved: first, why: skipReason(check) }]
+      return PROVED.filter(({ name }) => check.dialects?.includes(name)).map(dialect => {
+        const why = absent.find(entry => entry.proved === dialect)?.why
+        return {
+          check,
+          proved: dialect,
+          why: why === undefined ? skipReason(check) : `not offered here: ${why}`,
+        }
       })
     })
 }
 
-async function runCheck({ check, proved, why }: Planned, { deps, samples }: Surveyed): Promise<CheckResult> {
+async function runCheck(
+  { check, proved, why }: PlannedCheck,
+  { deps, samples }: Surveyed,
+): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
   const before = deps.ration.sent
   const { outcome, seen } =
@@ -219,31 +226,32 @@ function directOf({ deps }: Surveyed, { directUrl }: ProveOptions): TesterDeps |
   return url === null ? null : { ...deps, target: { ...deps.target, url, headers: [] } }
 }
 
-function figureSends(found: Surveyed, options: ProveOptions): number {
+function figureSends(surveyed: Surveyed, options: ProveOptions): number {
   if (!isWanted('figures', options)) return 0
-  const each = firstEventSends(directOf(found, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
-  return found.proved.length * each
+  const sendsPerDialect =
+    firstEventSends(directOf(surveyed, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
+  return surveyed.proved.length * sendsPerDialect
 }
 
-async function figuresOf(found: Surveyed, options: ProveOptions): Promise<ProveReport['figures']> {
-  const { deps, samples, proved } = found
-  const direct = directOf(found, options)
+async function figuresOf(surveyed: Surveyed, options: ProveOptions): Promise<ProveReport['figures']> {
+  const { deps, samples, proved } = surveyed
+  const direct = directOf(surveyed, options)
   const firstEvent = []
   const cpu = []
-  for (const each of isWanted('figures', options) ? proved : []) {
+  for (const dialect of isWanted('figures', options) ? proved : []) {
     const tester = new Tester(deps, samples)
-    const other = direct === null ? null : new Tester(direct, new Samples())
+    const directTester = direct === null ? null : new Tester(direct, new Samples())
     try {
       // An incomplete measurement is not reported.
       if (deps.ration.remaining >= firstEventSends(direct !== null))
-        firstEvent.push(await firstEvents(tester, other, each))
+        firstEvent.push(await firstEvents(tester, directTester, dialect))
       if (options.pid !== null && deps.ration.remaining >= CPU_SENDS)
-        cpu.push(await cpuPerEvent(tester, each, options.pid))
+        cpu.push(await cpuPerEvent(tester, dialect, options.pid))
     } catch (error) {
       if (!(error instanceof RationSpent) && !isNoAnswer(error)) throw error
     } finally {
       tester.end()
-      other?.end()
+      directTester?.end()
     }
   }
   return {

@@ -61,7 +61,7 @@ const FLOOD_PIECES = 1024
 const FLOOD_PIECE = 'The stream runs on over stones. '.repeat(128)
 const MANY_PIECES = 400
 /** A slow reply runs for a few seconds, so that a restart happens during it. */
-const SLOW = { pieces: 30, pauseMs: 100 } as const
+const SLOW_REPLY = { pieces: 30, pauseMs: 100 } as const
 const BODY_MAX_BYTES = 16 * 1024 * 1024
 /** Gated replies wait this long for the client to read each piece. */
 const GATE_MS = 5_000
@@ -72,15 +72,15 @@ export function mark(script: Script, id: string): string {
   return `[prove:${script}:${id}]`
 }
 
-const MARK = /\[prove:([a-z0-9-]+):([a-z0-9]+)\]/
+const MARK_FORM = /\[prove:([a-z0-9-]+):([a-z0-9]+)\]/
 
 /** The pieces of the correct reply to a marked prompt. */
 export function piecesFor(script: Script, id: string): readonly string[] {
   if (script === 'outlived-json') return OUTLIVED_JSON
   if (script === 'huge') return [`${id} `, 'x'.repeat(HUGE_CHARS), ' end']
   if (script === 'flood') return Array.from({ length: FLOOD_PIECES }, () => FLOOD_PIECE)
-  if (script === 'slow') return Array.from({ length: SLOW.pieces }, (_, at) => `${at} `)
-  if (script === 'many') return Array.from({ length: MANY_PIECES }, (_, at) => `${at} `)
+  if (script === 'slow') return Array.from({ length: SLOW_REPLY.pieces }, (_, index) => `${index} `)
+  if (script === 'many') return Array.from({ length: MANY_PIECES }, (_, index) => `${index} `)
   return [`${id}: `, 'one ', 'zwölf ', '三十 ', 'é ', '🙂🚀 ', '"quoted" ', '\\ \n', 'and ', 'done.']
 }
 
@@ -119,15 +119,15 @@ export class FaultProvider {
 
   /** Listens on loopback only. @throws the error of the system */
   async listen(port: number): Promise<void> {
-    await new Promise<void>((done, failed) => {
-      this.#server.once('error', failed)
-      this.#server.listen(port, '127.0.0.1', done)
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject)
+      this.#server.listen(port, '127.0.0.1', resolve)
     })
     this.url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`
   }
 
   async close(): Promise<void> {
-    const closed = new Promise<void>(done => this.#server.close(() => done()))
+    const closed = new Promise<void>(resolve => this.#server.close(() => resolve()))
     this.#server.closeAllConnections()
     await closed
   }
@@ -163,7 +163,7 @@ export class FaultProvider {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const text = await bodyOf(request)
     const path = (request.url ?? '').split('?')[0] ?? ''
-    if (path.endsWith('/models')) return send(response, 200, MODELS)
+    if (path.endsWith('/models')) return send(response, 200, MODEL_LIST)
     const refuse = (status: number, message: string): void =>
       send(response, status, openaiError({ status, message }))
     const isChat = path.endsWith('/chat/completions')
@@ -178,11 +178,11 @@ export class FaultProvider {
     if (fault !== null) return refuse(400, fault)
     this.answer++
     const ask = READERS[isChat ? 'openai-chat' : 'openai-responses'](body, { model: '', stream: false })
-    const [, script = 'plain', id = 'plain'] = MARK.exec(ask.lastUser) ?? MARK.exec(text) ?? []
+    const [, script = 'plain', id = 'plain'] = MARK_FORM.exec(ask.lastUser) ?? MARK_FORM.exec(text) ?? []
     const run = this.runs(id) + 1
     this.#runs.set(id, run)
-    const strict = script === 'strict' ? strictFault(body, text, isChat) : null
-    if (strict !== null) return refuse(400, strict)
+    const strictReason = script === 'strict' ? strictFault(body, text, isChat) : null
+    if (strictReason !== null) return refuse(400, strictReason)
     const habit = HABITS.find(({ name }) => script === `habit-${name}`)
     if (habit !== undefined) {
       const format = isChat ? 'chat' : 'responses'
@@ -192,10 +192,10 @@ export class FaultProvider {
     }
     const speaker = isChat ? chatSpeaker : responsesSpeaker
     const isCall = ask.tools.length > 0 && (script === 'strict' || ask.toolOutputs.length === 0)
-    const outlived = OUTLIVED.find(({ name }) => name === script)
+    const breaking = OUTLIVED.find(({ name }) => name === script)
     const pieces = piecesFor(script as Script, id)
-    const said = outlived === undefined ? pieces : restOf(outlived, pieces, textSoFar(body))
-    const reply = isCall ? calling(ask) : sayingAll(said)
+    const sentPieces = breaking === undefined ? pieces : restOf(breaking, pieces, textSoFar(body))
+    const reply = isCall ? callReply(ask) : textReply(sentPieces)
     const speech: Speech = {
       ask,
       reply,
@@ -203,15 +203,15 @@ export class FaultProvider {
       id: randomText(16),
       createdSeconds: unixSeconds(this.#clock),
     }
-    if (script === 'late') await new Promise<void>(done => this.#clock.after(LATE_MS, done))
+    if (script === 'late') await new Promise<void>(resolve => this.#clock.after(LATE_MS, resolve))
     await this.#speak(this.#scriptNow(script as Script, id, run), id, speaker, speech, response)
   }
 
   /** The script of this request, if another one stands for several. */
   #scriptNow(script: Script, id: string, run: number): Script {
     if (script === 'broken') return this.#mended.has(id) ? 'plain' : 'fails'
-    const outlived = OUTLIVED.find(({ name }) => name === script)
-    return outlived === undefined || run > outlived.breaks ? script : outlived.how
+    const breaking = OUTLIVED.find(({ name }) => name === script)
+    return breaking === undefined || run > breaking.breaks ? script : breaking.how
   }
 
   async #speak(
@@ -221,11 +221,11 @@ export class FaultProvider {
     speech: Speech,
     response: ServerResponse,
   ): Promise<void> {
-    const trouble = FAULTY_REPLIES[script]
+    const faultyReply = FAULTY_REPLIES[script]
     if (script === 'silent') return
-    if (trouble !== undefined) {
-      response.writeHead(trouble.status, { 'content-type': 'application/json', ...trouble.headers })
-      response.end(trouble.text)
+    if (faultyReply !== undefined) {
+      response.writeHead(faultyReply.status, { 'content-type': 'application/json', ...faultyReply.headers })
+      response.end(faultyReply.text)
       return
     }
     if (!speech.ask.stream) return send(response, 200, speaker.whole(speech))
@@ -265,19 +265,19 @@ export class FaultProvider {
       })
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
     response.flushHeaders()
-    const frames = (events ?? []).map((event, at) => {
+    const frames = (events ?? []).map((event, index) => {
       if (typeof event === 'string') return `${event}\n\n`
       if (isChat)
         return `data: ${JSON.stringify({ ...envelope, object: 'chat.completion.chunk', ...event })}\n\n`
       const response = event['response']
-      const whole = {
+      const fullEvent = {
         ...event,
-        sequence_number: at,
+        sequence_number: index,
         ...(response === undefined
           ? {}
           : { response: { ...envelope, object: 'response', ...(response as object) } }),
       }
-      return `event: ${String(event['type'])}\ndata: ${JSON.stringify(whole)}\n\n`
+      return `event: ${String(event['type'])}\ndata: ${JSON.stringify(fullEvent)}\n\n`
     })
     await pour(
       frames.map(text => ({ text })),
@@ -291,14 +291,14 @@ export class FaultProvider {
   async #stayOpen(id: string, response: ServerResponse): Promise<void> {
     const gate = new Gate()
     this.#gates.set(id, gate)
-    await new Promise<void>(done => {
+    await new Promise<void>(resolve => {
       const timer = this.#clock.after(this.#gateMs, () => {
         gate.late = 1
-        done()
+        resolve()
       })
       response.on('close', () => {
         timer.cancel()
-        done()
+        resolve()
       })
     })
   }
@@ -307,7 +307,7 @@ export class FaultProvider {
     for (const { kind, text } of frames) {
       if (response.destroyed) return
       response.write(text)
-      if (kind === 'token') await new Promise<void>(done => this.#clock.after(SLOW.pauseMs, done))
+      if (kind === 'token') await new Promise<void>(resolve => this.#clock.after(SLOW_REPLY.pauseMs, resolve))
     }
   }
 
@@ -327,8 +327,8 @@ export class FaultProvider {
         gate.wake?.()
       })
       while (gate.seen < writtenPieces && !response.destroyed) {
-        await new Promise<void>(done => {
-          gate.wake = done
+        await new Promise<void>(resolve => {
+          gate.wake = resolve
         })
       }
       timer.cancel()
@@ -336,7 +336,7 @@ export class FaultProvider {
   }
 }
 
-const MODELS = {
+const MODEL_LIST = {
   object: 'list',
   data: [{ id: PROVIDER_MODEL, object: 'model', created: 0, owned_by: 'prove' }],
 }
@@ -345,19 +345,19 @@ const MODELS = {
  * Calls the function of the checks or, among a client's own tools, the one with the longest name, which may be in a
  * namespace.
  */
-function calling({ tools }: SimAsk): SimReply {
-  const own = tools.some(({ name }) => name === FUNCTION_NAME)
-  const [longest] = [...tools].sort((one, other) => other.name.length - one.name.length)
-  const { name, custom } = own || longest === undefined ? { name: FUNCTION_NAME, custom: false } : longest
-  const pieces = piecesFrom(['{"loc', 'ation":', ' "San ', 'Francisco"}'])
+function callReply({ tools }: SimAsk): SimReply {
+  const hasOwn = tools.some(({ name }) => name === FUNCTION_NAME)
+  const [longest] = [...tools].sort((a, b) => b.name.length - a.name.length)
+  const { name, custom } = hasOwn || longest === undefined ? { name: FUNCTION_NAME, custom: false } : longest
+  const pieces = asPieces(['{"loc', 'ation":', ' "San ', 'Francisco"}'])
   return { parts: [{ kind: 'call', name, custom, pieces }], finish: 'calls', paceMs: 0 }
 }
 
-function sayingAll(pieces: readonly string[]): SimReply {
-  return { parts: [{ kind: 'text', pieces: piecesFrom(pieces) }], finish: 'stop', paceMs: 0 }
+function textReply(pieces: readonly string[]): SimReply {
+  return { parts: [{ kind: 'text', pieces: asPieces(pieces) }], finish: 'stop', paceMs: 0 }
 }
 
-function piecesFrom(pieces: readonly string[]): Pieces {
+function asPieces(pieces: readonly string[]): Pieces {
   return { tokens: pieces.length, each: () => pieces }
 }
 
@@ -384,32 +384,34 @@ const FAULTY_STREAMS: Readonly<
 > = {
   cut: firstFrames,
   stops: firstFrames,
-  'broken-event': frames => [...firstFrames(frames), other('data: {"id": "broken", "choices": [\n\n')],
+  'broken-event': frames => [...firstFrames(frames), closeFrame('data: {"id": "broken", "choices": [\n\n')],
   'error-event': (frames, speaker) => [
     ...firstFrames(frames),
-    other(speaker.failureFrame({ status: 500, message: 'Scripted failure' }, firstFrames(frames).length)),
+    closeFrame(
+      speaker.failureFrame({ status: 500, message: 'Scripted failure' }, firstFrames(frames).length),
+    ),
   ],
   comments: frames =>
     frames.flatMap(frame => [
-      other(': keep-alive\r\n\r\n'),
+      closeFrame(': keep-alive\r\n\r\n'),
       { ...frame, text: frame.text.replaceAll('\n', '\r\n') },
     ]),
 }
 
 /** The frames up to the third piece of text. */
 function firstFrames(frames: readonly Frame[]): readonly Frame[] {
-  const tokens = frames.flatMap(({ kind }, at) => (kind === 'token' ? [at] : []))
+  const tokens = frames.flatMap(({ kind }, index) => (kind === 'token' ? [index] : []))
   return frames.slice(0, (tokens[2] ?? 0) + 1)
 }
 
-function other(text: string): Frame {
+function closeFrame(text: string): Frame {
   return { kind: 'close', text }
 }
 
 /** The bytes of the frames in pieces of seven, which are not aligned with events or characters. */
 function* oddPieces(frames: readonly Frame[]): Generator<{ readonly text: Buffer }> {
   const bytes = Buffer.from(frames.map(({ text }) => text).join(''))
-  for (let at = 0; at < bytes.length; at += 7) yield { text: bytes.subarray(at, at + 7) }
+  for (let offset = 0; offset < bytes.length; offset += 7) yield { text: bytes.subarray(offset, offset + 7) }
 }
 
 /** @param isApart each piece is a separate write, which the kernel may send alone */
@@ -421,14 +423,14 @@ async function pour(
   for (const { text } of frames) {
     if (response.destroyed) return
     if (!response.write(text)) {
-      await new Promise<void>(done => {
-        const go = (): void => {
-          response.off('drain', go).off('close', go)
-          done()
+      await new Promise<void>(resolve => {
+        const onReady = (): void => {
+          response.off('drain', onReady).off('close', onReady)
+          resolve()
         }
-        response.on('drain', go).on('close', go)
+        response.on('drain', onReady).on('close', onReady)
       })
-    } else if (isApart) await new Promise(done => setImmediate(done))
+    } else if (isApart) await new Promise(resolve => setImmediate(resolve))
   }
 }
 

@@ -108,13 +108,13 @@ export class ReplyReader {
 
   /** Returns true if this head was interim, so that another may follow. */
   #readHead(atMs: number): boolean {
-    const at = this.#pending.indexOf('\r\n\r\n')
-    if (at < 0 || at > HEAD_MAX_BYTES) {
+    const headEnd = this.#pending.indexOf('\r\n\r\n')
+    if (headEnd < 0 || headEnd > HEAD_MAX_BYTES) {
       if (this.#pending.length > HEAD_MAX_BYTES) throw new NoHttp('the head of the reply has no end')
       return false
     }
-    const [first = '', ...rows] = this.#pending.toString('latin1', 0, at).split('\r\n')
-    this.#pending = this.#pending.subarray(at + 4)
+    const [first = '', ...rows] = this.#pending.toString('latin1', 0, headEnd).split('\r\n')
+    this.#pending = this.#pending.subarray(headEnd + 4)
     const status = Number(/^HTTP\/1\.[01] (\d{3})(?: |$)/.exec(first)?.[1] ?? Number.NaN)
     if (Number.isNaN(status)) throw new NoHttp(`the reply begins with ${JSON.stringify(first.slice(0, 40))}`)
     if (status < 200 && status !== 101) {
@@ -154,13 +154,13 @@ export class ReplyReader {
         if (body.left > 0) return
         body.at = 'line'
       }
-      const at = this.#pending.indexOf('\r\n')
-      if (at < 0) {
+      const lineEnd = this.#pending.indexOf('\r\n')
+      if (lineEnd < 0) {
         if (this.#pending.length > 4096) throw new NoHttp('a chunk of the reply has no size')
         return
       }
-      const row = this.#pending.toString('latin1', 0, at)
-      this.#pending = this.#pending.subarray(at + 2)
+      const row = this.#pending.toString('latin1', 0, lineEnd)
+      this.#pending = this.#pending.subarray(lineEnd + 2)
       if (body.at === 'trailer') {
         if (row === '') this.#finish('whole')
       } else if (body.at === 'line') {
@@ -181,12 +181,12 @@ export class ReplyReader {
     this.#pending = this.#pending.subarray(length)
     this.#bytes += length
     this.#text += this.#decoder.decode(piece, { stream: true })
-    this.#check(piece, true)
+    this.#checkUtf8(piece, true)
     if (this.#bytes > this.#maxBytes) this.#finish('too large')
     return length
   }
 
-  #check(piece: Buffer, isMore: boolean): void {
+  #checkUtf8(piece: Buffer, isMore: boolean): void {
     if (!this.#isUtf8) return
     try {
       this.#strict.decode(piece, { stream: isMore })
@@ -196,7 +196,7 @@ export class ReplyReader {
   }
 
   #finish(end: BodyEnd): void {
-    if (end === 'whole') this.#check(Buffer.alloc(0), false)
+    if (end === 'whole') this.#checkUtf8(Buffer.alloc(0), false)
     this.#end = end
   }
 }

@@ -10,9 +10,9 @@ export function asCurl(url: string, method: string, headers: readonly Header[], 
       : method === 'GET' || (method === 'POST' && body !== null)
         ? []
         : [`-X ${method}`]),
-    quoted(url),
+    quote(url),
     ...headers.map(header => `-H ${headerWord(header)}`),
-    ...(body === null ? [] : [`-d ${quoted(body.length <= 2000 ? body : `${body.slice(0, 2000)}...`)}`]),
+    ...(body === null ? [] : [`-d ${quote(body.length <= 2000 ? body : `${body.slice(0, 2000)}...`)}`]),
   ]
   return words.join(' ')
 }
@@ -20,27 +20,27 @@ export function asCurl(url: string, method: string, headers: readonly Header[], 
 /** A printf and netcat command for bytes that curl would not send. */
 export function asBytes(url: URL, bytes: string, key: string): string {
   const parts = key === '' ? [bytes] : bytes.split(key)
-  const shown = parts.map(part =>
-    escaped(part.length <= 1200 ? part : `${part.slice(0, 600)}...${part.slice(-300)}`),
+  const shownParts = parts.map(part =>
+    escapeForPrintf(part.length <= 1200 ? part : `${part.slice(0, 600)}...${part.slice(-300)}`),
   )
   const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port
   const host = url.hostname.replace(/^\[|\]$/g, '')
-  const to =
+  const receiver =
     url.protocol === 'https:' ? `openssl s_client -quiet -connect ${host}:${port}` : `nc -w 5 ${host} ${port}`
-  return `printf ${quoted(shown.join('%s'))}${' "$KEY"'.repeat(parts.length - 1)} | ${to}`
+  return `printf ${quote(shownParts.join('%s'))}${' "$KEY"'.repeat(parts.length - 1)} | ${receiver}`
 }
 
 function headerWord(header: Header): string {
   const [name, value] = header
-  if (!isSecret(header)) return quoted(`${name}: ${value}`)
+  if (!isSecret(header)) return quote(`${name}: ${value}`)
   const scheme = /^(Bearer) /i.exec(value)?.[1]
   return `"${name}: ${scheme === undefined ? '' : `${scheme} `}$${name === 'authorization' ? 'KEY' : name.replace(/\W/g, '_').toUpperCase()}"`
 }
 
-function escaped(text: string): string {
+function escapeForPrintf(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('%', '%%').replaceAll('\r', '\\r').replaceAll('\n', '\\n')
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }

@@ -64,7 +64,7 @@ export function summaryOf(checks: readonly CheckResult[]): Readonly<Record<Check
 /** Applies `clean` to every text of a document. */
 export function cleaned<T>(document: T, clean: (text: string) => string): T {
   if (typeof document === 'string') return clean(document) as T
-  if (Array.isArray(document)) return document.map(each => cleaned(each as unknown, clean)) as T
+  if (Array.isArray(document)) return document.map(item => cleaned(item as unknown, clean)) as T
   if (typeof document !== 'object' || document === null) return document
   return Object.fromEntries(
     Object.entries(document).map(([name, value]) => [name, cleaned(value as unknown, clean)]),

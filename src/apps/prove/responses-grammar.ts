@@ -10,7 +10,7 @@ export interface Violation {
 }
 
 /** Events with pieces of a text: the field with the full text in `.done`, and the field that distinguishes parts. */
-const TEXTS: Readonly<Record<string, { readonly whole: string; readonly index: string | null }>> = {
+const TEXT_EVENTS: Readonly<Record<string, { readonly whole: string; readonly index: string | null }>> = {
   'response.output_text': { whole: 'text', index: 'content_index' },
   'response.refusal': { whole: 'refusal', index: 'content_index' },
   'response.reasoning_text': { whole: 'text', index: 'content_index' },
@@ -18,35 +18,40 @@ const TEXTS: Readonly<Record<string, { readonly whole: string; readonly index: s
   'response.function_call_arguments': { whole: 'arguments', index: null },
   'response.custom_tool_call_input': { whole: 'input', index: null },
 }
-const PARTS: Readonly<Record<string, string>> = {
+const PART_EVENTS: Readonly<Record<string, string>> = {
   'response.content_part': 'content_index',
   'response.reasoning_summary_part': 'summary_index',
 }
-const TERMINAL = new Set(['response.completed', 'response.incomplete', 'response.failed'])
-const LIFECYCLE = new Set([...TERMINAL, 'response.created', 'response.queued', 'response.in_progress'])
+const TERMINAL_EVENTS = new Set(['response.completed', 'response.incomplete', 'response.failed'])
+const LIFECYCLE_EVENTS = new Set([
+  ...TERMINAL_EVENTS,
+  'response.created',
+  'response.queued',
+  'response.in_progress',
+])
 
 type Event = Readonly<Record<string, unknown>>
 
 export function isTerminal(type: string): boolean {
-  return TERMINAL.has(type)
+  return TERMINAL_EVENTS.has(type)
 }
 
 /** The violations in a complete stream. */
 export function responsesViolations(events: readonly SeenEvent[]): Violation[] {
-  return new Reading(events.filter(({ json }) => json !== undefined)).violations()
+  return new StreamReading(events.filter(({ json }) => json !== undefined)).violations()
 }
 
-class Reading {
+class StreamReading {
   readonly #events: readonly SeenEvent[]
-  readonly #found: Violation[] = []
+  readonly #violations: Violation[] = []
   /** Open items by id, with their position. */
-  readonly #open = new Map<string, number>()
-  readonly #done: { readonly place: number; readonly item: Event }[] = []
-  readonly #places = new Set<number>()
+  readonly #openItems = new Map<string, number>()
+  readonly #doneItems: { readonly place: number; readonly item: Event }[] = []
+  readonly #outputIndexes = new Set<number>()
   readonly #openParts = new Set<string>()
   readonly #texts = new Map<string, string>()
   /** Texts whose `.done` has arrived. */
-  readonly #wholes = new Set<string>()
+  readonly #doneTexts = new Set<string>()
 
   constructor(events: readonly SeenEvent[]) {
     this.#events = events
@@ -54,29 +59,29 @@ class Reading {
 
   violations(): Violation[] {
     const events = this.#events.map(({ json }) => fields(json))
-    for (const [at, { name }] of this.#events.entries()) {
-      const type = string(events[at]?.['type'])
-      if (type === '') this.#report('names', `event ${at} has no type`)
-      else if (name === null) this.#report('names', `event ${at} (${type}) has no event: field`)
-      else if (name !== type) this.#report('names', `event ${at}: event: ${name}, but type ${type}`)
+    for (const [index, { name }] of this.#events.entries()) {
+      const type = string(events[index]?.['type'])
+      if (type === '') this.#report('names', `event ${index} has no type`)
+      else if (name === null) this.#report('names', `event ${index} (${type}) has no event: field`)
+      else if (name !== type) this.#report('names', `event ${index}: event: ${name}, but type ${type}`)
     }
-    this.#numbers(events)
-    this.#lifecycle(events)
-    for (const event of events) this.#read(event)
-    for (const id of this.#open.keys()) this.#report('items', `item ${id} was added and is never done`)
+    this.#checkNumbers(events)
+    this.#checkLifecycle(events)
+    for (const event of events) this.#readEvent(event)
+    for (const id of this.#openItems.keys()) this.#report('items', `item ${id} was added and is never done`)
     for (const key of this.#openParts) this.#report('parts', `part ${key} was added and is never done`)
     for (const [key, text] of this.#texts)
-      if (text !== '' && !this.#wholes.has(key))
+      if (text !== '' && !this.#doneTexts.has(key))
         this.#report('deltas', `the deltas of ${key} have no done event`)
-    this.#final(fields(events.findLast(event => isTerminal(string(event['type'])))?.['response']))
-    return this.#found
+    this.#checkFinal(fields(events.findLast(event => isTerminal(string(event['type'])))?.['response']))
+    return this.#violations
   }
 
   #report(rule: string, what: string): void {
-    this.#found.push({ rule, what })
+    this.#violations.push({ rule, what })
   }
 
-  #numbers(events: readonly Event[]): void {
+  #checkNumbers(events: readonly Event[]): void {
     let last = -1
     for (const { sequence_number: number, type } of events) {
       if (!Number.isInteger(number)) this.#report('sequence', `${string(type)} has no sequence_number`)
@@ -86,16 +91,16 @@ class Reading {
     }
   }
 
-  #lifecycle(events: readonly Event[]): void {
+  #checkLifecycle(events: readonly Event[]): void {
     if (events[0]?.['type'] !== 'response.created')
       this.#report('opening', `the first event is ${string(events[0]?.['type']) || 'none'}`)
-    const ends = events.flatMap(({ type }, at) => (isTerminal(string(type)) ? [at] : []))
+    const ends = events.flatMap(({ type }, index) => (isTerminal(string(type)) ? [index] : []))
     if (ends.length !== 1) this.#report('terminal', `${ends.length} terminal events`)
     else if (ends[0] !== events.length - 1)
       this.#report('terminal', `${string(events.at(-1)?.['type'])} follows the terminal event`)
     const ids = new Set<string>()
     for (const event of events) {
-      if (!LIFECYCLE.has(string(event['type']))) continue
+      if (!LIFECYCLE_EVENTS.has(string(event['type']))) continue
       const response = fields(event['response'])
       ids.add(string(response['id']))
       const status = string(response['status'])
@@ -107,58 +112,62 @@ class Reading {
       this.#report('ids', `the response has the ids ${[...ids].map(id => id || 'none').join(', ')}`)
   }
 
-  #read(event: Event): void {
+  #readEvent(event: Event): void {
     const type = string(event['type'])
-    const place = event['output_index'] as number
-    if (type === 'response.output_item.added') this.#added(fields(event['item']), place)
-    else if (type === 'response.output_item.done') this.#itemDone(fields(event['item']), place)
+    const outputIndex = event['output_index'] as number
+    if (type === 'response.output_item.added') this.#onItemAdded(fields(event['item']), outputIndex)
+    else if (type === 'response.output_item.done') this.#onItemDone(fields(event['item']), outputIndex)
     else {
       const [stem, verb] = [type.replace(/\.[a-z]+$/, ''), type.slice(type.lastIndexOf('.') + 1)]
-      const partIndex = Object.hasOwn(PARTS, stem) ? PARTS[stem] : undefined
-      const text = Object.hasOwn(TEXTS, stem) ? TEXTS[stem] : undefined
-      if (partIndex !== undefined || text !== undefined) this.#belongs(event, place)
-      if (partIndex !== undefined) this.#part(verb, partKey(event, partIndex))
-      if (text !== undefined) this.#text(verb, event, text)
+      const partIndex = Object.hasOwn(PART_EVENTS, stem) ? PART_EVENTS[stem] : undefined
+      const text = Object.hasOwn(TEXT_EVENTS, stem) ? TEXT_EVENTS[stem] : undefined
+      if (partIndex !== undefined || text !== undefined) this.#checkItem(event, outputIndex)
+      if (partIndex !== undefined) this.#onPart(verb, partKey(event, partIndex))
+      if (text !== undefined) this.#onText(verb, event, text)
     }
   }
 
-  #added(item: Event, place: number): void {
+  #onItemAdded(item: Event, outputIndex: number): void {
     const id = string(item['id'])
-    if (id === '') this.#report('items', `the item at ${place} has no id`)
-    if (this.#places.has(place)) this.#report('items', `two items have the output_index ${place}`)
-    else if (place !== this.#places.size)
-      this.#report('items', `the item after ${this.#places.size} others has the output_index ${place}`)
-    this.#places.add(place)
-    this.#open.set(id, place)
+    if (id === '') this.#report('items', `the item at ${outputIndex} has no id`)
+    if (this.#outputIndexes.has(outputIndex))
+      this.#report('items', `two items have the output_index ${outputIndex}`)
+    else if (outputIndex !== this.#outputIndexes.size)
+      this.#report(
+        'items',
+        `the item after ${this.#outputIndexes.size} others has the output_index ${outputIndex}`,
+      )
+    this.#outputIndexes.add(outputIndex)
+    this.#openItems.set(id, outputIndex)
   }
 
-  #itemDone(item: Event, place: number): void {
+  #onItemDone(item: Event, outputIndex: number): void {
     const id = string(item['id'])
-    if (this.#open.get(id) !== place)
-      this.#report('items', `item ${id || 'without id'} is done at ${place}, where it was never added`)
-    this.#open.delete(id)
-    this.#done.push({ place, item })
-    for (const [at, part] of list(item['content']).entries())
-      this.#same(`${id}/content_index/${at}`, fields(part))
+    if (this.#openItems.get(id) !== outputIndex)
+      this.#report('items', `item ${id || 'without id'} is done at ${outputIndex}, where it was never added`)
+    this.#openItems.delete(id)
+    this.#doneItems.push({ place: outputIndex, item })
+    for (const [index, part] of list(item['content']).entries())
+      this.#compareText(`${id}/content_index/${index}`, fields(part))
   }
 
   /** Checks that a finished part has the text of its deltas. */
-  #same(key: string, part: Event): void {
+  #compareText(key: string, part: Event): void {
     const text = part['text'] ?? part['refusal']
     if (this.#texts.has(key) && typeof text === 'string' && text !== this.#texts.get(key))
       this.#report('deltas', `the text of ${key} differs from its deltas`)
   }
 
-  #belongs(event: Event, place: number): void {
+  #checkItem(event: Event, outputIndex: number): void {
     const id = string(event['item_id'])
-    if (this.#open.get(id) !== place)
+    if (this.#openItems.get(id) !== outputIndex)
       this.#report(
         'items',
-        `${string(event['type'])} belongs to ${id || 'no item'} at ${place}, which is not open`,
+        `${string(event['type'])} belongs to ${id || 'no item'} at ${outputIndex}, which is not open`,
       )
   }
 
-  #part(verb: string, key: string): void {
+  #onPart(verb: string, key: string): void {
     if (verb === 'added') {
       if (this.#openParts.has(key)) this.#report('parts', `part ${key} was added twice`)
       this.#openParts.add(key)
@@ -166,7 +175,7 @@ class Reading {
       this.#report('parts', `part ${key} is done, but was never added`)
   }
 
-  #text(
+  #onText(
     verb: string,
     event: Event,
     { whole, index }: { readonly whole: string; readonly index: string | null },
@@ -179,32 +188,36 @@ class Reading {
         this.#report('parts', `a delta belongs to part ${key}, which is not open`)
       this.#texts.set(key, (this.#texts.get(key) ?? '') + string(event['delta']))
     } else if (verb === 'done') {
-      this.#wholes.add(key)
+      this.#doneTexts.add(key)
       if (event[whole] !== (this.#texts.get(key) ?? ''))
         this.#report('deltas', `${string(event['type'])} of ${key} differs from its deltas`)
     }
   }
 
-  #final(response: Event): void {
+  #checkFinal(response: Event): void {
     const output = list(response['output']).map(item => string(fields(item)['id']))
-    const done = this.#done
-      .toSorted((one, other) => one.place - other.place)
+    const doneIds = this.#doneItems
+      .toSorted((a, b) => a.place - b.place)
       .map(({ item }) => string(item['id']))
-    if (output.join() !== done.join())
+    if (output.join() !== doneIds.join())
       this.#report(
         'final',
-        `output has ${output.join(', ') || 'no items'}; ${done.join(', ') || 'no items'} were done`,
+        `output has ${output.join(', ') || 'no items'}; ${doneIds.join(', ') || 'no items'} were done`,
       )
-    for (const [at, item] of list(response['output']).entries()) {
-      const ended = this.#done.find(({ place }) => place === at)?.item
-      if (ended !== undefined && textIn(fields(item)) !== textIn(ended))
-        this.#report('final', `the text of item ${at} differs from that of its done event`)
+    for (const [index, item] of list(response['output']).entries()) {
+      const doneItem = this.#doneItems.find(({ place }) => place === index)?.item
+      if (doneItem !== undefined && textIn(fields(item)) !== textIn(doneItem))
+        this.#report('final', `the text of item ${index} differs from that of its done event`)
     }
     const status = response['status']
-    const { input_tokens: input, output_tokens: output_, total_tokens: total } = fields(response['usage'])
+    const {
+      input_tokens: input,
+      output_tokens: outputTokens,
+      total_tokens: total,
+    } = fields(response['usage'])
     if (
       status !== 'failed' &&
-      !(Number.isInteger(input) && Number.isInteger(output_) && Number.isInteger(total))
+      !(Number.isInteger(input) && Number.isInteger(outputTokens) && Number.isInteger(total))
     )
       this.#report(
         'usage',

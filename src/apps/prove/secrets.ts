@@ -18,6 +18,6 @@ export function scrubber(keys: readonly string[], headers: readonly Header[]): (
   ]
     .filter(text => text.length >= SECRET_MIN_CHARS)
     .flatMap(text => [text, encodeURIComponent(text), JSON.stringify(text).slice(1, -1)])
-    .toSorted((one, other) => other.length - one.length)
-  return text => secrets.reduce((cleaned, secret) => cleaned.replaceAll(secret, '(the key)'), text)
+    .toSorted((a, b) => b.length - a.length)
+  return text => secrets.reduce((result, secret) => result.replaceAll(secret, '(the key)'), text)
 }

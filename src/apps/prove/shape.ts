@@ -24,7 +24,7 @@ export function shapeFaults(document: unknown, rows: readonly ShapeRow[]): strin
       if (value === undefined) return isOptional ? [] : [`${at} is missing`]
       return kinds.some(kind => fits(value, kind))
         ? []
-        : [`${at} is ${shown(value)}, not ${kinds.join(' or ')}`]
+        : [`${at} is ${excerptOf(value)}, not ${kinds.join(' or ')}`]
     })
   })
 }
@@ -33,31 +33,31 @@ function fits(value: unknown, kind: string): boolean {
   return kind.startsWith("'") ? value === kind.slice(1, -1) : (KINDS[kind]?.(value) ?? false)
 }
 
-interface Found {
+interface FoundValue {
   readonly at: string
   readonly value: unknown
 }
 
 /** `choices[].index` has a value for each choice. What is within an absent object is not missing itself. */
-function valuesAt(document: unknown, parts: readonly string[]): Found[] {
-  let found: Found[] = [{ at: '', value: document }]
+function valuesAt(document: unknown, parts: readonly string[]): FoundValue[] {
+  let values: FoundValue[] = [{ at: '', value: document }]
   for (const part of parts) {
     const name = part.replace(/\[\]$/, '')
-    const next: Found[] = []
-    for (const { at, value } of found) {
+    const next: FoundValue[] = []
+    for (const { at, value } of values) {
       if (!isObject(value)) continue
       const inner = { at: at === '' ? name : `${at}.${name}`, value: value[name] }
       if (!part.endsWith('[]')) next.push(inner)
       else if (Array.isArray(inner.value))
-        for (const [index, each] of inner.value.entries())
-          next.push({ at: `${inner.at}[${index}]`, value: each })
+        for (const [index, item] of inner.value.entries())
+          next.push({ at: `${inner.at}[${index}]`, value: item })
     }
-    found = next
+    values = next
   }
-  return found
+  return values
 }
 
-function shown(value: unknown): string {
+function excerptOf(value: unknown): string {
   const text = JSON.stringify(value) ?? 'undefined'
   return text.length <= 40 ? text : `${text.slice(0, 37)}...`
 }

@@ -4,7 +4,7 @@ import { fields, list, string } from './sse.ts'
 type Fields = Readonly<Record<string, unknown>>
 
 /** The allowed alphabet and length of function names at OpenAI and Anthropic. */
-const NAME = /^[a-zA-Z0-9_-]{1,64}$/
+const FUNCTION_NAME = /^[a-zA-Z0-9_-]{1,64}$/
 
 interface Step {
   readonly kind: 'call' | 'output' | 'message'
@@ -19,8 +19,8 @@ interface Step {
 export function strictFault(body: Fields, text: string, isChat: boolean): string | null {
   const tools = list(body['tools']).map(tool => fields(isChat ? fields(tool)['function'] : tool))
   const names = tools.map(({ name }) => string(name))
-  const badName = names.find(name => !NAME.test(name))
-  if (badName !== undefined) return `Invalid tool name: it must match ${NAME.source}`
+  const badName = names.find(name => !FUNCTION_NAME.test(name))
+  if (badName !== undefined) return `Invalid tool name: it must match ${FUNCTION_NAME.source}`
   if (new Set(names).size !== names.length) return 'Tool names must be unique'
   if (/\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])/.test(text))
     return 'The body has half a surrogate pair'

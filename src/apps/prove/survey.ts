@@ -36,22 +36,22 @@ export async function survey(testerDeps: TesterDeps): Promise<Surveyed> {
   const samples = new Samples()
   const proved: Proved[] = []
   const absent: { proved: Proved; why: string }[] = []
-  for (const each of PROVED) {
-    let answer = await sendProbe(new Tester(deps, new Samples()), each)
-    const isField =
-      each.name === 'chat' && answer.reply.status === 400 && /max_tokens/.test(answer.reply.text)
-    if (isField) {
+  for (const dialect of PROVED) {
+    let answer = await sendProbe(new Tester(deps, new Samples()), dialect)
+    const wantsNewField =
+      dialect.name === 'chat' && answer.reply.status === 400 && /max_tokens/.test(answer.reply.text)
+    if (wantsNewField) {
       deps = { ...deps, target: { ...deps.target, maxTokensField: 'max_completion_tokens' } }
-      answer = await sendProbe(new Tester(deps, new Samples()), each)
+      answer = await sendProbe(new Tester(deps, new Samples()), dialect)
     }
     const { status } = answer.reply
-    const known = answer
+    const firstAnswer = answer
     if (status === 401 || status === 403)
-      throw new ProveFault(`the gateway refused the key: ${shown(answer)}`)
+      throw new ProveFault(`the gateway refused the key: ${statusText(answer)}`)
     if (status === 200) {
-      proved.push(each)
-      await samples.of(`${each.name} whole`, () => Promise.resolve(known))
-    } else absent.push({ proved: each, why: shown(answer) })
+      proved.push(dialect)
+      await samples.of(`${dialect.name} whole`, () => Promise.resolve(firstAnswer))
+    } else absent.push({ proved: dialect, why: statusText(answer) })
   }
   if (proved.length > 0) return { deps, samples, proved, absent }
   const why = absent.map(({ proved: { path }, why: reason }) => `${path}: ${reason}`).join('; ')
@@ -78,11 +78,11 @@ async function firstModel(deps: TesterDeps): Promise<string> {
   try {
     const reply = await tester.request('GET', '/models', null)
     const models = list(fields(objectOf(reply.text))['data']).map(fields)
-    const one = models.find(model => {
+    const textModel = models.find(model => {
       const outputs = fields(model['architecture'])['output_modalities']
       return string(model['id']) !== '' && (!Array.isArray(outputs) || outputs.includes('text'))
     })
-    if (one !== undefined) return string(one['id'])
+    if (textModel !== undefined) return string(textModel['id'])
     if (deps.provider !== null) return PROVIDER_MODEL
     throw new ProveFault(`GET /models names no model (status ${reply.status}): name one with --model ID`)
   } catch (error) {
@@ -93,7 +93,7 @@ async function firstModel(deps: TesterDeps): Promise<string> {
   }
 }
 
-function shown({ reply, document }: ProbeAnswer): string {
+function statusText({ reply, document }: ProbeAnswer): string {
   const { message } = fields(fields(document)['error'])
   return `status ${reply.status}${typeof message === 'string' ? `, ${message}` : ''}`
 }

@@ -106,7 +106,7 @@ export class Tester {
   readonly deps: TesterDeps
   readonly #samples: Samples
   readonly #terms: ConnectionTerms
-  readonly #open = new Set<RawConnection>()
+  readonly #openConnections = new Set<RawConnection>()
   /** The last request, as a command. */
   repeat = ''
 
@@ -152,10 +152,10 @@ export class Tester {
   body(proved: Proved, options: AskOptions, id: string): string {
     if (options.text !== undefined) return options.text
     const { provider, target } = this.deps
-    const marked = provider === null ? PROMPT : `${mark(options.script ?? 'plain', id)} ${PROMPT}`
+    const prompt = provider === null ? PROMPT : `${mark(options.script ?? 'plain', id)} ${PROMPT}`
     const question: Question = {
       model: target.model,
-      prompt: marked,
+      prompt: prompt,
       stream: options.stream === true,
       maxTokens: MAX_TOKENS,
       maxTokensField: target.maxTokensField,
@@ -194,7 +194,7 @@ export class Tester {
     try {
       this.deps.ration.spend(1)
       connection.send(this.#bytes(method, path, body, '', options))
-      return answered(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
+      return requireReply(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
     } finally {
       if (options.connection === undefined) this.close(connection)
     }
@@ -235,30 +235,30 @@ export class Tester {
   /** @throws NoConnection, RationSpent */
   async open(): Promise<RawConnection> {
     const connection = await RawConnection.open(this.url, this.#terms, this.deps.ration.connect())
-    this.#open.add(connection)
+    this.#openConnections.add(connection)
     return connection
   }
 
   close(connection: RawConnection): void {
-    this.#open.delete(connection)
+    this.#openConnections.delete(connection)
     connection.close()
   }
 
   /** Closes connections that a check has left open. */
   end(): void {
-    for (const connection of this.#open) connection.close()
-    this.#open.clear()
+    for (const connection of this.#openConnections) connection.close()
+    this.#openConnections.clear()
   }
 
   #headers(isPost: boolean, { key = this.deps.target.key, keyHeader, headers = [] }: HeadOptions): Header[] {
-    const keyed: Header | null =
+    const authHeader: Header | null =
       key === null
         ? null
         : keyHeader === 'x-goog-api-key'
           ? [keyHeader, key]
           : ['authorization', `Bearer ${key}`]
     return [
-      ...(keyed === null ? [] : [keyed]),
+      ...(authHeader === null ? [] : [authHeader]),
       ...(isPost ? [['content-type', 'application/json'] as const] : []),
       ...headers,
       ...this.deps.target.headers,
@@ -278,7 +278,7 @@ function baseOf(address: string, { isRoot }: HeadOptions): string {
 }
 
 /** @throws NoReply */
-function answered(reply: SeenReply | null, connection: RawConnection): SeenReply {
+function requireReply(reply: SeenReply | null, connection: RawConnection): SeenReply {
   if (reply !== null) return reply
   throw new NoReply(connection.isClosed ? 'the connection was closed without a reply' : 'no reply in time')
 }

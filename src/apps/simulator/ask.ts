@@ -3,7 +3,7 @@
 /** The formats the simulated provider speaks, named as in the configuration. */
 export type SimFormat = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'
 
-interface AskedTool {
+interface OfferedTool {
   readonly name: string
   /** JSON schema of the arguments; without fields for a custom tool. */
   readonly schema: SimFields
@@ -21,7 +21,7 @@ export interface SimAsk {
   /** Outputs of tools after the last user text. */
   readonly toolOutputs: readonly string[]
   /** The tools that the tool choice allows: none, one, or all. */
-  readonly tools: readonly AskedTool[]
+  readonly tools: readonly OfferedTool[]
   /** The requested JSON document; an empty schema for any object, null for plain text. */
   readonly json: { readonly name: string; readonly schema: SimFields } | null
   readonly maxTokens: number | null
@@ -33,7 +33,7 @@ export interface SimAsk {
 }
 
 /** One step of the conversation, in a common form. */
-interface Said {
+interface Step {
   readonly by: 'system' | 'user' | 'assistant' | 'tool'
   readonly text: string
 }
@@ -101,13 +101,13 @@ interface PathFacts {
 }
 
 type Parsed = Pick<SimAsk, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
-  readonly parts: readonly Said[]
+  readonly parts: readonly Step[]
 }
 
-function ask(body: SimFields, { parts, ...rest }: Parsed): SimAsk {
+function ask(body: SimFields, { parts, ...otherFields }: Parsed): SimAsk {
   const lastUserAt = parts.findLastIndex(step => step.by === 'user')
   return {
-    ...rest,
+    ...otherFields,
     system: parts
       .filter(step => step.by === 'system')
       .map(step => step.text)
@@ -131,14 +131,14 @@ function partsText(content: unknown): string {
     .join('')
 }
 
-function speaker(role: unknown): Said['by'] {
+function speaker(role: unknown): Step['by'] {
   if (role === 'system' || role === 'developer') return 'system'
   return role === 'assistant' || role === 'model' ? 'assistant' : 'user'
 }
 
-function responsesInput(input: unknown): Said[] {
+function responsesInput(input: unknown): Step[] {
   if (typeof input === 'string') return [{ by: 'user', text: input }]
-  return listOf(input).flatMap((raw): Said[] => {
+  return listOf(input).flatMap((raw): Step[] => {
     const item = fieldsOf(raw)
     const type = item['type'] ?? 'message'
     if (type === 'message') return [{ by: speaker(item['role']), text: partsText(item['content']) }]
@@ -150,15 +150,15 @@ function responsesInput(input: unknown): Said[] {
   })
 }
 
-function chatMessage(raw: unknown): Said {
+function chatMessage(raw: unknown): Step {
   const message = fieldsOf(raw)
   if (message['role'] === 'tool') return { by: 'tool', text: partsText(message['content']) }
   return { by: speaker(message['role']), text: partsText(message['content']) }
 }
 
-function anthropicMessage(raw: unknown): Said[] {
+function anthropicMessage(raw: unknown): Step[] {
   const message = fieldsOf(raw)
-  const parts: Said[] = listOf(message['content'])
+  const parts: Step[] = listOf(message['content'])
     .map(fieldsOf)
     .filter(part => part['type'] === 'tool_result')
     .map(part => ({ by: 'tool', text: partsText(part['content']) }))
@@ -168,9 +168,9 @@ function anthropicMessage(raw: unknown): Said[] {
   return parts
 }
 
-function geminiContent(raw: unknown): Said[] {
+function geminiContent(raw: unknown): Step[] {
   const content = fieldsOf(raw)
-  const parts: Said[] = listOf(content['parts'])
+  const parts: Step[] = listOf(content['parts'])
     .map(part => fieldsOf(fieldsOf(part)['functionResponse']))
     .filter(part => 'response' in part)
     .map(part => ({ by: 'tool', text: geminiOutput(fieldsOf(part['response'])) }))
@@ -180,11 +180,11 @@ function geminiContent(raw: unknown): Said[] {
 }
 
 function geminiOutput(response: SimFields): string {
-  const only = response['output'] ?? response['result'] ?? response['content']
-  return typeof only === 'string' ? only : JSON.stringify(response)
+  const output = response['output'] ?? response['result'] ?? response['content']
+  return typeof output === 'string' ? output : JSON.stringify(response)
 }
 
-function responsesTool(raw: unknown): AskedTool[] {
+function responsesTool(raw: unknown): OfferedTool[] {
   const tool = fieldsOf(raw)
   if (tool['type'] !== 'function' && tool['type'] !== 'custom') return []
   return [
@@ -192,7 +192,7 @@ function responsesTool(raw: unknown): AskedTool[] {
   ]
 }
 
-function chatTool(raw: unknown): AskedTool[] {
+function chatTool(raw: unknown): OfferedTool[] {
   const tool = fieldsOf(raw)
   const custom = tool['type'] === 'custom'
   const inner = fieldsOf(custom ? tool['custom'] : tool['function'])
@@ -201,14 +201,14 @@ function chatTool(raw: unknown): AskedTool[] {
     : []
 }
 
-function anthropicTool(raw: unknown): AskedTool[] {
+function anthropicTool(raw: unknown): OfferedTool[] {
   const tool = fieldsOf(raw)
   return 'input_schema' in tool
     ? [{ name: textOf(tool['name']), schema: fieldsOf(tool['input_schema']), custom: false }]
     : []
 }
 
-function geminiTools(body: SimFields): readonly AskedTool[] {
+function geminiTools(body: SimFields): readonly OfferedTool[] {
   const declared = listOf(body['tools'])
     .flatMap(tool =>
       listOf(fieldsOf(tool)['functionDeclarations'] ?? fieldsOf(tool)['function_declarations']),
@@ -219,13 +219,13 @@ function geminiTools(body: SimFields): readonly AskedTool[] {
       schema: fieldsOf(tool['parametersJsonSchema'] ?? tool['parameters']),
       custom: false,
     }))
-  const calling = fieldsOf(fieldsOf(body['toolConfig'])['functionCallingConfig'])
-  if (calling['mode'] === 'NONE') return []
-  const allowed = listOf(calling['allowedFunctionNames'])
-  return allowed.length === 0 ? declared : declared.filter(tool => allowed.includes(tool.name))
+  const callingConfig = fieldsOf(fieldsOf(body['toolConfig'])['functionCallingConfig'])
+  if (callingConfig['mode'] === 'NONE') return []
+  const allowedNames = listOf(callingConfig['allowedFunctionNames'])
+  return allowedNames.length === 0 ? declared : declared.filter(tool => allowedNames.includes(tool.name))
 }
 
-function choose(tools: readonly AskedTool[], choice: unknown): readonly AskedTool[] {
+function choose(tools: readonly OfferedTool[], choice: unknown): readonly OfferedTool[] {
   const fields = fieldsOf(choice)
   if (choice === 'none' || fields['type'] === 'none') return []
   const name = fields['name'] ?? fieldsOf(fields['function'])['name'] ?? fieldsOf(fields['custom'])['name']
@@ -259,11 +259,13 @@ function geminiJson(settings: SimFields): SimAsk['json'] {
 
 export type SimFields = Readonly<Record<string, unknown>>
 
-const NOTHING: SimFields = Object.freeze(Object.create(null))
+const NO_FIELDS: SimFields = Object.freeze(Object.create(null))
 
 /** The object, or one without fields. */
 export function fieldsOf(value: unknown): SimFields {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) ? (value as SimFields) : NOTHING
+  return value !== null && typeof value === 'object' && !Array.isArray(value)
+    ? (value as SimFields)
+    : NO_FIELDS
 }
 
 /** The array, or an empty one. */

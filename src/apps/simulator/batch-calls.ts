@@ -26,8 +26,8 @@ export type SimBatchAnswer = (
 ) => SimBatchReply
 
 /** Jobs per page, unless the call sets a limit. */
-const LIST_DEFAULT = 20
-const LIST_MAX = 100
+const DEFAULT_PAGE_SIZE = 20
+const MAX_PAGE_SIZE = 100
 
 export function refusal(status: number, message: string): SimBatchReply {
   return { status, document: { error: { code: status, type: 'invalid_request_error', message } } }
@@ -93,7 +93,7 @@ export function recent({ jobs }: SimBatches, api: SimJob['api']): readonly SimJo
 /** A page of the jobs after an id. */
 export function pageOf(jobs: readonly SimJob[], after: string | null, limit: number | null) {
   const from = after === null ? 0 : jobs.findIndex(({ id }) => id === after) + 1
-  const size = Math.min(LIST_MAX, limit ?? LIST_DEFAULT)
+  const size = Math.min(MAX_PAGE_SIZE, limit ?? DEFAULT_PAGE_SIZE)
   return { page: jobs.slice(from, from + size), hasMore: jobs.length > from + size }
 }
 
@@ -130,7 +130,7 @@ export function deleteFile(
 ): SimBatchReply {
   // Ids of OpenAI begin with `file-`; names of Gemini begin with `files/`, which is already part of the path.
   const isOpenai = id.startsWith('file-')
-  const known = removeFile(batches, isOpenai ? id : `files/${id}`, /^file(?:-|s\/)/)
-  if (!known) return refusal(404, 'There is no such file')
+  const wasRemoved = removeFile(batches, isOpenai ? id : `files/${id}`, /^file(?:-|s\/)/)
+  if (!wasRemoved) return refusal(404, 'There is no such file')
   return ok(isOpenai ? { id, object: 'file', deleted: true } : {})
 }

@@ -30,7 +30,7 @@ export interface SimJobFault {
   /** Number of lines that run before a cancellation or the expiry; default 0. */
   readonly done?: number
   /** `at`: from 0. Null: a correct reply. */
-  readonly line?: (at: number) => SimLineFault | null
+  readonly line?: (index: number) => SimLineFault | null
   /** Breaks the connection after this many result lines. */
   readonly breaksAfter?: number
 }
@@ -59,9 +59,9 @@ export type SimLineEnd =
   | { readonly kind: 'reply'; readonly status: number; readonly document: unknown }
   | { readonly kind: 'expired' | 'cancelled' }
 
-const POLLS = 2
+const DEFAULT_POLLS = 2
 /** Maximum stored files and jobs; the oldest are dropped. */
-const KEPT_MAX = 1_000
+const MAX_STORED = 1_000
 
 /** A file that a client has uploaded. */
 interface SimFile {
@@ -96,7 +96,7 @@ export class SimBatches {
 
   addFile(text: string): SimFile {
     const file = { id: randomText(12), text }
-    keep(this.files, file)
+    store(this.files, file)
     return file
   }
 
@@ -104,7 +104,7 @@ export class SimBatches {
     settings: Pick<SimJob, 'api' | 'lines' | 'fields' | 'inputFile' | 'fault'> & { readonly prefix: string },
   ): SimJob {
     const { prefix, ...job } = settings
-    const added: SimJob = {
+    const newJob: SimJob = {
       ...job,
       id: `${prefix}${randomText(16)}`,
       createdMs: this.#options.clock.nowMs(),
@@ -112,8 +112,8 @@ export class SimBatches {
       isCancelling: false,
       end: null,
     }
-    keep(this.jobs, added)
-    return added
+    store(this.jobs, newJob)
+    return newJob
   }
 
   /** Called for each status request: the job advances. */
@@ -121,7 +121,7 @@ export class SimBatches {
     if (job.end !== null) return job
     job.polls++
     if (job.isCancelling) job.end = 'cancelled'
-    else if (job.polls >= (job.fault.polls ?? POLLS)) job.end = endOf(job.fault)
+    else if (job.polls >= (job.fault.polls ?? DEFAULT_POLLS)) job.end = endOf(job.fault)
     return job
   }
 
@@ -133,26 +133,32 @@ export class SimBatches {
   /** The outcomes of all lines of an ended job, in the order of the service. */
   *ends(job: SimJob): Generator<{ readonly id: string; readonly end: SimLineEnd | 'garbage' }, void, void> {
     const { fault, lines } = job
-    const order = lines.map((_, at) => at)
+    const order = lines.map((_, index) => index)
     if (fault.reversed === true) order.reverse()
-    for (const at of order) {
-      const line = lines[at]
+    for (const index of order) {
+      const line = lines[index]
       if (line === undefined || job.end === 'failed') continue
-      const lineFault = fault.line?.(at) ?? null
+      const lineFault = fault.line?.(index) ?? null
       if (lineFault === 'missing') continue
       if (lineFault === 'garbage') {
         yield { id: line.id, end: 'garbage' }
         continue
       }
-      if (lineFault === 'foreign') yield { id: 'nobody-7', end: this.#endOf(job, line, at, null) }
-      yield { id: line.id, end: this.#endOf(job, line, at, lineFault) }
-      if (lineFault === 'twice') yield { id: line.id, end: this.#endOf(job, line, at, 'error') }
+      if (lineFault === 'foreign') yield { id: 'nobody-7', end: this.#endOf(job, line, index, null) }
+      yield { id: line.id, end: this.#endOf(job, line, index, lineFault) }
+      if (lineFault === 'twice') yield { id: line.id, end: this.#endOf(job, line, index, 'error') }
     }
   }
 
-  #endOf({ end, fault }: SimJob, line: SimJobLine, at: number, lineFault: SimLineFault | null): SimLineEnd {
-    if (end === 'cancelled' && at >= (fault.done ?? 0)) return { kind: 'cancelled' }
-    if (lineFault === 'expired' || (end === 'expired' && at >= (fault.done ?? 0))) return { kind: 'expired' }
+  #endOf(
+    { end, fault }: SimJob,
+    line: SimJobLine,
+    index: number,
+    lineFault: SimLineFault | null,
+  ): SimLineEnd {
+    if (end === 'cancelled' && index >= (fault.done ?? 0)) return { kind: 'cancelled' }
+    if (lineFault === 'expired' || (end === 'expired' && index >= (fault.done ?? 0)))
+      return { kind: 'expired' }
     const status = lineFault === 'error' ? 400 : lineFault === 'overloaded' ? 529 : null
     if (status === null) return { kind: 'reply', ...this.#options.reply(line) }
     return {
@@ -167,8 +173,8 @@ function endOf({ end }: SimJobFault): SimJobEnd {
   return end === 'busy' ? 'failed' : (end ?? 'completed')
 }
 
-function keep<Kept extends { readonly id: string }>(map: Map<string, Kept>, value: Kept): void {
+function store<Entry extends { readonly id: string }>(map: Map<string, Entry>, value: Entry): void {
   map.set(value.id, value)
   const [oldest] = map.keys()
-  if (map.size > KEPT_MAX && oldest !== undefined) map.delete(oldest)
+  if (map.size > MAX_STORED && oldest !== undefined) map.delete(oldest)
 }

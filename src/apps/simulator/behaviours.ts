@@ -19,14 +19,14 @@ interface SimModel {
   readonly draws?: true
 }
 
-const PACE = { name: 'ms before each token', byDefault: 0, max: 60_000 } as const
+const PACE_NUMBER = { name: 'ms before each token', byDefault: 0, max: 60_000 } as const
 
 /** Every model that answers. */
 export const SIM_MODELS = [
-  { name: 'echo', numbers: [PACE], does: 'repeats the last user text', listed: true },
+  { name: 'echo', numbers: [PACE_NUMBER], does: 'repeats the last user text', listed: true },
   {
     name: 'write',
-    numbers: [{ name: 'tokens', byDefault: 200, max: 10_000_000 }, PACE],
+    numbers: [{ name: 'tokens', byDefault: 200, max: 10_000_000 }, PACE_NUMBER],
     does: 'writes a text with a number of tokens; without a pause, as fast as the client reads',
     listed: true,
   },
@@ -42,10 +42,10 @@ export const SIM_MODELS = [
     does: 'uses the tool `web_search`, or else `web_fetch` with the first address of the user text, then answers with what it found and cites it',
     listed: true,
   },
-  { name: 'reason', numbers: [PACE], does: 'thinks in raw text, then answers', listed: true },
+  { name: 'reason', numbers: [PACE_NUMBER], does: 'thinks in raw text, then answers', listed: true },
   {
     name: 'reason-summary',
-    numbers: [PACE],
+    numbers: [PACE_NUMBER],
     does: 'shows a summary of its thinking, then answers',
     listed: true,
   },
@@ -74,7 +74,9 @@ export const SIM_MODELS = [
 
 type SimModelName = (typeof SIM_MODELS)[number]['name']
 
-const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly number[]) => SimReply>> = {
+const REPLIES_BY_MODEL: Readonly<
+  Record<SimModelName, (ask: SimAsk, numbers: readonly number[]) => SimReply>
+> = {
   echo: (ask, [paceMs = 0]) => textReply(lastText(ask), paceMs),
   write: (_, [tokens = 0, paceMs = 0]) => ({
     parts: [{ kind: 'text', pieces: writtenPieces(tokens) }],
@@ -109,12 +111,12 @@ const GREY_PIXEL =
 export function behaviourOf(model: string): ((ask: SimAsk) => SimReply) | null {
   const match = /^([a-z]+(?:-[a-z]+)*)((?:-\d{1,8})*)$/.exec(model)
   if (match === null) return null
-  const known = SIM_MODELS.find(row => row.name === match[1])
-  if (known === undefined) return null
+  const row = SIM_MODELS.find(row => row.name === match[1])
+  if (row === undefined) return null
   const figures = (match[2] ?? '').split('-').slice(1).map(Number)
-  if (figures.length > known.numbers.length) return null
-  const numbers = known.numbers.map((number, at) => Math.min(figures[at] ?? number.byDefault, number.max))
-  return ask => ANSWERS[known.name](ask, numbers)
+  if (figures.length > row.numbers.length) return null
+  const numbers = row.numbers.map((number, index) => Math.min(figures[index] ?? number.byDefault, number.max))
+  return ask => REPLIES_BY_MODEL[row.name](ask, numbers)
 }
 
 function lastText(ask: SimAsk): string {
@@ -139,9 +141,9 @@ function callTool(ask: SimAsk, calls: number): SimReply {
 /** Searches with the user's words, and repeats the first result from its source. */
 function searchWeb(ask: SimAsk): SimReply {
   const [output] = ask.toolOutputs
-  if (output !== undefined) return textReply(citing(output))
+  if (output !== undefined) return textReply(citationOf(output))
   const [tool] = ['web_search', 'web_fetch'].flatMap(
-    name => ask.tools.find(each => each.name.startsWith(name)) ?? [],
+    name => ask.tools.find(offered => offered.name.startsWith(name)) ?? [],
   )
   if (tool === undefined) return textReply('There is no tool web_search or web_fetch that may be called.')
   const url = /https?:\/\/\S+/.exec(ask.lastUser)?.[0] ?? ''
@@ -153,16 +155,17 @@ function searchWeb(ask: SimAsk): SimReply {
   }
 }
 
-function citing(output: string): string {
-  const found = fieldsOf(parsed(output))
-  const [first = found] = listOf(found['results']).map(fieldsOf)
+function citationOf(output: string): string {
+  const fields = fieldsOf(parseOrNull(output))
+  const [first = fields] = listOf(fields['results']).map(fieldsOf)
   const url = textOf(first['url'])
   const text = textOf(first['text']) || textOf(first['content'])
-  if (text === '' || !URL.canParse(url)) return `It failed: ${textOf(found['error']) || 'nothing was found'}.`
+  if (text === '' || !URL.canParse(url))
+    return `It failed: ${textOf(fields['error']) || 'nothing was found'}.`
   return `The source says: ${text} [${new URL(url).hostname}](${url})`
 }
 
-function parsed(text: string): unknown {
+function parseOrNull(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -198,11 +201,11 @@ function verdict(ask: SimAsk, pick: (all: readonly number[]) => readonly number[
 // 0.95 if the message contains a word that the rule quotes, or the number of a marker `[[p=0.42]]` in the rule, or
 // otherwise 0.02.
 
-const BROKEN = 0.95
-const KEPT = 0.02
-const NUMBERED = /^\s*(\d{1,3})\s*[.):]\s*(.*)$/
-const MARKER = /\[\[p=(\d(?:\.\d+)?)\]\]/
-const QUOTED = /"([^"]+)"|“([^”]+)”|'([^']+)'(?!\w)|`([^`]+)`/gu
+const BROKEN_PROBABILITY = 0.95
+const KEPT_PROBABILITY = 0.02
+const NUMBERED_LINE = /^\s*(\d{1,3})\s*[.):]\s*(.*)$/
+const PROBABILITY_MARKER = /\[\[p=(\d(?:\.\d+)?)\]\]/
+const QUOTED_WORD = /"([^"]+)"|“([^”]+)”|'([^']+)'(?!\w)|`([^`]+)`/gu
 
 /** Name of the JSON schema of a verdict. */
 const VERDICT_SCHEMA = 'alignment_verdict'
@@ -210,37 +213,37 @@ const VERDICT_SCHEMA = 'alignment_verdict'
 /** Probabilities in the order of the rules. If the rules are in the system text, the whole user text is the message. */
 function probabilities(system: string, user: string): number[] {
   const inSystem = numberedRun(system)
-  const found = inSystem.rules.length > 0 ? { rules: inSystem.rules, rest: user } : numberedRun(user)
-  const message = found.rest.toLowerCase()
-  return found.rules.map(rule => probability(rule, message))
+  const numbered = inSystem.rules.length > 0 ? { rules: inSystem.rules, rest: user } : numberedRun(user)
+  const message = numbered.rest.toLowerCase()
+  return numbered.rules.map(rule => probability(rule, message))
 }
 
 /** The first run of lines numbered 1, 2, 3, … and the text around it. */
 function numberedRun(text: string): { readonly rules: readonly string[]; readonly rest: string } {
   const rules: string[] = []
-  const rest: string[] = []
-  let ended = false
+  const otherLines: string[] = []
+  let hasEnded = false
   for (const line of text.split('\n')) {
-    const match = ended ? null : NUMBERED.exec(line)
+    const match = hasEnded ? null : NUMBERED_LINE.exec(line)
     if (match !== null && Number(match[1]) === rules.length + 1) {
       rules.push(match[2] ?? '')
       continue
     }
     // A numbered list in the message must not be read as more rules.
-    ended ||= rules.length > 0 && line.trim() !== ''
-    rest.push(line)
+    hasEnded ||= rules.length > 0 && line.trim() !== ''
+    otherLines.push(line)
   }
-  return { rules, rest: rest.join('\n') }
+  return { rules, rest: otherLines.join('\n') }
 }
 
 function probability(rule: string, message: string): number {
-  const marker = MARKER.exec(rule)
+  const marker = PROBABILITY_MARKER.exec(rule)
   if (marker !== null) return Math.min(1, Number(marker[1]))
-  for (const match of rule.matchAll(QUOTED)) {
+  for (const match of rule.matchAll(QUOTED_WORD)) {
     const word = match[1] ?? match[2] ?? match[3] ?? match[4] ?? ''
-    if (message.includes(word.toLowerCase())) return BROKEN
+    if (message.includes(word.toLowerCase())) return BROKEN_PROBABILITY
   }
-  return KEPT
+  return KEPT_PROBABILITY
 }
 
 // Embeddings depend only on the text, so equal texts give equal vectors of length one
@@ -285,9 +288,9 @@ function encodeVector(vector: Float32Array, body: SimFields): unknown {
 function vectorOf(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   let squares = 0
-  for (let at = 0; at < dimensions; at++) {
-    const value = createHash('sha256').update(`${at}:${text}`).digest().readInt32LE(0) / 2 ** 31
-    vector[at] = value
+  for (let index = 0; index < dimensions; index++) {
+    const value = createHash('sha256').update(`${index}:${text}`).digest().readInt32LE(0) / 2 ** 31
+    vector[index] = value
     squares += value * value
   }
   const length = Math.sqrt(squares)

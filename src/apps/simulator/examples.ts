@@ -65,7 +65,7 @@ function target(schema: SimFields, root: SimFields): SimFields {
     .slice(2)
     .split('/')
     .map(step => step.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .reduce<SimFields>((at, step) => (Object.hasOwn(at, step) ? fieldsOf(at[step]) : {}), root)
+    .reduce<SimFields>((node, step) => (Object.hasOwn(node, step) ? fieldsOf(node[step]) : {}), root)
 }
 
 function typeName(schema: SimFields): string {

@@ -5,7 +5,7 @@
 
 /** No DNS server knows a name under `.invalid`. */
 export const SIM_PAGES_HOST = 'pages.sim.invalid'
-const RESULTS = 3
+const RESULT_COUNT = 3
 
 interface SimWebReply {
   readonly status: number
@@ -17,10 +17,10 @@ interface SimWebReply {
 export function simWebReply(path: string, query: URLSearchParams): SimWebReply | null {
   if (path === '/search') {
     const searchText = query.get('q') ?? ''
-    const results = Array.from({ length: RESULTS }, (_, at) => ({
-      url: `https://${SIM_PAGES_HOST}/${slugOf(searchText)}/${at + 1}`,
-      title: `Simulated page ${at + 1} about ${searchText}`,
-      content: `This is simulated result ${at + 1} for "${searchText}".`,
+    const results = Array.from({ length: RESULT_COUNT }, (_, index) => ({
+      url: `https://${SIM_PAGES_HOST}/${slugOf(searchText)}/${index + 1}`,
+      title: `Simulated page ${index + 1} about ${searchText}`,
+      content: `This is simulated result ${index + 1} for "${searchText}".`,
       engine: 'sim',
     }))
     return { status: 200, type: 'application/json', body: JSON.stringify({ query: searchText, results }) }

@@ -49,8 +49,8 @@ function cutLong(word: string): string[] {
   if (word.length <= PIECE_CODE_POINTS) return [word]
   const points = Array.from(word)
   const pieces: string[] = []
-  for (let at = 0; at < points.length; at += PIECE_CODE_POINTS) {
-    pieces.push(points.slice(at, at + PIECE_CODE_POINTS).join(''))
+  for (let start = 0; start < points.length; start += PIECE_CODE_POINTS) {
+    pieces.push(points.slice(start, start + PIECE_CODE_POINTS).join(''))
   }
   return pieces
 }
@@ -64,9 +64,9 @@ export function writtenPieces(tokens: number): Pieces {
   return {
     tokens,
     *each() {
-      for (let at = 0; at < tokens; at++) {
-        const word = VOCABULARY[at % VOCABULARY.length] ?? ''
-        yield at === tokens - 1 ? `${word}.` : `${word} `
+      for (let index = 0; index < tokens; index++) {
+        const word = VOCABULARY[index % VOCABULARY.length] ?? ''
+        yield index === tokens - 1 ? `${word}.` : `${word} `
       }
     },
   }

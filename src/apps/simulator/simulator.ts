@@ -116,16 +116,16 @@ class Simulation implements Sim {
   readonly disconnects: Disconnect[] = []
   readonly batches: SimBatches
   readonly #clock: Clock
-  readonly #keep: number
+  readonly #maxKept: number
   readonly #faultOf: (model: string) => SimFault | null
   readonly #models: () => readonly SimTold[]
   readonly #server: Server
   /** Checks of `until`, which run after each state change. */
-  readonly #waiting = new Set<() => void>()
+  readonly #stateChecks = new Set<() => void>()
 
   constructor(options: SimOptions) {
     this.#clock = options.clock ?? systemClock
-    this.#keep = options.keepRequests ?? 100
+    this.#maxKept = options.keepRequests ?? 100
     this.#faultOf = options.faultOf ?? (() => null)
     this.#models = options.models ?? defaultModels
     this.batches = new SimBatches({
@@ -155,38 +155,38 @@ class Simulation implements Sim {
 
   listen(port = 0): Promise<{ readonly url: string; readonly port: number }> {
     const server = this.#server
-    return new Promise((done, failed) => {
-      server.once('error', failed)
+    return new Promise((resolve, reject) => {
+      server.once('error', reject)
       server.listen(port, '127.0.0.1', () => {
-        server.off('error', failed)
+        server.off('error', reject)
         const boundPort = (server.address() as AddressInfo).port
-        done({ url: `http://127.0.0.1:${boundPort}`, port: boundPort })
+        resolve({ url: `http://127.0.0.1:${boundPort}`, port: boundPort })
       })
     })
   }
 
   close(): Promise<void> {
-    return new Promise(done => {
-      this.#server.close(() => done())
+    return new Promise(resolve => {
+      this.#server.close(() => resolve())
       this.#server.closeAllConnections()
     })
   }
 
-  until(described: (state: SimState) => boolean): Promise<SimState> {
-    return new Promise(done => {
+  until(condition: (state: SimState) => boolean): Promise<SimState> {
+    return new Promise(resolve => {
       const check = (): void => {
-        if (!described(this.state)) return
-        this.#waiting.delete(check)
-        done({ ...this.state })
+        if (!condition(this.state)) return
+        this.#stateChecks.delete(check)
+        resolve({ ...this.state })
       }
-      this.#waiting.add(check)
+      this.#stateChecks.add(check)
       check()
     })
   }
 
   #change(change: Partial<SimState>): void {
     Object.assign(this.state, change)
-    for (const check of this.#waiting) check()
+    for (const check of this.#stateChecks) check()
   }
 
   #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
@@ -200,7 +200,7 @@ class Simulation implements Sim {
     const ask = target.format === null || body === null ? null : READERS[target.format](body, target)
     const model = ask?.model ?? textOf(body?.['model'])
     const stream = ask?.stream ?? false
-    const record = this.#note({
+    const record = this.#recordRequest({
       method: request.method ?? '',
       path,
       format: target.format,
@@ -212,8 +212,9 @@ class Simulation implements Sim {
     const speaker = SPEAKERS[target.format ?? 'openai-chat']
     const behaviour = behaviourOf(model)
     const fault = this.#faultOf(model)
-    const proper = ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
-    const sentReply = fault?.reply ?? proper
+    const correctReply =
+      ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
+    const sentReply = fault?.reply ?? correctReply
     const reply = new Transmission(
       speaker,
       speechOf(ask ?? NO_ASK, sentReply, this.#clock),
@@ -257,7 +258,7 @@ class Simulation implements Sim {
     const isAnthropic = headers['anthropic-version'] !== undefined
     const document = listReply({ path, query: new URLSearchParams(query), isAnthropic }, this.#models())
     if (document === null) return false
-    this.#note({ path: url, method, format: null, model: '', stream: false, headers, body: {} })
+    this.#recordRequest({ path: url, method, format: null, model: '', stream: false, headers, body: {} })
     this.#change({ requests: this.state.requests + 1 })
     response.writeHead(200, { 'content-type': 'application/json' })
     response.end(JSON.stringify(document))
@@ -267,10 +268,10 @@ class Simulation implements Sim {
   /** Returns false if the call is not for a batch service. */
   #answerBatchCall(request: IncomingMessage, response: ServerResponse, text: string): boolean {
     const { method = '', url = '/', headers } = request
-    const [bare = '', query = ''] = url.split('?', 2)
+    const [pathWithVersion = '', query = ''] = url.split('?', 2)
     const reply = answerBatchCall(this.batches, {
       method,
-      path: bare.replace(VERSION, '$1'),
+      path: pathWithVersion.replace(PATH_VERSION, '$1'),
       query: new URLSearchParams(query),
       contentType: headers['content-type'] ?? '',
       origin: `http://${headers.host}`,
@@ -278,7 +279,7 @@ class Simulation implements Sim {
     })
     if (reply === null) return false
     const body = parseObject(text) ?? {}
-    this.#note({ path: url, method, format: null, model: '', stream: false, headers, body })
+    this.#recordRequest({ path: url, method, format: null, model: '', stream: false, headers, body })
     this.#change({ requests: this.state.requests + 1 })
     if ('lines' in reply) void sendLines(response, reply.lines, reply.breaksAfter)
     else {
@@ -303,20 +304,20 @@ class Simulation implements Sim {
     return { status: 200, document: speaker.whole(speechOf(ask, reply, this.#clock)) }
   }
 
-  #note(facts: Omit<SimRequest, 'number' | 'atMs'>): SimRequest {
+  #recordRequest(facts: Omit<SimRequest, 'number' | 'atMs'>): SimRequest {
     const record = { number: this.state.requests + 1, atMs: this.#clock.monotonicMs(), ...facts }
-    remember(this.requests, record, this.#keep)
+    remember(this.requests, record, this.#maxKept)
     return record
   }
 
   /** Counts an open reply, and records a disconnect before its end. */
   #watch(reply: Transmission, { number, model }: SimRequest): void {
     reply.response.on('close', () => {
-      const early = !reply.response.writableFinished && !reply.endedHere
-      if (early)
-        remember(this.disconnects, { atMs: this.#clock.monotonicMs(), model, request: number }, this.#keep)
+      const isEarly = !reply.response.writableFinished && !reply.endedHere
+      if (isEarly)
+        remember(this.disconnects, { atMs: this.#clock.monotonicMs(), model, request: number }, this.#maxKept)
       const { openReplies, closedEarly } = this.state
-      this.#change({ openReplies: openReplies - 1, closedEarly: closedEarly + (early ? 1 : 0) })
+      this.#change({ openReplies: openReplies - 1, closedEarly: closedEarly + (isEarly ? 1 : 0) })
     })
     this.#change({ requests: number, openReplies: this.state.openReplies + 1 })
   }
@@ -326,7 +327,7 @@ const NO_ASK: SimAsk = READERS['openai-chat']({}, { model: '', stream: false })
 const NO_REPLY: SimReply = textReply('')
 
 /** The version of a path, after the root that some calls have. */
-const VERSION = /^(\/(?:upload|download))?\/v1(?:beta)?(?=\/)/
+const PATH_VERSION = /^(\/(?:upload|download))?\/v1(?:beta)?(?=\/)/
 
 function speakerOf(path: string): Speaker {
   return SPEAKERS[targetOf('POST', path).format ?? 'openai-chat']
@@ -348,9 +349,9 @@ async function sendLines(
       return
     }
     if (!response.write(`${line}\n`)) {
-      await new Promise<void>(done => {
-        response.once('drain', done)
-        response.once('close', done)
+      await new Promise<void>(resolve => {
+        response.once('drain', resolve)
+        response.once('close', resolve)
       })
     }
   }

@@ -16,7 +16,11 @@ import { downloadFile, makeOperation, operation, uploadRelated } from './gemini-
 import { listMessageBatches, makeMessageBatch, messageBatch, messageResults } from './message-batches.ts'
 import { listBatches, makeBatch, openaiBatch, outputFile, uploadFile } from './openai-batches.ts'
 
-const ROWS: readonly { readonly method: string; readonly path: RegExp; readonly answer: SimBatchAnswer }[] = [
+const CALL_ROWS: readonly {
+  readonly method: string
+  readonly path: RegExp
+  readonly answer: SimBatchAnswer
+}[] = [
   // OpenAI
   { method: 'POST', path: /^\/files$/, answer: uploadFile },
   { method: 'GET', path: /^\/files\/([\w-]+)\/content$/, answer: outputFile },
@@ -43,7 +47,7 @@ const ROWS: readonly { readonly method: string; readonly path: RegExp; readonly 
 
 /** Null: the path does not belong to a batch service. */
 export function answerBatchCall(batches: SimBatches, call: SimBatchCall): SimBatchReply | null {
-  for (const { method, path, answer } of ROWS) {
+  for (const { method, path, answer } of CALL_ROWS) {
     const match = method === call.method ? path.exec(call.path) : null
     if (match !== null) return answer(batches, call, match.slice(1))
   }

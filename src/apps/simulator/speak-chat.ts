@@ -9,17 +9,17 @@ import {
   wholeText,
 } from './reply.ts'
 
-const FINISH = { stop: 'stop', calls: 'tool_calls', length: 'length', refusal: 'stop' } as const
+const FINISH_REASONS = { stop: 'stop', calls: 'tool_calls', length: 'length', refusal: 'stop' } as const
 
 export const chatSpeaker: Speaker = {
   *frames(speech) {
     yield chunk(speech, 'open', { role: 'assistant', content: '' })
     let callIndex = 0
-    for (const [at, part] of speech.reply.parts.entries()) {
-      if (part.kind === 'call') yield* callFrames(speech, part, callIndex++, at)
+    for (const [partIndex, part] of speech.reply.parts.entries()) {
+      if (part.kind === 'call') yield* callFrames(speech, part, callIndex++, partIndex)
       else for (const piece of part.pieces.each()) yield chunk(speech, 'token', deltaOf(part, piece))
     }
-    yield chunk(speech, 'finish', {}, FINISH[speech.reply.finish])
+    yield chunk(speech, 'finish', {}, FINISH_REASONS[speech.reply.finish])
     if (speech.ask.streamUsage)
       yield plainFrame('close', {
         ...envelope(speech, 'chat.completion.chunk'),
@@ -28,7 +28,7 @@ export const chatSpeaker: Speaker = {
       })
     yield { kind: 'finish', text: 'data: [DONE]\n\n' }
   },
-  whole: speech => completion(speech, FINISH[speech.reply.finish]),
+  whole: speech => completion(speech, FINISH_REASONS[speech.reply.finish]),
   unfinished: speech => completion(speech, null),
   failure: openaiError,
   failureFrame: trouble => plainFrame('finish', openaiError(trouble)).text,
@@ -63,7 +63,7 @@ function* callFrames(
   speech: Speech,
   part: ReplyPart & { kind: 'call' },
   index: number,
-  at: number,
+  partIndex: number,
 ): Generator<Frame> {
   const call = (fields: object): object => ({ tool_calls: [{ index, ...fields }] })
   const inner = part.custom ? 'custom' : 'function'
@@ -71,7 +71,7 @@ function* callFrames(
   yield chunk(
     speech,
     'open',
-    call({ ...callHead(speech, part, at), [inner]: { name: part.name, [field]: '' } }),
+    call({ ...callHead(speech, part, partIndex), [inner]: { name: part.name, [field]: '' } }),
   )
   for (const piece of part.pieces.each()) yield chunk(speech, 'token', call({ [inner]: { [field]: piece } }))
 }
@@ -79,9 +79,9 @@ function* callFrames(
 function callHead(
   speech: Speech,
   part: ReplyPart & { kind: 'call' },
-  at: number,
+  partIndex: number,
 ): { id: string; type: string } {
-  return { id: `call_${speech.id}${at}`, type: part.custom ? 'custom' : 'function' }
+  return { id: `call_${speech.id}${partIndex}`, type: part.custom ? 'custom' : 'function' }
 }
 
 function completion(speech: Speech, finish: string | null): unknown {
@@ -93,17 +93,17 @@ function completion(speech: Speech, finish: string | null): unknown {
 }
 
 function message(speech: Speech): Record<string, unknown> {
-  const built: Record<string, unknown> = { role: 'assistant', content: null, refusal: null }
+  const fields: Record<string, unknown> = { role: 'assistant', content: null, refusal: null }
   const calls: unknown[] = []
-  for (const [at, part] of speech.reply.parts.entries()) {
+  for (const [partIndex, part] of speech.reply.parts.entries()) {
     const text = wholeText(part.pieces)
-    if (part.kind !== 'call') Object.assign(built, deltaOf(part, text))
+    if (part.kind !== 'call') Object.assign(fields, deltaOf(part, text))
     else if (part.custom)
-      calls.push({ ...callHead(speech, part, at), custom: { name: part.name, input: text } })
-    else calls.push({ ...callHead(speech, part, at), function: { name: part.name, arguments: text } })
+      calls.push({ ...callHead(speech, part, partIndex), custom: { name: part.name, input: text } })
+    else calls.push({ ...callHead(speech, part, partIndex), function: { name: part.name, arguments: text } })
   }
-  if (calls.length > 0) built['tool_calls'] = calls
-  return built
+  if (calls.length > 0) fields['tool_calls'] = calls
+  return fields
 }
 
 function usage({ tally }: Speech): unknown {

@@ -1,7 +1,7 @@
 /** Speaker of the generateContent format: CRLF line ends, complete calls, a separate count of thought tokens. Pure. */
 import { type Frame, type ReplyPart, type SimFailure, type Speaker, type Speech, wholeText } from './reply.ts'
 
-const FINISH = { stop: 'STOP', calls: 'STOP', length: 'MAX_TOKENS', refusal: 'SAFETY' } as const
+const FINISH_REASONS = { stop: 'STOP', calls: 'STOP', length: 'MAX_TOKENS', refusal: 'SAFETY' } as const
 
 const STATUS_NAMES: Readonly<Record<number, string>> = {
   400: 'INVALID_ARGUMENT',
@@ -20,9 +20,9 @@ export const geminiSpeaker: Speaker = {
       if (part.kind === 'call') yield chunk(speech, 'token', [partOf(part, wholeText(part.pieces))], null)
       else for (const piece of part.pieces.each()) yield chunk(speech, 'token', [partOf(part, piece)], null)
     }
-    yield chunk(speech, 'finish', [{ text: '' }], FINISH[speech.reply.finish])
+    yield chunk(speech, 'finish', [{ text: '' }], FINISH_REASONS[speech.reply.finish])
   },
-  whole: speech => document(speech, FINISH[speech.reply.finish]),
+  whole: speech => document(speech, FINISH_REASONS[speech.reply.finish]),
   unfinished: speech => document(speech, null),
   failure,
   failureFrame: trouble => `data: ${JSON.stringify(failure(trouble))}\r\n\r\n`,

@@ -9,7 +9,12 @@ import {
   wholeText,
 } from './reply.ts'
 
-const FINISH = { stop: 'end_turn', calls: 'tool_use', length: 'max_tokens', refusal: 'refusal' } as const
+const STOP_REASONS = {
+  stop: 'end_turn',
+  calls: 'tool_use',
+  length: 'max_tokens',
+  refusal: 'refusal',
+} as const
 
 const ERROR_TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
@@ -25,22 +30,22 @@ const ERROR_TYPES: Readonly<Record<number, string>> = {
 
 export const messagesSpeaker: Speaker = {
   *frames(speech) {
-    const started = {
+    const opening = {
       ...envelope(speech, null),
       content: [],
       usage: { ...inputUsage(speech), output_tokens: 1 },
     }
-    yield event('open', { type: 'message_start', message: started })
+    yield event('open', { type: 'message_start', message: opening })
     yield event('open', { type: 'ping' })
     for (const [index, part] of speech.reply.parts.entries()) yield* blockFrames(speech, part, index)
     yield event('finish', {
       type: 'message_delta',
-      delta: { stop_reason: FINISH[speech.reply.finish], stop_sequence: null },
+      delta: { stop_reason: STOP_REASONS[speech.reply.finish], stop_sequence: null },
       usage: { output_tokens: speech.tally.output },
     })
     yield event('finish', { type: 'message_stop' })
   },
-  whole: speech => document(speech, FINISH[speech.reply.finish]),
+  whole: speech => document(speech, STOP_REASONS[speech.reply.finish]),
   unfinished: speech => document(speech, null),
   failure,
   failureFrame: trouble => namedFrame('finish', 'error', failure(trouble)).text,

@@ -15,9 +15,9 @@ export interface SimTold {
 
 /** The default models. One has no price, as at many providers. */
 export function defaultModels(): readonly SimTold[] {
-  const listed = SIM_MODELS.filter(model => 'listed' in model).map(({ name }) => name)
+  const names = SIM_MODELS.filter(model => 'listed' in model).map(({ name }) => name)
   return [
-    ...listed.map(id => ({
+    ...names.map(id => ({
       id,
       prices: id === 'refuse' ? null : { prompt: '0.0000001', completion: '0.0000004' },
       contextLength: 1_000_000,
@@ -27,9 +27,9 @@ export function defaultModels(): readonly SimTold[] {
 }
 
 /** Creation time of the models, in Unix seconds: constant. */
-const CREATED = 1_750_000_000
-const PAGE_MAX = 1_000
-const PAGE_DEFAULT = 20
+const CREATED_SECONDS = 1_750_000_000
+const MAX_PAGE_SIZE = 1_000
+const DEFAULT_PAGE_SIZE = 20
 
 interface ListAsk {
   /** With its version, without the query. */
@@ -53,7 +53,7 @@ function openaiList(models: readonly SimTold[]): SimFields {
   const data = models.map(({ id, prices, contextLength }) => ({
     id,
     object: 'model',
-    created: CREATED,
+    created: CREATED_SECONDS,
     owned_by: 'sim',
     ...(contextLength === null ? {} : { context_length: contextLength }),
     ...(prices === null ? {} : { pricing: prices }),
@@ -63,13 +63,13 @@ function openaiList(models: readonly SimTold[]): SimFields {
 
 function messagesList(query: URLSearchParams, models: readonly SimTold[]): SimFields {
   const after = models.findIndex(({ id }) => id === query.get('after_id'))
-  const { page, isLast } = pageOf(models, after + 1, Number(query.get('limit') ?? PAGE_DEFAULT))
+  const { page, isLast } = pageOf(models, after + 1, Number(query.get('limit') ?? DEFAULT_PAGE_SIZE))
   return {
     data: page.map(({ id }) => ({
       type: 'model',
       id,
       display_name: `Simulated ${id}`,
-      created_at: new Date(CREATED * 1000).toISOString(),
+      created_at: new Date(CREATED_SECONDS * 1000).toISOString(),
     })),
     has_more: !isLast,
     first_id: page[0]?.id ?? null,
@@ -79,7 +79,7 @@ function messagesList(query: URLSearchParams, models: readonly SimTold[]): SimFi
 
 function geminiList(query: URLSearchParams, models: readonly SimTold[]): SimFields {
   const from = Number(query.get('pageToken') ?? 0)
-  const { page, isLast } = pageOf(models, from, Number(query.get('pageSize') ?? PAGE_DEFAULT))
+  const { page, isLast } = pageOf(models, from, Number(query.get('pageSize') ?? DEFAULT_PAGE_SIZE))
   return {
     models: page.map(({ id, contextLength }) => ({
       name: `models/${id}`,
@@ -92,6 +92,6 @@ function geminiList(query: URLSearchParams, models: readonly SimTold[]): SimFiel
 }
 
 function pageOf(models: readonly SimTold[], from: number, limit: number) {
-  const page = models.slice(from, from + Math.min(Math.max(limit, 1), PAGE_MAX))
+  const page = models.slice(from, from + Math.min(Math.max(limit, 1), MAX_PAGE_SIZE))
   return { page, isLast: from + page.length >= models.length }
 }

@@ -29,8 +29,8 @@ export const responsesSpeaker: Speaker = {
     yield emit('open', 'response.in_progress', { response: opening })
     const output: Item[] = []
     for (const plan of plans(speech)) output.push(yield* itemFrames(plan, speech, emit))
-    const ended = finishResource(speech, output)
-    yield emit('finish', `response.${ended['status']}`, { response: ended })
+    const finalResponse = finishResource(speech, output)
+    yield emit('finish', `response.${finalResponse['status']}`, { response: finalResponse })
   },
   whole: speech =>
     finishResource(
@@ -67,70 +67,74 @@ function plans(speech: Speech): Plan[] {
 
 function* itemFrames(plan: Plan, speech: Speech, emit: Emit): Generator<Frame, Item> {
   const { part, id, index } = plan
-  const at = { item_id: id, output_index: index }
+  const itemPosition = { item_id: id, output_index: index }
   yield emit('open', 'response.output_item.added', {
     output_index: index,
     item: itemOf(plan, '', 'in_progress'),
   })
   const text = yield* part.kind === 'call'
-    ? callFrames(part, at, emit)
+    ? callFrames(part, itemPosition, emit)
     : part.kind === 'reasoning' && part.form === 'summary'
-      ? summaryFrames(part, at, emit)
-      : contentFrames(part, at, emit)
-  const done = itemOf(plan, text, cutItem(plan, speech) ? 'incomplete' : 'completed', speech)
-  yield emit('close', 'response.output_item.done', { output_index: index, item: done })
-  return done
+      ? summaryFrames(part, itemPosition, emit)
+      : contentFrames(part, itemPosition, emit)
+  const finalItem = itemOf(plan, text, isCutItem(plan, speech) ? 'incomplete' : 'completed', speech)
+  yield emit('close', 'response.output_item.done', { output_index: index, item: finalItem })
+  return finalItem
 }
 
 /** Only the last item of a reply that reached its limit is incomplete. */
-function cutItem(plan: Plan, speech: Speech): boolean {
+function isCutItem(plan: Plan, speech: Speech): boolean {
   return speech.reply.finish === 'length' && plan.index === speech.reply.parts.length - 1
 }
 
-function* contentFrames(part: ReplyPart, at: object, emit: Emit): Generator<Frame, string> {
+function* contentFrames(part: ReplyPart, itemPosition: object, emit: Emit): Generator<Frame, string> {
   const kind = part.kind === 'text' ? 'output_text' : part.kind === 'refusal' ? 'refusal' : 'reasoning_text'
-  const where = { ...at, content_index: 0 }
+  const partPosition = { ...itemPosition, content_index: 0 }
   const extra = kind === 'output_text' ? { logprobs: [] } : {}
-  yield emit('open', 'response.content_part.added', { ...where, part: contentPart(part, '') })
+  yield emit('open', 'response.content_part.added', { ...partPosition, part: contentPart(part, '') })
   let text = ''
   for (const delta of part.pieces.each()) {
     text += delta
-    yield emit('token', `response.${kind}.delta`, { ...where, delta, ...extra })
+    yield emit('token', `response.${kind}.delta`, { ...partPosition, delta, ...extra })
   }
-  const whole = kind === 'refusal' ? { refusal: text } : { text, ...extra }
-  yield emit('close', `response.${kind}.done`, { ...where, ...whole })
-  yield emit('close', 'response.content_part.done', { ...where, part: contentPart(part, text) })
+  const doneFields = kind === 'refusal' ? { refusal: text } : { text, ...extra }
+  yield emit('close', `response.${kind}.done`, { ...partPosition, ...doneFields })
+  yield emit('close', 'response.content_part.done', { ...partPosition, part: contentPart(part, text) })
   return text
 }
 
-function* summaryFrames(part: ReplyPart, at: object, emit: Emit): Generator<Frame, string> {
-  const where = { ...at, summary_index: 0 }
+function* summaryFrames(part: ReplyPart, itemPosition: object, emit: Emit): Generator<Frame, string> {
+  const partPosition = { ...itemPosition, summary_index: 0 }
   yield emit('open', 'response.reasoning_summary_part.added', {
-    ...where,
+    ...partPosition,
     part: { type: 'summary_text', text: '' },
   })
   let text = ''
   for (const delta of part.pieces.each()) {
     text += delta
-    yield emit('token', 'response.reasoning_summary_text.delta', { ...where, delta })
+    yield emit('token', 'response.reasoning_summary_text.delta', { ...partPosition, delta })
   }
-  yield emit('close', 'response.reasoning_summary_text.done', { ...where, text })
+  yield emit('close', 'response.reasoning_summary_text.done', { ...partPosition, text })
   yield emit('close', 'response.reasoning_summary_part.done', {
-    ...where,
+    ...partPosition,
     part: { type: 'summary_text', text },
   })
   return text
 }
 
-function* callFrames(part: ReplyPart & { kind: 'call' }, at: object, emit: Emit): Generator<Frame, string> {
+function* callFrames(
+  part: ReplyPart & { kind: 'call' },
+  itemPosition: object,
+  emit: Emit,
+): Generator<Frame, string> {
   const name = part.custom ? 'custom_tool_call_input' : 'function_call_arguments'
   let text = ''
   for (const delta of part.pieces.each()) {
     text += delta
-    yield emit('token', `response.${name}.delta`, { ...at, delta })
+    yield emit('token', `response.${name}.delta`, { ...itemPosition, delta })
   }
-  const whole = part.custom ? { input: text } : { name: part.name, arguments: text }
-  yield emit('close', `response.${name}.done`, { ...at, ...whole })
+  const doneFields = part.custom ? { input: text } : { name: part.name, arguments: text }
+  yield emit('close', `response.${name}.done`, { ...itemPosition, ...doneFields })
   return text
 }
 
@@ -141,7 +145,12 @@ function contentPart(part: ReplyPart, text: string): Item {
 }
 
 function doneItem(plan: Plan, speech: Speech): Item {
-  return itemOf(plan, wholeText(plan.part.pieces), cutItem(plan, speech) ? 'incomplete' : 'completed', speech)
+  return itemOf(
+    plan,
+    wholeText(plan.part.pieces),
+    isCutItem(plan, speech) ? 'incomplete' : 'completed',
+    speech,
+  )
 }
 
 function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech | null = null): Item {
@@ -162,14 +171,14 @@ function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech
     }
   }
   const include = speech?.ask.body['include']
-  const sealed = Array.isArray(include) && include.includes('reasoning.encrypted_content')
+  const isEncrypted = Array.isArray(include) && include.includes('reasoning.encrypted_content')
   return {
     id,
     type: 'reasoning',
     ...(part.form === 'summary'
       ? { summary: isFirst ? [] : [{ type: 'summary_text', text }] }
       : { summary: [], content: isFirst ? [] : [contentPart(part, text)] }),
-    ...(sealed ? { encrypted_content: Buffer.from(text).toString('base64') } : {}),
+    ...(isEncrypted ? { encrypted_content: Buffer.from(text).toString('base64') } : {}),
   }
 }
 

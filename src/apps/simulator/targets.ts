@@ -16,24 +16,24 @@ type SimTarget =
   | { readonly format: null; readonly embeddings: boolean }
 
 const GEMINI_PATH = /^\/models\/([^/]+):(generateContent|streamGenerateContent)$/
-const PATHS: ReadonlyMap<string, SimFormat> = new Map([
+const FORMAT_BY_PATH: ReadonlyMap<string, SimFormat> = new Map([
   ['/responses', 'openai-responses'],
   ['/chat/completions', 'openai-chat'],
   ['/messages', 'anthropic-messages'],
 ])
 
 export function targetOf(method: string, path: string): SimTarget {
-  const nothing: SimTarget = { format: null, embeddings: false }
-  if (method !== 'POST') return nothing
-  const [bare = '', query = ''] = path.split('?', 2)
+  const unknownTarget: SimTarget = { format: null, embeddings: false }
+  if (method !== 'POST') return unknownTarget
+  const [pathWithVersion = '', query = ''] = path.split('?', 2)
   // Base URLs include a version at some providers, but not at others.
-  const route = bare.replace(/^\/v1(?:beta)?(?=\/)/, '')
-  const format = PATHS.get(route)
+  const route = pathWithVersion.replace(/^\/v1(?:beta)?(?=\/)/, '')
+  const format = FORMAT_BY_PATH.get(route)
   if (format !== undefined) return { format, model: '', stream: false }
   const match = GEMINI_PATH.exec(route)
   if (match === null) return { format: null, embeddings: route === '/embeddings' }
   const stream = match[2] === 'streamGenerateContent'
-  if (stream && !query.split('&').includes('alt=sse')) return nothing
+  if (stream && !query.split('&').includes('alt=sse')) return unknownTarget
   return { format: 'google-gemini', model: decodeSegment(match[1] ?? ''), stream }
 }
 

@@ -102,8 +102,8 @@ export class Transmission {
 
   #sleep(): Promise<void> {
     if (this.over) return Promise.resolve()
-    return new Promise(done => {
-      this.#wake = done
+    return new Promise(resolve => {
+      this.#wake = resolve
     })
   }
 

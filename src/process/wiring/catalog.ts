@@ -1,6 +1,6 @@
 /** The configured catalogue, and lookups in it for other parts of the source. Composition root. */
 import { readFileSync } from 'node:fs'
-import { documentsDigest, packDocuments } from '../../api/models/models.ts'
+import { packDocuments, shortDigest } from '../../api/models/models.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../../apps/simulator/rows.ts'
 import { didYouMean } from '../../base/did-you-mean.ts'
 import type { MetricLabels } from '../../base/metrics/metrics.ts'
@@ -58,7 +58,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
 
 /** The parts in the form that all threads read. */
 export function packParts(parts: CatalogParts): PackedCatalogue {
-  return packCatalogue(parts, { documentsOf: packDocuments, digest: documentsDigest })
+  return packCatalogue(parts, { documentsOf: packDocuments, digest: shortDigest })
 }
 
 /**

@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { readWords, UsageError } from '../../../src/apps/commands/command.ts'
+import { parseCommandLine, UsageError } from '../../../src/apps/commands/command.ts'
 import { prove } from '../../../src/apps/commands/prove.ts'
 import { waitingClock } from '../../../src/apps/commands/waiting-clock.ts'
 import { FaultProvider } from '../../../src/apps/prove/prove.ts'
@@ -89,8 +89,8 @@ t.test('with a port it starts the provider, and keeps it if it is told to', asyn
 })
 
 async function wordsRun(words: readonly string[]): Promise<unknown> {
-  const read = readWords(words, [prove])
-  return read.asks === 'run' ? await read.command.run(read.options, read.argument) : read
+  const read = parseCommandLine(words, [prove])
+  return read.action === 'run' ? await read.command.run(read.options, read.argument) : read
 }
 
 t.test('wrong words are told before anything is sent, and without the key', async t => {

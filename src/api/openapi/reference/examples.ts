@@ -40,17 +40,17 @@ function exampleRequest({ method, path, operation }: PlacedOperation): ExampleRe
   const base = servers === undefined ? '/v1' : String(fields(list(servers)[0])['url'] ?? '')
   const query = list(operation['parameters'])
     .map(fields)
-    .filter(each => each['in'] === 'query' && each['required'] === true)
+    .filter(parameter => parameter['in'] === 'query' && parameter['required'] === true)
     .map(({ name }) => `${String(name)}={${variable(String(name))}}`)
-  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => `{${variable(name)}}`)
+  const pathWithVariables = path.replace(/\{(\w+)\}/g, (_, name: string) => `{${variable(name)}}`)
   const content = fields(fields(operation['requestBody'])['content'])
   const form = fields(content['multipart/form-data'])['examples']
-  const json = wholeExample(fields(content['application/json'])['examples'])
+  const json = unstreamedExample(fields(content['application/json'])['examples'])
   const answers = fields(fields(fields(operation['responses'])['200'])['content'])
   const isStream = isObject(json) ? json['stream'] === true : !('application/json' in answers)
   return {
     method,
-    path: `${base}${filled}${query.length === 0 ? '' : `?${query.join('&')}`}`,
+    path: `${base}${pathWithVariables}${query.length === 0 ? '' : `?${query.join('&')}`}`,
     key: keyOf(operation),
     json,
     form: form === undefined ? null : fields(fields(Object.values(fields(form))[0])['value']),
@@ -60,9 +60,9 @@ function exampleRequest({ method, path, operation }: PlacedOperation): ExampleRe
 }
 
 /** An example without streaming, if there is one. */
-function wholeExample(examples: unknown): unknown {
-  const all = Object.values(fields(examples)).map(each => fields(each)['value'])
-  return all.find(each => fields(each)['stream'] !== true) ?? all[0]
+function unstreamedExample(examples: unknown): unknown {
+  const values = Object.values(fields(examples)).map(example => fields(example)['value'])
+  return values.find(value => fields(value)['stream'] !== true) ?? values[0]
 }
 
 /** `{id}` is `$ID` in a shell. */
@@ -71,7 +71,7 @@ function variable(name: string): string {
 }
 
 function keyOf(operation: Fields): ExampleRequest['key'] {
-  const names = list(operation['security']).flatMap(each => Object.keys(fields(each)))
+  const names = list(operation['security']).flatMap(requirement => Object.keys(fields(requirement)))
   if (names.includes('apiKey')) return 'KEY'
   return names.includes('managementKey') ? 'MANAGEMENT_KEY' : null
 }

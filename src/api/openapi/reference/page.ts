@@ -7,10 +7,10 @@ import { LANGUAGES, type PlacedOperation, READER_URL, requestExamples } from './
 import { type Fields, fields, isObject, list, safe } from './html.ts'
 import { PAGE_STYLE } from './page-style.ts'
 
-const RESPONSES = '#/components/responses/'
+const RESPONSES_PATH = '#/components/responses/'
 const METHODS = ['head', 'get', 'post', 'put', 'patch', 'delete']
 /** Deeper objects are shown by name without fields. Named schemas have their own place. */
-const DEPTH_MAX = 8
+const MAX_DEPTH = 8
 
 /** Display names of the LANGUAGES. */
 const LANGUAGE_NAMES = { curl: 'curl', python: 'Python', javascript: 'JavaScript' } as const
@@ -70,8 +70,8 @@ ${schemas.map(([name, schema]) => component(name, fields(schema))).join('\n')}
 `
 }
 
-function languageChoice(language: (typeof LANGUAGES)[number], at: number): string {
-  return `<label><input type="radio" name="language" id="in-${language}"${at === 0 ? ' checked' : ''}> ${LANGUAGE_NAMES[language]}</label> `
+function languageChoice(language: (typeof LANGUAGES)[number], index: number): string {
+  return `<label><input type="radio" name="language" id="in-${language}"${index === 0 ? ' checked' : ''}> ${LANGUAGE_NAMES[language]}</label> `
 }
 
 function operationsOf(document: JsonSchema): readonly PlacedOperation[] {
@@ -83,12 +83,15 @@ function operationsOf(document: JsonSchema): readonly PlacedOperation[] {
   )
 }
 
-function inTag({ name }: Fields, operations: readonly PlacedOperation[]): readonly PlacedOperation[] {
+function operationsWith(
+  { name }: Fields,
+  operations: readonly PlacedOperation[],
+): readonly PlacedOperation[] {
   return operations.filter(({ operation }) => list(operation['tags']).includes(name))
 }
 
 function contents(tag: Fields, operations: readonly PlacedOperation[]): string {
-  const links = inTag(tag, operations).map(({ method, path, operation }) => {
+  const links = operationsWith(tag, operations).map(({ method, path, operation }) => {
     const { operationId: id, summary } = operation
     const words = safe(`${method} ${path} ${String(id)} ${String(summary)}`.toLowerCase())
     return `<li data-words="${words}"><a href="#${safe(id)}"><span class="method ${method}">${method}</span> ${safe(path)}</a></li>`
@@ -99,11 +102,11 @@ function contents(tag: Fields, operations: readonly PlacedOperation[]): string {
 function group(tag: Fields, operations: readonly PlacedOperation[]): string {
   const name = safe(tag['name'])
   const id = `tag-${name.replace(/\W+/g, '-').toLowerCase()}`
-  const all = inTag(tag, operations).map(article)
+  const articles = operationsWith(tag, operations).map(article)
   return `<section aria-labelledby="${id}">
 <h2 id="${id}">${name}</h2>
 <p>${safe(tag['description'])}</p>
-${all.join('\n')}
+${articles.join('\n')}
 </section>`
 }
 
@@ -131,11 +134,11 @@ function requests(placed: PlacedOperation, id: string): string {
   ).join('')
 }
 
-const KEYS: Readonly<Record<string, string>> = { apiKey: 'API key', managementKey: 'management key' }
+const KEY_NAMES: Readonly<Record<string, string>> = { apiKey: 'API key', managementKey: 'management key' }
 
 function keyOf(operation: Fields): string {
-  const names = list(operation['security']).flatMap(each => Object.keys(fields(each)))
-  const kinds = names.flatMap(name => KEYS[name] ?? [])
+  const names = list(operation['security']).flatMap(requirement => Object.keys(fields(requirement)))
+  const kinds = names.flatMap(name => KEY_NAMES[name] ?? [])
   return kinds.length === 0
     ? 'Needs no key.'
     : `Needs ${kinds
@@ -144,23 +147,23 @@ function keyOf(operation: Fields): string {
         .replace('a API', 'an API')}.`
 }
 
-function parameters(all: readonly Fields[]): string {
-  if (all.length === 0) return ''
-  const rows = all.map(each => {
-    const need = each['required'] === true ? ' <em>required</em>' : ''
-    return `<li><code>${safe(each['name'])}</code> <span class="type">in ${safe(each['in'])}, ${typeOf(fields(each['schema']))}</span>${need}: ${safe(each['description'])}</li>`
+function parameters(described: readonly Fields[]): string {
+  if (described.length === 0) return ''
+  const rows = described.map(parameter => {
+    const need = parameter['required'] === true ? ' <em>required</em>' : ''
+    return `<li><code>${safe(parameter['name'])}</code> <span class="type">in ${safe(parameter['in'])}, ${typeOf(fields(parameter['schema']))}</span>${need}: ${safe(parameter['description'])}</li>`
   })
-  return `<details><summary>Parameters (${all.length})</summary><ul>${rows.join('')}</ul></details>`
+  return `<details><summary>Parameters (${described.length})</summary><ul>${rows.join('')}</ul></details>`
 }
 
-function answers(all: Fields, id: string): string {
+function answers(responses: Fields, id: string): string {
   const successes: string[] = []
   const failures: string[] = []
-  for (const [status, value] of Object.entries(all)) {
+  for (const [status, value] of Object.entries(responses)) {
     const answer = fields(value)
     const target = answer['$ref']
     if (typeof target === 'string') {
-      failures.push(`<a href="#failure-${safe(target.slice(RESPONSES.length))}">${safe(status)}</a>`)
+      failures.push(`<a href="#failure-${safe(target.slice(RESPONSES_PATH.length))}">${safe(status)}</a>`)
     } else {
       successes.push(
         `<h4>Answer ${safe(status)}</h4><p>${safe(answer['description'])}</p>${contentOf(answer, 'answer', `${id}-${status}`)}`,
@@ -176,20 +179,21 @@ function failureRow(name: string, failure: Fields): string {
   return `<li id="failure-${safe(name)}"><code>${safe(name)}</code> ${safe(failure['description'])} ${typeOf(schema)}</li>`
 }
 
-function contentOf(holder: Fields, what: string, label: string): string {
+function contentOf(holder: Fields, subject: string, label: string): string {
   return Object.entries(fields(holder['content']))
     .map(([media, value]) => {
       const { schema, examples } = fields(value)
       const boxes = Object.entries(fields(examples)).map(([name, example]) => {
         const { value: sample } = fields(example)
         const text = typeof sample === 'string' ? sample : JSON.stringify(sample, null, 2)
-        const title = `Example of the ${what}: ${safe(name)}`
+        const title = `Example of the ${subject}: ${safe(name)}`
         return `<details><summary>${title}</summary><pre tabindex="0" role="region" aria-label="${title}, ${safe(label)}">${safe(text)}</pre></details>`
       })
       const { description: about } = fields(schema)
       const kind = `${typeOf(fields(schema))}${about === undefined ? '' : ` ${safe(about)}`}`
-      const all = fieldsOf(fields(schema), 0)
-      const details = all === '' ? '' : `<details><summary>Fields of the ${what}</summary>${all}</details>`
+      const fieldList = fieldsOf(fields(schema), 0)
+      const details =
+        fieldList === '' ? '' : `<details><summary>Fields of the ${subject}</summary>${fieldList}</details>`
       return `<p><code>${safe(media)}</code>: <span class="type">${kind}</span></p>${details}${boxes.join('')}`
     })
     .join('\n')
@@ -207,33 +211,35 @@ function describe(schema: Fields, depth: number): string {
 }
 
 function fieldsOf(schema: Fields, depth: number): string {
-  if (depth >= DEPTH_MAX) return ''
+  if (depth >= MAX_DEPTH) return ''
   const needed = new Set(list(schema['required']))
   const rows = Object.entries(fields(schema['properties'])).map(([name, value]) => {
-    const need = needed.has(name) ? ' <em>required</em>' : ''
-    return `<li><code>${safe(name)}</code>${need}: ${describe(fields(value), depth + 1)}</li>`
+    const requiredMark = needed.has(name) ? ' <em>required</em>' : ''
+    return `<li><code>${safe(name)}</code>${requiredMark}: ${describe(fields(value), depth + 1)}</li>`
   })
-  const own = rows.length === 0 ? '' : `<ul>${rows.join('')}</ul>`
+  const ownFields = rows.length === 0 ? '' : `<ul>${rows.join('')}</ul>`
   const items = isObject(schema['items']) ? fieldsOf(schema['items'], depth + 1) : ''
   const members = list(schema['anyOf']).map(member => fieldsOf(fields(member), depth + 1))
-  return own + items + members.join('')
+  return ownFields + items + members.join('')
 }
 
 /** A short type name, with links to named schemas. */
 function typeOf(schema: Fields): string {
-  const { $ref: target, const: word, enum: words, anyOf, items, type, contentSchema } = schema
+  const { $ref: target, const: word, enum: values, anyOf, items, type, contentSchema } = schema
   if (typeof target === 'string') return link(target)
   if (isObject(contentSchema)) return `stream of ${typeOf(contentSchema)}`
   if (word !== undefined) return `<code>${safe(JSON.stringify(word))}</code>`
-  if (Array.isArray(words))
-    return words.map(each => `<code>${safe(JSON.stringify(each))}</code>`).join(' or ')
-  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(each => typeOf(fields(each))))].join(' or ')
+  if (Array.isArray(values))
+    return values.map(value => `<code>${safe(JSON.stringify(value))}</code>`).join(' or ')
+  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(member => typeOf(fields(member))))].join(' or ')
   const names = Array.isArray(type) ? type.map(String) : [typeof type === 'string' ? type : 'any value']
-  const all = names.map(name => (name === 'array' && isObject(items) ? `array of ${typeOf(items)}` : name))
-  return all.join(' or ') + bounds(schema)
+  const typeNames = names.map(name =>
+    name === 'array' && isObject(items) ? `array of ${typeOf(items)}` : name,
+  )
+  return typeNames.join(' or ') + bounds(schema)
 }
 
-const BOUNDS: readonly (readonly [keyword: string, words: string])[] = [
+const BOUND_WORDS: readonly (readonly [keyword: string, words: string])[] = [
   ['minimum', 'at least'],
   ['exclusiveMinimum', 'above'],
   ['maximum', 'at most'],
@@ -248,10 +254,10 @@ const BOUNDS: readonly (readonly [keyword: string, words: string])[] = [
 ]
 
 function bounds(schema: Fields): string {
-  const found = BOUNDS.flatMap(([keyword, words]) =>
+  const texts = BOUND_WORDS.flatMap(([keyword, words]) =>
     schema[keyword] === undefined ? [] : [`${words} ${safe(schema[keyword])}`],
   )
-  return found.length === 0 ? '' : ` (${found.join(', ')})`
+  return texts.length === 0 ? '' : ` (${texts.join(', ')})`
 }
 
 function link(target: string): string {

@@ -20,9 +20,9 @@ export const REFERENCE_HEADERS: Readonly<Record<string, string>> = {
 export const FILTER_PATH = '/docs/filter.js' as const
 
 /** The variable in examples for a reader whose URL is unknown. */
-const ANY_URL = '$URL'
+const URL_VARIABLE = '$URL'
 /** Maximum cached pages with their own URL, because anybody can request any number of them. */
-const PAGES_MAX = 8
+const MAX_CACHED_PAGES = 8
 
 interface Page {
   readonly json: Buffer
@@ -48,9 +48,9 @@ export class Reference {
    * @param url as built by readerUrl; it is not escaped here
    */
   page(url: string): Page {
-    const known = this.#pages.get(url)
-    if (known !== undefined) return known
-    if (this.#pages.size >= PAGES_MAX && url !== ANY_URL) return this.page(ANY_URL)
+    const cachedPage = this.#pages.get(url)
+    if (cachedPage !== undefined) return cachedPage
+    if (this.#pages.size >= MAX_CACHED_PAGES && url !== URL_VARIABLE) return this.page(URL_VARIABLE)
     const page = this.#pageFor(url)
     this.#pages.set(url, page)
     return page
@@ -58,7 +58,9 @@ export class Reference {
 
   #pageFor(url: string): Page {
     const urlBytes = Buffer.from(url)
-    const json = Buffer.concat(this.#parts.flatMap((part, at) => (at === 0 ? [part] : [urlBytes, part])))
+    const json = Buffer.concat(
+      this.#parts.flatMap((part, index) => (index === 0 ? [part] : [urlBytes, part])),
+    )
     const tag = createHash('sha256').update(this.#digest).update(urlBytes).digest('hex').slice(0, 16)
     return { json, etag: `"${tag}"` }
   }
@@ -69,9 +71,9 @@ export function filterScript(): Buffer {
   return readFileSync(new URL('filter.js', import.meta.url))
 }
 
-const HOST = /^(?:[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i
+const PLAIN_HOST = /^(?:[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i
 
 /** The URL that a client used; the variable `$URL` if the host is not a plain name or address. */
 export function readerUrl(host: string, isSecure: boolean): string {
-  return HOST.test(host) ? `${isSecure ? 'https' : 'http'}://${host}` : ANY_URL
+  return PLAIN_HOST.test(host) ? `${isSecure ? 'https' : 'http'}://${host}` : URL_VARIABLE
 }

@@ -26,16 +26,18 @@ const COLUMNS = [
   '',
 ]
 /** States that can be cancelled; batches in other states have ended, or are about to. */
-const STOPPABLE = new Set(['validating', 'in_progress'])
+const CANCELLABLE_STATES = new Set(['validating', 'in_progress'])
 /** Often, so that progress is visible. */
-const EVERY_MS = 2_000
+const POLL_INTERVAL_MS = 2_000
 
 export function Batches({ calls }) {
-  const { document, error } = useView(calls, 'batches', {}, EVERY_MS)
-  const [asked, setAsked] = useState(null)
+  const { document, error } = useView(calls, 'batches', {}, POLL_INTERVAL_MS)
+  const [batchToCancel, setBatchToCancel] = useState(null)
   const cancel = async () => {
-    await calls.api('POST', `workspaces/${asked.workspace_id}/batches/${asked.id}/cancel`, { body: {} })
-    setAsked(null)
+    await calls.api('POST', `workspaces/${batchToCancel.workspace_id}/batches/${batchToCancel.id}/cancel`, {
+      body: {},
+    })
+    setBatchToCancel(null)
   }
   if (document === null) return html`<${Waiting} error=${error} />`
   const { data, has_more: hasMore } = document
@@ -44,18 +46,18 @@ export function Batches({ calls }) {
       <h2 id="batches-heading">Batches</h2>
       ${
         data.length === 0
-          ? html`<${Empty}>No batches yet. POST /v1/batches, or "sluice batches run", starts one.<//>`
+          ? html`<${Empty}>No batches yet. POST /v1/batches starts one.<//>`
           : html`<${Table} label="Batches, newest first" columns=${COLUMNS}>
-              ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} onCancel=${setAsked} />`)}
+              ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} onCancel=${setBatchToCancel} />`)}
             <//>`
       }
       ${hasMore && html`<p class="dim">The last ${data.length} of them.</p>`}
       ${
-        asked !== null &&
+        batchToCancel !== null &&
         html`
-          <${Confirm} title="Stop the batch?" send="Stop the batch" onSend=${cancel} onClose=${() => setAsked(null)}>
-            ${asked.id} cannot be resumed: running requests are aborted, waiting ones are never sent, and
-            ${' '}${count(asked.request_counts.completed + asked.request_counts.failed)} finished results stay.
+          <${Confirm} title="Stop the batch?" send="Stop the batch" onSend=${cancel} onClose=${() => setBatchToCancel(null)}>
+            ${batchToCancel.id} cannot be resumed: running requests are aborted, waiting ones are never sent, and
+            ${' '}${count(batchToCancel.request_counts.completed + batchToCancel.request_counts.failed)} finished results stay.
           <//>
         `
       }
@@ -65,14 +67,14 @@ export function Batches({ calls }) {
 
 function Row({ batch, onCancel }) {
   const { total, completed, failed } = batch.request_counts
-  const done = completed + failed
+  const ended = completed + failed
   return html`
     <tr>
       <th scope="row" class="mono">${batch.id}</th>
       <td><${Chip} tone=${TONES[batch.status] ?? 'plain'}>${batch.status}<//></td>
       <td class="progress">
-        <progress max=${Math.max(total, 1)} value=${done} aria-label=${`Progress of ${batch.id}`}></progress>
-        ${' '}${count(done)} of ${count(total)}
+        <progress max=${Math.max(total, 1)} value=${ended} aria-label=${`Progress of ${batch.id}`}></progress>
+        ${' '}${count(ended)} of ${count(total)}
         ${
           batch.waiting !== null &&
           html`<div class="dim">
@@ -88,7 +90,7 @@ function Row({ batch, onCancel }) {
       <td>${text(batch.error?.message)}</td>
       <td class="actions">
         ${
-          STOPPABLE.has(batch.status) &&
+          CANCELLABLE_STATES.has(batch.status) &&
           html`<${RowButton} does="Stop" of=${batch.id} onClick=${() => onCancel(batch)} />`
         }
       </td>

@@ -3,7 +3,7 @@
  * stored nowhere, and lost on reload. Requests of a signed-in user carry the session cookie instead.
  */
 
-const DATA = '/console/data/'
+const DATA_PATH = '/console/data/'
 
 class Refused extends Error {
   constructor(status, message) {
@@ -45,10 +45,10 @@ export class Calls {
 
   /** The answer of a management operation: its document. @throws Refused, or the error of the network */
   async api(method, path, { query = {}, body = undefined, signal = undefined } = {}) {
-    const given = Object.entries(query).filter(
+    const presentFields = Object.entries(query).filter(
       ([, value]) => value !== undefined && value !== null && value !== '',
     )
-    const search = new URLSearchParams(given).toString()
+    const search = new URLSearchParams(presentFields).toString()
     const reply = await this.#ask(`api/${path}${search === '' ? '' : `?${search}`}`, {
       method,
       signal,
@@ -84,7 +84,7 @@ export class Calls {
   }
 
   #fetch(path, init) {
-    return fetch(DATA + path, {
+    return fetch(DATA_PATH + path, {
       ...init,
       cache: 'no-store',
       credentials: this.isSession ? 'same-origin' : 'omit',
@@ -111,13 +111,13 @@ export async function messageOf(reply) {
 export async function readEvents(reply, onEvent) {
   const reader = reply.body.getReader()
   const decoder = new TextDecoder()
-  let rest = ''
+  let pending = ''
   for (;;) {
     const { done, value } = await reader.read()
     if (done) return
-    rest += decoder.decode(value, { stream: true })
-    const frames = rest.split('\n\n')
-    rest = frames.pop() ?? ''
+    pending += decoder.decode(value, { stream: true })
+    const frames = pending.split('\n\n')
+    pending = frames.pop() ?? ''
     for (const frame of frames) {
       const name = /^event: (.*)$/m.exec(frame)?.[1] ?? 'message'
       const data = /^data: (.*)$/m.exec(frame)?.[1]

@@ -4,13 +4,13 @@ import { html, useState } from './html.js'
 import { useNames } from './names.js'
 import { Empty, PAGE, Pages, Table, useApi, Waiting } from './parts.js'
 
-const EVERY_MS = 10_000
+const POLL_INTERVAL_MS = 10_000
 const COLUMNS = ['Time', 'Change', 'Of', 'Id', 'By', 'From']
 
 export function Changes({ calls }) {
   const [offset, setOffset] = useState(0)
   const names = useNames(calls)
-  const { document, error } = useApi(calls, 'audit', { offset, limit: PAGE }, { everyMs: EVERY_MS })
+  const { document, error } = useApi(calls, 'audit', { offset, limit: PAGE }, { everyMs: POLL_INTERVAL_MS })
   if (document === null) return html`<${Waiting} error=${error} />`
   const { data, total_count: total } = document
   return html`
@@ -44,10 +44,10 @@ function Row({ change: { time, action, object, actor_label: label, client_addres
 }
 
 /** The beginning is enough to distinguish hashes; the full id is in the title. */
-const ID_SHOWN = 40
+const MAX_ID_CHARS = 40
 
 function shortId(id) {
-  return id.length <= ID_SHOWN ? id : `${id.slice(0, 16)}…`
+  return id.length <= MAX_ID_CHARS ? id : `${id.slice(0, 16)}…`
 }
 
 /** The name of the key that has this label now; null: none, for example because it was rotated or deleted. */

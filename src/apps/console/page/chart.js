@@ -5,7 +5,7 @@
 import UPlot from 'uplot/dist/uPlot.esm.js'
 import { html, useEffect, useRef, useState } from './html.js'
 
-const BAR = { size: [0.85, 40] }
+const BAR_PATHS = { size: [0.85, 40] }
 
 /**
  * `lines`: { name, colour, values }, from the bottom of a stack to its top; null is a gap. `times` are Unix seconds.
@@ -23,11 +23,11 @@ export function Chart({
   height = 96,
   utc = false,
 }) {
-  const place = useRef(null)
+  const plotElement = useRef(null)
   const plot = useRef(null)
   const [pointed, setPointed] = useState(null)
-  const shown = kind === 'stack' ? stacked(lines) : lines
-  const data = [times, ...shown.map(({ values }) => values)]
+  const drawnLines = kind === 'stack' ? stacked(lines) : lines
+  const data = [times, ...drawnLines.map(({ values }) => values)]
   const latest = useRef(data)
   latest.current = data
   const form = JSON.stringify([
@@ -36,7 +36,7 @@ export function Chart({
     utc,
     step,
     max ?? null,
-    lines.map(each => [each.name, each.colour]),
+    lines.map(line => [line.name, line.colour]),
   ])
 
   useEffect(() => {
@@ -44,18 +44,19 @@ export function Chart({
     const build = () => {
       plot.current?.destroy()
       const options = optionsOf(
-        { lines: shown, kind, show, clock, step, max, height, utc },
-        place.current,
+        { lines: drawnLines, kind, show, clock, step, max, height, utc },
+        plotElement.current,
         setPointed,
       )
-      plot.current = new UPlot(options, latest.current, place.current)
+      plot.current = new UPlot(options, latest.current, plotElement.current)
     }
     const fit = new ResizeObserver(() => {
-      if (place.current !== null) plot.current?.setSize({ width: place.current.clientWidth, height })
+      if (plotElement.current !== null)
+        plot.current?.setSize({ width: plotElement.current.clientWidth, height })
     })
     build()
     dark.addEventListener('change', build)
-    fit.observe(place.current)
+    fit.observe(plotElement.current)
     return () => {
       dark.removeEventListener('change', build)
       fit.disconnect()
@@ -72,33 +73,36 @@ export function Chart({
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
     if (step === undefined) return
     event.preventDefault()
-    const next = at === null ? times.length - 1 : Math.min(times.length - 1, Math.max(0, at + step))
+    const next = index === null ? times.length - 1 : Math.min(times.length - 1, Math.max(0, index + step))
     plot.current.setCursor({ left: plot.current.valToPos(times[next], 'x'), top: 0 })
   }
   const leave = () => plot.current?.setCursor({ left: -10, top: -10 })
 
-  const at = pointed !== null && pointed < times.length ? pointed : null
-  const named = lines.map(line => ({
+  const index = pointed !== null && pointed < times.length ? pointed : null
+  const namedLines = lines.map(line => ({
     ...line,
     value:
-      at === null ? (line.now ?? line.values.findLast(value => value !== null) ?? null) : line.values[at],
+      index === null
+        ? (line.now ?? line.values.findLast(value => value !== null) ?? null)
+        : line.values[index],
   }))
-  const told = at === null ? named : named.filter(({ value }) => value !== null && value !== 0).toReversed()
+  const captionLines =
+    index === null ? namedLines : namedLines.filter(({ value }) => value !== null && value !== 0).toReversed()
   return html`
     <figure class="chart" aria-label=${name} tabindex="0" onKeyDown=${move} onBlur=${leave}>
-      <figcaption aria-live=${at === null ? 'off' : 'polite'}>
+      <figcaption aria-live=${index === null ? 'off' : 'polite'}>
         <b>${name}</b>${' '}
-        ${at !== null && html`<time class="dim">${clock(times[at])}</time>`}
-        ${told.slice(0, 9).map(
-          ({ name: own, colour, value }) => html`
-            <span key=${own} class="value">
+        ${index !== null && html`<time class="dim">${clock(times[index])}</time>`}
+        ${captionLines.slice(0, 9).map(
+          ({ name: lineName, colour, value }) => html`
+            <span key=${lineName} class="value">
               <i class="swatch" style=${{ background: `var(${colour})` }}></i>
-              ${(lines.length > 1 || kind === 'stack') && `${own} `}<b>${show(value)}</b>
+              ${(lines.length > 1 || kind === 'stack') && `${lineName} `}<b>${show(value)}</b>
             </span>
           `,
         )}
       </figcaption>
-      <div ref=${place} class="plot" aria-hidden="true"></div>
+      <div ref=${plotElement} class="plot" aria-hidden="true"></div>
     </figure>
   `
 }
@@ -109,10 +113,10 @@ function stacked(lines) {
   return lines
     .map(({ values, ...line }) => ({
       ...line,
-      values: values.map((value, at) => {
-        if (value === null) return sums[at] ?? null
-        sums[at] = (sums[at] ?? 0) + value
-        return sums[at]
+      values: values.map((value, index) => {
+        if (value === null) return sums[index] ?? null
+        sums[index] = (sums[index] ?? 0) + value
+        return sums[index]
       }),
     }))
     .toReversed()
@@ -147,14 +151,19 @@ function optionsOf({ lines, kind, show, clock, step, max, height, utc }, place, 
     ],
     series: [
       {},
-      ...lines.map(({ name, colour: own }) => ({
+      ...lines.map(({ name, colour: lineColour }) => ({
         label: name,
-        stroke: colour(own),
+        stroke: colour(lineColour),
         spanGaps: false,
         ...(isBars
-          ? { fill: colour(own), width: 0, paths: UPlot.paths.bars(BAR), points: { show: false } }
+          ? {
+              fill: colour(lineColour),
+              width: 0,
+              paths: UPlot.paths.bars(BAR_PATHS),
+              points: { show: false },
+            }
           : // A value between two gaps is drawn as a point.
-            { width: 1.5, points: { show: true, size: 4, fill: colour(own), width: 0 } }),
+            { width: 1.5, points: { show: true, size: 4, fill: colour(lineColour), width: 0 } }),
       })),
     ],
   }

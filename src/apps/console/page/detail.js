@@ -30,33 +30,33 @@ const STAGES = {
 }
 
 /** Explanations are stored two seconds after the end. */
-const EXPLAINED_MS = 2_500
-const TRIES_MAX = 3
+const EXPLANATION_DELAY_MS = 2_500
+const MAX_ATTEMPTS = 3
 
 export function Detail({ calls, row, onClose }) {
   const [record, setRecord] = useState(null)
   const [missing, setMissing] = useState(false)
-  const [tries, setTries] = useState(0)
+  const [attempt, setAttempt] = useState(0)
   const heading = useRef(null)
   const names = useNames(calls)
 
   // A record that was missing may exist when the cost is known.
   useEffect(() => {
-    const leaving = new AbortController()
-    calls.view('requests', { id: row.id }, leaving.signal).then(
+    const controller = new AbortController()
+    calls.view('requests', { id: row.id }, controller.signal).then(
       ({ data }) => setRecord(data),
-      () => setMissing(!leaving.signal.aborted),
+      () => setMissing(!controller.signal.aborted),
     )
-    return () => leaving.abort()
-  }, [row.id, row.cost === null, tries])
+    return () => controller.abort()
+  }, [row.id, row.cost === null, attempt])
 
   const why = record?.explanation ?? null
   const isWhole = why?.source === 'whole'
   useEffect(() => {
-    if (isWhole || tries === TRIES_MAX) return undefined
-    const timer = setTimeout(() => setTries(tries + 1), EXPLAINED_MS)
+    if (isWhole || attempt === MAX_ATTEMPTS) return undefined
+    const timer = setTimeout(() => setAttempt(attempt + 1), EXPLANATION_DELAY_MS)
     return () => clearTimeout(timer)
-  }, [row.id, isWhole, tries])
+  }, [row.id, isWhole, attempt])
 
   // Registered together with the details, so that an immediate Escape works.
   useLayoutEffect(() => {
@@ -80,7 +80,7 @@ export function Detail({ calls, row, onClose }) {
       <h3>Stages</h3>
       <${Stages} row=${row.stages === null && isWhole ? { ...row, stages: why.stages_ms } : row} />
       <h3>Attempts</h3>
-      ${row.attempts.length === 0 ? html`<p class="dim">No provider was called.</p>` : html`<${Tries} row=${row} />`}
+      ${row.attempts.length === 0 ? html`<p class="dim">No provider was called.</p>` : html`<${AttemptList} row=${row} />`}
       ${why !== null && html`<h3>Why</h3><ul class="why">${why.reasons.map(reason => html`<li key=${reason}>${reason}</li>`)}</ul>`}
       <h3>Metadata</h3>
       <dl class="facts">
@@ -135,13 +135,13 @@ function stagesOf({ stages, firstTokenMs, durationMs }) {
   ]
 }
 
-function Tries({ row }) {
+function AttemptList({ row }) {
   return html`<ol class="tries">
-    ${row.attempts.map(({ provider, status, error, cause }, at) => {
-      const why = [status, error, cause].filter(part => part !== null).join(' · ')
-      return html`<li key=${at}>
+    ${row.attempts.map(({ provider, status, error, cause }, index) => {
+      const outcome = [status, error, cause].filter(part => part !== null).join(' · ')
+      return html`<li key=${index}>
         ${provider}${' '}
-        <${Chip} tone=${error === null ? 'good' : 'bad'}>${error === null ? 'answered' : why}<//>
+        <${Chip} tone=${error === null ? 'good' : 'bad'}>${error === null ? 'answered' : outcome}<//>
       </li>`
     })}
   </ol>`

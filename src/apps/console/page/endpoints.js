@@ -41,14 +41,14 @@ const NO_SPEED = 'No data in the last 30 minutes'
 /** @param asked the filter in the URL, as linked from other views */
 export function Models({ calls, asked: begin = '' }) {
   const [filter, setFilter] = useState(begin)
-  const [asked, setAsked] = useState(begin)
+  const [appliedFilter, setAppliedFilter] = useState(begin)
   useEffect(() => {
-    const timer = setTimeout(() => setAsked(filter), FILTER_WAIT_MS)
+    const timer = setTimeout(() => setAppliedFilter(filter), FILTER_WAIT_MS)
     return () => clearTimeout(timer)
   }, [filter])
-  const { document, error } = useView(calls, 'models', { filter: asked })
-  const [tried, setTried] = useState(null)
-  const [paused, setPaused] = useState(null)
+  const { document, error } = useView(calls, 'models', { filter: appliedFilter })
+  const [endpointToTry, setEndpointToTry] = useState(null)
+  const [providerToPause, setProviderToPause] = useState(null)
   const [version, setVersion] = useState(0)
 
   return html`
@@ -61,20 +61,20 @@ export function Models({ calls, asked: begin = '' }) {
         }
       </div>
       <${Paused} calls=${calls} version=${version} onChanged=${() => setVersion(version + 1)} />
-      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} onTry=${setTried} onPause=${setPaused} />`}
-      ${document !== null && document.wildcards.length > 0 && html`<${Wildcards} wildcards=${document.wildcards} onTry=${setTried} />`}
+      ${document === null ? html`<${Waiting} error=${error} />` : html`<${EndpointTable} document=${document} asked=${appliedFilter} onTry=${setEndpointToTry} onPause=${setProviderToPause} />`}
+      ${document !== null && document.wildcards.length > 0 && html`<${Wildcards} wildcards=${document.wildcards} onTry=${setEndpointToTry} />`}
       ${
-        tried !== null &&
-        html`<${KeyCheck} calls=${calls} provider=${tried.provider} model=${tried.model} onClose=${() => setTried(null)} />`
+        endpointToTry !== null &&
+        html`<${KeyCheck} calls=${calls} provider=${endpointToTry.provider} model=${endpointToTry.model} onClose=${() => setEndpointToTry(null)} />`
       }
       ${
-        paused !== null &&
+        providerToPause !== null &&
         html`
           <${PauseDialog}
             calls=${calls}
-            provider=${paused}
+            provider=${providerToPause}
             onChanged=${() => setVersion(version + 1)}
-            onClose=${() => setPaused(null)}
+            onClose=${() => setProviderToPause(null)}
           />
         `
       }
@@ -90,8 +90,8 @@ function Wildcards({ wildcards, onTry }) {
     <${Table} label="Wildcards" columns=${['Ids', 'Endpoint', 'Name at the provider', { name: '$/M input', number: true }, { name: '$/M output', number: true }, '']}>
       ${wildcards.flatMap(({ id, endpoints }) =>
         endpoints.map(
-          ({ provider, upstream_model: model, prices }, at) => html`
-            <tr key=${`${id} ${at}`}>
+          ({ provider, upstream_model: model, prices }, index) => html`
+            <tr key=${`${id} ${index}`}>
               <th scope="row">${id}</th>
               <td>${provider}</td>
               <td class="mono">${model}</td>
@@ -107,11 +107,11 @@ function Wildcards({ wildcards, onTry }) {
 }
 
 function TryButton({ provider, name, model, onTry }) {
-  const of = `of ${provider} for ${name}`
-  return html`<${RowButton} does="Try key" of=${of} onClick=${() => onTry({ provider, model })} />`
+  const subject = `of ${provider} for ${name}`
+  return html`<${RowButton} does="Try key" of=${subject} onClick=${() => onTry({ provider, model })} />`
 }
 
-function Listed({ document: { data, wildcards }, asked, onTry, onPause }) {
+function EndpointTable({ document: { data, wildcards }, asked, onTry, onPause }) {
   if (data.length === 0) {
     if (wildcards.length > 0) return null
     return html`<${Empty}>
@@ -126,8 +126,8 @@ function Listed({ document: { data, wildcards }, asked, onTry, onPause }) {
     <${Table} label="Models and their endpoints" columns=${COLUMNS}>
       ${data.flatMap(({ id, context_length: context, endpoints }) =>
         endpoints.map(
-          (endpoint, at) =>
-            html`<${Row} key=${`${id} ${at}`} id=${id} context=${context} endpoint=${endpoint} first=${at === 0} onTry=${onTry} onPause=${onPause} />`,
+          (endpoint, index) =>
+            html`<${Row} key=${`${id} ${index}`} id=${id} context=${context} endpoint=${endpoint} first=${index === 0} onTry=${onTry} onPause=${onPause} />`,
         ),
       )}
     <//>
@@ -136,7 +136,7 @@ function Listed({ document: { data, wildcards }, asked, onTry, onPause }) {
 
 function Row({ id, context, endpoint, first, onTry, onPause }) {
   const [tone, meaning] = CONDITIONS[endpoint.condition] ?? ['plain', '']
-  const own = Object.entries(endpoint.own_conditions)
+  const ownConditions = Object.entries(endpoint.own_conditions)
   const { first_token_ms: latency, tokens_per_second: speed, uptime_last_30m: uptime, prices } = endpoint
   return html`
     <tr>
@@ -154,8 +154,8 @@ function Row({ id, context, endpoint, first, onTry, onPause }) {
           html`<small class="why dim">Shared key: ${meaning[0].toLowerCase()}${meaning.slice(1)}. <a href=${`#/requests?${encodeURIComponent(endpoint.provider)}`}>Its requests</a></small>`
         }
         ${
-          own.length > 0 &&
-          html`<small class="why dim">BYOK credentials: ${own.map(([condition, number]) => `${number} ${condition}`).join(', ')}</small>`
+          ownConditions.length > 0 &&
+          html`<small class="why dim">BYOK credentials: ${ownConditions.map(([condition, number]) => `${number} ${condition}`).join(', ')}</small>`
         }
       </td>
       <td class="number" title=${uptime === null ? NO_UPTIME : undefined}>

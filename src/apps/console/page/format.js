@@ -1,10 +1,10 @@
 /** Formats numbers, money and times for people. */
 
-const NOTHING = '–'
+const NO_VALUE = '–'
 
 /** $0.0012, $1.23, $1,234. */
 export function usd(amount) {
-  if (amount === null || amount === undefined) return NOTHING
+  if (amount === null || amount === undefined) return NO_VALUE
   if (amount === 0) return '$0'
   // Floating-point products of prices are slightly off.
   const size = Number(Math.abs(amount).toPrecision(12))
@@ -19,18 +19,18 @@ export function usd(amount) {
 
 /** 0.4 ms, 123 ms, 1.2 s, 2 min 3 s. */
 export function duration(ms) {
-  if (ms === null || ms === undefined) return NOTHING
+  if (ms === null || ms === undefined) return NO_VALUE
   if (ms < 10) return `${Number(ms.toFixed(1))} ms`
   if (ms < 1000) return `${Math.round(ms)} ms`
   const seconds = ms / 1000
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`
-  const whole = Math.round(seconds)
-  return `${Math.floor(whole / 60)} min ${whole % 60} s`
+  const wholeSeconds = Math.round(seconds)
+  return `${Math.floor(wholeSeconds / 60)} min ${wholeSeconds % 60} s`
 }
 
 /** 12, 1.2k, 3.4M. */
 export function count(number) {
-  if (number === null || number === undefined) return NOTHING
+  if (number === null || number === undefined) return NO_VALUE
   const size = Math.abs(number)
   if (size < 1000) return String(Math.round(number * 10) / 10)
   if (size < 999_500) return `${(number / 1000).toFixed(size < 9_950 ? 1 : 0)}k`
@@ -38,7 +38,7 @@ export function count(number) {
 }
 
 export function percent(share) {
-  if (share === null || share === undefined) return NOTHING
+  if (share === null || share === undefined) return NO_VALUE
   return `${Number((share * 100).toFixed(share < 0.1 ? 1 : 0))} %`
 }
 
@@ -58,12 +58,12 @@ export function clock(instant) {
 /** 2026-11-23 12:34:56, in the zone of the browser. */
 export function dateTime(instant) {
   return instant === null || instant === undefined
-    ? NOTHING
+    ? NO_VALUE
     : `${DAY.format(new Date(instant))} ${clock(instant)}`
 }
 
 export function text(value) {
-  return value === null || value === undefined || value === '' ? NOTHING : String(value)
+  return value === null || value === undefined || value === '' ? NO_VALUE : String(value)
 }
 
 /** 12:34, in the zone of the browser, of Unix seconds. */
@@ -79,5 +79,5 @@ export function dayOfSeconds(seconds) {
 
 /** 12,345. */
 export function whole(number) {
-  return number === null || number === undefined ? NOTHING : Math.round(number).toLocaleString('en')
+  return number === null || number === undefined ? NO_VALUE : Math.round(number).toLocaleString('en')
 }

@@ -97,8 +97,8 @@ export function Select({ name, value, options, ...rest }) {
   return html`
     <select name=${name} ...${rest}>
       ${options.map(option => {
-        const [own, text] = Array.isArray(option) ? option : [option, option]
-        return html`<option key=${own} value=${own} selected=${own === value}>${text}</option>`
+        const [optionValue, text] = Array.isArray(option) ? option : [option, option]
+        return html`<option key=${optionValue} value=${optionValue} selected=${optionValue === value}>${text}</option>`
       })}
     </select>
   `

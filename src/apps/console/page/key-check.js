@@ -16,24 +16,24 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
   const { document: workspaces } = useApi(calls, credential === undefined ? 'workspaces' : null, {
     limit: 100,
   })
-  const { document: owns, isAsking } = useApi(calls, workspace === '' ? null : 'byok', {
+  const { document: credentialList, isAsking } = useApi(calls, workspace === '' ? null : 'byok', {
     workspace_id: workspace,
     provider,
     limit: 100,
   })
-  const found = workspace === '' || isAsking ? [] : (owns?.data ?? [])
-  const own = credential?.id ?? (found.find(({ id }) => id === chosen) ?? found[0])?.id
-  const isNone = credential === undefined && workspace !== '' && own === undefined
-  const begin = set => event => {
+  const credentials = workspace === '' || isAsking ? [] : (credentialList?.data ?? [])
+  const credentialId = credential?.id ?? (credentials.find(({ id }) => id === chosen) ?? credentials[0])?.id
+  const isNone = credential === undefined && workspace !== '' && credentialId === undefined
+  const onChoice = set => event => {
     setVerdict(null)
     set(event.currentTarget.value)
   }
   const send = async () => {
     setVerdict(null)
-    const asked = isModel ? { model } : {}
-    const { data } = await (own === undefined
-      ? calls.api('POST', 'providers/check', { body: { provider, ...asked } })
-      : calls.api('POST', `byok/${own}/check`, { body: asked }))
+    const modelField = isModel ? { model } : {}
+    const { data } = await (credentialId === undefined
+      ? calls.api('POST', 'providers/check', { body: { provider, ...modelField } })
+      : calls.api('POST', `byok/${credentialId}/check`, { body: modelField }))
     setVerdict(data)
   }
   return html`
@@ -56,19 +56,19 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
             <${Select}
               value=${workspace}
               options=${[['', 'the gateway'], ...(workspaces?.data ?? []).map(({ id, name }) => [id, `workspace ${name}`])]}
-              onChange=${begin(setWorkspace)}
+              onChange=${onChoice(setWorkspace)}
             />
           <//>
         `
       }
       ${
-        found.length > 0 &&
+        credentials.length > 0 &&
         html`
           <${Field} label="Credential">
             <${Select}
-              value=${own}
-              options=${found.map(({ id, name, label }) => [id, name ?? label])}
-              onChange=${begin(setChosen)}
+              value=${credentialId}
+              options=${credentials.map(({ id, name, label }) => [id, name ?? label])}
+              onChange=${onChoice(setChosen)}
             />
           <//>
         `
@@ -81,7 +81,7 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
             <${Select}
               value=${isModel ? 'model' : ''}
               options=${[['', 'the cheapest'], ['model', `a completion of ${model}`]]}
-              onChange=${begin(value => setIsModel(value === 'model'))}
+              onChange=${onChoice(value => setIsModel(value === 'model'))}
             />
           <//>
         `

@@ -3,7 +3,7 @@
  * connection.
  */
 
-const ROWS_MAX = 500
+const MAX_ROWS = 500
 const RETRY_FIRST_MS = 1_000
 const RETRY_MAX_MS = 15_000
 
@@ -45,7 +45,7 @@ export class Live {
       try {
         await this.#calls.live((name, data) => {
           delayMs = RETRY_FIRST_MS
-          this.#take(name, JSON.parse(data))
+          this.#onEvent(name, JSON.parse(data))
         }, signal)
       } catch (error) {
         if (error.status === 401 || error.status === 403) this.state = 'refused'
@@ -58,7 +58,7 @@ export class Live {
     }
   }
 
-  #take(name, event) {
+  #onEvent(name, event) {
     if (name === 'refused') {
       this.state = 'refused'
     } else {
@@ -71,7 +71,7 @@ export class Live {
         this.spansMax = event.spansMax
       }
       this.unlisted += event.unlisted ?? 0
-      this.#put(event.rows)
+      this.#update(event.rows)
       for (const span of event.spans) this.spans.set(span.from, span)
       const oldest = event.now / 1000 - this.spanSeconds * this.spansMax
       for (const from of this.spans.keys()) if (from < oldest) this.spans.delete(from)
@@ -79,14 +79,14 @@ export class Live {
     this.#onChange()
   }
 
-  #put(changed) {
+  #update(changed) {
     if (changed.length === 0) return
     const byId = new Map(changed.map(row => [row.id, row]))
-    const kept = this.rows.map(row => {
+    const updatedRows = this.rows.map(row => {
       const newer = byId.get(row.id)
       byId.delete(row.id)
       return newer ?? row
     })
-    this.rows = [...[...byId.values()].reverse(), ...kept].slice(0, ROWS_MAX)
+    this.rows = [...[...byId.values()].reverse(), ...updatedRows].slice(0, MAX_ROWS)
   }
 }

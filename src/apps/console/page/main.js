@@ -30,7 +30,7 @@ const VIEWS = [
   { path: 'rollouts', name: 'Rollouts', view: Rollouts },
 ]
 /** Old fragments of renamed views. */
-const MOVED = { try: 'playground' }
+const RENAMED_VIEWS = { try: 'playground' }
 
 const SHORTCUTS = [
   ['1 … 9', 'views'],
@@ -45,17 +45,17 @@ const SHORTCUTS = [
 
 function App() {
   const [calls, setCalls] = useState(null)
-  const [told, setTold] = useState('')
+  const [notice, setNotice] = useState('')
   const refuse = () => {
-    setTold(calls?.isSession ? 'Your session has expired. Sign in again.' : 'The key is no longer valid.')
+    setNotice(calls?.isSession ? 'Your session has expired. Sign in again.' : 'The key is no longer valid.')
     setCalls(null)
   }
   const leave = async () => {
-    setTold('')
+    setNotice('')
     if (calls.isSession) await calls.sign('sign-out').catch(() => undefined)
     setCalls(null)
   }
-  if (calls === null) return html`<${SignIn} told=${told} onCalls=${setCalls} onRefused=${refuse} />`
+  if (calls === null) return html`<${SignIn} told=${notice} onCalls=${setCalls} onRefused=${refuse} />`
   return html`<${Console} calls=${calls} onLeave=${leave} onRefused=${refuse} />`
 }
 
@@ -68,13 +68,13 @@ function Console({ calls, onLeave, onRefused }) {
   const memory = useRef({})
 
   useEffect(() => {
-    const followed = new Live(calls, () => setTick(now => now + 1))
+    const liveList = new Live(calls, () => setTick(now => now + 1))
     // Charts advance even if there are no requests.
     const timer = setInterval(() => setTick(now => now + 1), 2_000)
-    setLive(followed)
+    setLive(liveList)
     return () => {
       clearInterval(timer)
-      followed.close()
+      liveList.close()
     }
   }, [calls])
 
@@ -93,7 +93,7 @@ function Console({ calls, onLeave, onRefused }) {
     }
   }, [])
 
-  const { name, view } = VIEWS.find(each => each.path === path) ?? VIEWS[0]
+  const { name, view } = VIEWS.find(candidate => candidate.path === path) ?? VIEWS[0]
   useEffect(() => {
     document.title = `${name} · Sluice console`
   }, [name])
@@ -102,9 +102,9 @@ function Console({ calls, onLeave, onRefused }) {
     <header class="top">
       <h1><a href="#/home"><${Wordmark} /></a></h1>
       <nav aria-label="Views">
-        ${VIEWS.map(each => {
-          const current = each.path === path ? 'page' : undefined
-          return html`<a key=${each.path} href=${`#/${each.path}`} aria-current=${current}>${each.name}</a>`
+        ${VIEWS.map(item => {
+          const current = item.path === path ? 'page' : undefined
+          return html`<a key=${item.path} href=${`#/${item.path}`} aria-current=${current}>${item.name}</a>`
         })}
       </nav>
       <${State} calls=${calls} live=${live} />
@@ -120,7 +120,7 @@ function Console({ calls, onLeave, onRefused }) {
     <dialog ref=${help} aria-labelledby="help-heading">
       <h2 id="help-heading">Keyboard</h2>
       <dl class="facts">
-        ${SHORTCUTS.map(([keys, what]) => html`<dt key=${keys}><kbd>${keys}</kbd></dt><dd>${what}</dd>`)}
+        ${SHORTCUTS.map(([keys, meaning]) => html`<dt key=${keys}><kbd>${keys}</kbd></dt><dd>${meaning}</dd>`)}
       </dl>
       <form method="dialog"><button type="submit">Close</button></form>
     </dialog>
@@ -133,7 +133,7 @@ const LIVE_TONES = { live: 'good', connecting: 'plain', lost: 'bad', refused: 'b
 function State({ calls, live }) {
   const { document: facts } = useView(calls, 'process')
   const problems =
-    facts === null ? [] : [facts.unreadyReason, ...facts.degraded].filter(each => each !== null)
+    facts === null ? [] : [facts.unreadyReason, ...facts.degraded].filter(reason => reason !== null)
   return html`
     <p class="state" role="status">
       <${Chip} tone=${LIVE_TONES[live.state]}>${live.state}<//>
@@ -150,15 +150,15 @@ function State({ calls, live }) {
 
 function pathOfAddress() {
   const [, path = ''] = /^#\/?([a-z]*)/.exec(location.hash) ?? []
-  const known = MOVED[path] ?? path
-  return VIEWS.some(each => each.path === known) ? known : VIEWS[0].path
+  const currentPath = RENAMED_VIEWS[path] ?? path
+  return VIEWS.some(candidate => candidate.path === currentPath) ? currentPath : VIEWS[0].path
 }
 
 /** The text after the question mark of the fragment, such as a filter. */
 function queryOfAddress() {
-  const at = location.hash.indexOf('?')
+  const queryStart = location.hash.indexOf('?')
   try {
-    return at === -1 ? '' : decodeURIComponent(location.hash.slice(at + 1))
+    return queryStart === -1 ? '' : decodeURIComponent(location.hash.slice(queryStart + 1))
   } catch {
     // The URL was written by hand.
     return ''

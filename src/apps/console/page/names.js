@@ -1,27 +1,27 @@
 /** Names of API keys and workspaces by id, for views that receive only ids. */
 import { useEffect, useState } from './html.js'
 
-const PAGE = 100
+const PAGE_SIZE = 100
 /** Beyond 1,000 of each, a view shows ids. */
-const PAGES_MAX = 10
+const MAX_PAGES = 10
 
-const NOTHING = { keys: new Map(), workspaces: new Map(), isKnown: false, version: null }
+const NO_NAMES = { keys: new Map(), workspaces: new Map(), isKnown: false, version: null }
 
 /** @returns keys by hash and workspaces by id, each with its record; empty until loaded */
 export function useNames(calls, version = 0) {
-  const [names, setNames] = useState(NOTHING)
+  const [names, setNames] = useState(NO_NAMES)
   useEffect(() => {
-    const leaving = new AbortController()
-    const { signal } = leaving
+    const controller = new AbortController()
+    const { signal } = controller
     Promise.all([
-      all(calls, 'keys', { include_disabled: true }, signal),
-      all(calls, 'workspaces', {}, signal),
+      loadAll(calls, 'keys', { include_disabled: true }, signal),
+      loadAll(calls, 'workspaces', {}, signal),
     ]).then(
       ([keys, workspaces]) => {
         if (signal.aborted) return
         setNames({
           keys: new Map(keys.map(key => [key.hash, key])),
-          workspaces: new Map(workspaces.map(each => [each.id, each])),
+          workspaces: new Map(workspaces.map(workspace => [workspace.id, workspace])),
           isKnown: true,
           version,
         })
@@ -29,22 +29,22 @@ export function useNames(calls, version = 0) {
       // Without names, ids are shown.
       () => undefined,
     )
-    return () => leaving.abort()
+    return () => controller.abort()
   }, [calls, version])
   return names
 }
 
-async function all(calls, path, query, signal) {
-  const found = []
-  for (let page = 0; page < PAGES_MAX; page++) {
+async function loadAll(calls, path, query, signal) {
+  const records = []
+  for (let page = 0; page < MAX_PAGES; page++) {
     const { data, total_count: total } = await calls.api('GET', path, {
-      query: { ...query, limit: PAGE, offset: page * PAGE },
+      query: { ...query, limit: PAGE_SIZE, offset: page * PAGE_SIZE },
       signal,
     })
-    found.push(...data)
-    if (found.length >= total || data.length === 0) break
+    records.push(...data)
+    if (records.length >= total || data.length === 0) break
   }
-  return found
+  return records
 }
 
 /** The name of a key, or the beginning of its hash. */

@@ -14,11 +14,12 @@ export function Status({ row }) {
 /** The provider that answered, after those that failed. An arrow leads from a failure to the next try. */
 export function Attempts({ row }) {
   if (row.attempts.length === 0) return text(row.provider)
-  return row.attempts.map(({ provider, status, error, cause }, at) => {
-    const why = error === null ? 'answered' : [status, error, cause].filter(part => part !== null).join(' ')
+  return row.attempts.map(({ provider, status, error, cause }, index) => {
+    const outcome =
+      error === null ? 'answered' : [status, error, cause].filter(part => part !== null).join(' ')
     return html`
-      ${at > 0 && html`<span aria-hidden="true">${row.attempts[at - 1].error === null ? ', ' : ' → '}</span>`}
-      <${Chip} key=${at} tone=${error === null ? 'plain' : 'bad'} title=${why}>
+      ${index > 0 && html`<span aria-hidden="true">${row.attempts[index - 1].error === null ? ', ' : ' → '}</span>`}
+      <${Chip} key=${index} tone=${error === null ? 'plain' : 'bad'} title=${outcome}>
         ${provider}${error === null ? '' : ` ${status !== null && status >= 400 ? status : (cause ?? error)}`}
       <//>
     `

@@ -23,11 +23,11 @@ export function Empty({ children }) {
  */
 export function Table({ label, columns, children }) {
   const frame = useRef(null)
-  const used = useRef(null)
+  const focusedElement = useRef(null)
   // The button's row may disappear; the next Tab should not begin at the top of the page.
   useLayoutEffect(() => {
-    if (used.current === null || used.current.isConnected) return
-    used.current = null
+    if (focusedElement.current === null || focusedElement.current.isConnected) return
+    focusedElement.current = null
     if (document.activeElement === document.body) frame.current.focus({ preventScroll: true })
   })
   return html`
@@ -38,10 +38,10 @@ export function Table({ label, columns, children }) {
       aria-label=${label}
       tabindex="0"
       onFocusIn=${event => {
-        used.current = event.target
+        focusedElement.current = event.target
       }}
       onFocusOut=${event => {
-        if (event.relatedTarget !== null) used.current = null
+        if (event.relatedTarget !== null) focusedElement.current = null
       }}
     >
       <table aria-label=${label}>
@@ -102,8 +102,8 @@ export function Waiting({ error, once = false }) {
  * @returns the last document or null, and the error of the last try or null
  */
 export function useView(calls, name, query = {}, everyMs = 5_000) {
-  const asked = `${name}?${new URLSearchParams(query)}`
-  return useAsked(signal => calls.view(name, query, signal), [calls, asked, everyMs], everyMs)
+  const address = `${name}?${new URLSearchParams(query)}`
+  return usePolled(signal => calls.view(name, query, signal), [calls, address, everyMs], everyMs)
 }
 
 /**
@@ -111,31 +111,31 @@ export function useView(calls, name, query = {}, everyMs = 5_000) {
  * requested.
  */
 export function useApi(calls, path, query = {}, { version = 0, everyMs = null } = {}) {
-  const asked = path === null ? '' : `${path}?${new URLSearchParams(query)}`
+  const address = path === null ? '' : `${path}?${new URLSearchParams(query)}`
   const ask = path === null ? null : signal => calls.api('GET', path, { query, signal })
-  return useAsked(ask, [calls, asked, version, everyMs], everyMs)
+  return usePolled(ask, [calls, address, version, everyMs], everyMs)
 }
 
 /** Requests at once, and then every `everyMs`; null: only once. An earlier answer never replaces a later one. */
-function useAsked(ask, dependencies, everyMs) {
+function usePolled(ask, dependencies, everyMs) {
   const [state, setState] = useState({ document: null, error: null, isAsking: true })
   useEffect(() => {
     if (ask === null) return undefined
-    const leaving = new AbortController()
+    const controller = new AbortController()
     let timer
-    const once = async () => {
+    const poll = async () => {
       try {
         setState(before => ({ ...before, isAsking: true }))
-        const document = await ask(leaving.signal)
-        if (!leaving.signal.aborted) setState({ document, error: null, isAsking: false })
+        const document = await ask(controller.signal)
+        if (!controller.signal.aborted) setState({ document, error: null, isAsking: false })
       } catch (error) {
-        if (!leaving.signal.aborted) setState(before => ({ ...before, error, isAsking: false }))
+        if (!controller.signal.aborted) setState(before => ({ ...before, error, isAsking: false }))
       }
-      if (!leaving.signal.aborted && everyMs !== null) timer = setTimeout(once, everyMs)
+      if (!controller.signal.aborted && everyMs !== null) timer = setTimeout(poll, everyMs)
     }
-    void once()
+    void poll()
     return () => {
-      leaving.abort()
+      controller.abort()
       clearTimeout(timer)
     }
   }, dependencies)

@@ -4,17 +4,17 @@ import { Field, FormDialog } from './forms.js'
 import { html, useState } from './html.js'
 import { RowButton, Table, useApi } from './parts.js'
 
-const EVERY_MS = 5_000
+const POLL_INTERVAL_MS = 5_000
 const COLUMNS = ['Provider', 'Until', 'By', 'Reason', '']
 /** A week, as the API allows. */
-const MINUTES_MAX = 7 * 24 * 60
+const MAX_MINUTES = 7 * 24 * 60
 
 const pathOf = (provider, verb) => `providers/${encodeURIComponent(provider)}/${verb}`
 
 /** Nothing if all providers are in service. */
 export function Paused({ calls, version, onChanged }) {
   const [fault, setFault] = useState(null)
-  const { document } = useApi(calls, 'pauses', {}, { version, everyMs: EVERY_MS })
+  const { document } = useApi(calls, 'pauses', {}, { version, everyMs: POLL_INTERVAL_MS })
   const resume = async provider => {
     try {
       await calls.api('POST', pathOf(provider, 'resume'))
@@ -59,7 +59,7 @@ export function PauseDialog({ calls, provider, onChanged, onClose }) {
       <p>
         No new request goes to it, for any model and at any instance, until the time is over. Requests that are running end as they are.
       </p>
-      <${Field} label="Minutes" name="minutes" type="number" min="1" max=${MINUTES_MAX} required value="30" />
+      <${Field} label="Minutes" name="minutes" type="number" min="1" max=${MAX_MINUTES} required value="30" />
       <${Field} label="Reason" name="reason" maxlength="200" hint="For the list above, such as the number of an incident" />
     <//>
   `

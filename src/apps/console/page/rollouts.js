@@ -4,7 +4,7 @@ import { Confirm } from './forms.js'
 import { html, useState } from './html.js'
 import { Chip, Empty, RowButton, Table, useApi, Waiting } from './parts.js'
 
-const EVERY_MS = 5_000
+const POLL_INTERVAL_MS = 5_000
 const COLUMNS = [
   'Route',
   'Arm',
@@ -20,7 +20,7 @@ const COLUMNS = [
 ]
 const TONES = { running: 'plain', holding: 'warn', promoted: 'good', rolled_back: 'bad' }
 /** Moves by their path, with the states from which they lead on, and the text of their confirmation. */
-const MOVES = [
+const ROLLOUT_MOVES = [
   ['advance', 'Advance', ['running', 'holding'], 'The candidate gets the share of the next step now.'],
   [
     'hold',
@@ -38,22 +38,22 @@ const MOVES = [
 
 export function Rollouts({ calls }) {
   const [version, setVersion] = useState(0)
-  const [asked, setAsked] = useState(null)
-  const { document, error } = useApi(calls, 'rollouts', {}, { version, everyMs: EVERY_MS })
+  const [chosenMove, setChosenMove] = useState(null)
+  const { document, error } = useApi(calls, 'rollouts', {}, { version, everyMs: POLL_INTERVAL_MS })
   const move = async () => {
-    await calls.api('POST', `rollouts/${encodeURIComponent(asked.route)}/${asked.path}`)
+    await calls.api('POST', `rollouts/${encodeURIComponent(chosenMove.route)}/${chosenMove.path}`)
     setVersion(version + 1)
-    setAsked(null)
+    setChosenMove(null)
   }
   return html`
     <section aria-labelledby="rollouts-heading">
       <h2 id="rollouts-heading">Rollouts</h2>
-      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} rollouts=${document.data} onMove=${setAsked} />`}
+      ${document === null ? html`<${Waiting} error=${error} />` : html`<${RolloutTable} rollouts=${document.data} onMove=${setChosenMove} />`}
       ${
-        asked !== null &&
+        chosenMove !== null &&
         html`
-          <${Confirm} title=${`${asked.does} ${asked.route}?`} send=${asked.does} onSend=${move} onClose=${() => setAsked(null)}>
-            ${asked.text}
+          <${Confirm} title=${`${chosenMove.does} ${chosenMove.route}?`} send=${chosenMove.does} onSend=${move} onClose=${() => setChosenMove(null)}>
+            ${chosenMove.text}
           <//>
         `
       }
@@ -61,15 +61,15 @@ export function Rollouts({ calls }) {
   `
 }
 
-function Listed({ rollouts, onMove }) {
+function RolloutTable({ rollouts, onMove }) {
   if (rollouts.length === 0)
     return html`<${Empty}>No rollouts. Add a row under "rollouts" in the configuration file to give another model a growing share of a route.<//>`
   return html`
     <${Table} label="Rollouts and their arms" columns=${COLUMNS}>
       ${rollouts.flatMap(rollout =>
         armsOf(rollout).map(
-          (arm, at) =>
-            html`<${Arm} key=${`${rollout.route} ${arm.name}`} rollout=${rollout} ...${arm} onMove=${onMove} first=${at === 0} />`,
+          (arm, index) =>
+            html`<${Arm} key=${`${rollout.route} ${arm.name}`} rollout=${rollout} ...${arm} onMove=${onMove} first=${index === 0} />`,
         ),
       )}
     <//>
@@ -115,7 +115,7 @@ function Arm({ rollout: { route, state, reason }, name, arm, share, note, onMove
       <td class="actions">
         ${
           first &&
-          MOVES.filter(([, , states]) => states.includes(state)).map(
+          ROLLOUT_MOVES.filter(([, , states]) => states.includes(state)).map(
             ([path, does, , text]) =>
               html`<${RowButton} key=${path} does=${does} of=${`rollout of ${route}`} onClick=${() => onMove({ route, path, does, text })} />`,
           )

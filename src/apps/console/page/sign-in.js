@@ -6,7 +6,7 @@ import { Wordmark } from './wordmark.js'
 export function SignIn({ told, onCalls, onRefused }) {
   const [message, setMessage] = useState(told)
   const [busy, setBusy] = useState(false)
-  const [offered, setOffered] = useState(false)
+  const [isOffered, setIsOffered] = useState(false)
   const input = useRef(null)
 
   useEffect(() => {
@@ -14,7 +14,7 @@ export function SignIn({ told, onCalls, onRefused }) {
     const calls = new Calls(null, onRefused)
     const find = async () => {
       const { sign_in, signed_in } = await calls.view('session')
-      setOffered(sign_in)
+      setIsOffered(sign_in)
       if (signed_in !== null) onCalls(calls)
     }
     // Without an answer, the form for a key is shown.
@@ -27,11 +27,11 @@ export function SignIn({ told, onCalls, onRefused }) {
       const { url } = await new Calls(null, () => undefined).sign('sign-in')
       location.assign(url)
     } catch (error) {
-      tell(error)
+      showError(error)
     }
   }
 
-  const tell = error => {
+  const showError = error => {
     setMessage(error.name === 'Refused' ? error.message : 'The gateway does not answer')
     setBusy(false)
   }
@@ -46,7 +46,7 @@ export function SignIn({ told, onCalls, onRefused }) {
       await calls.view('process')
       onCalls(new Calls(key, onRefused))
     } catch (error) {
-      tell(error)
+      showError(error)
     }
   }
 
@@ -54,7 +54,7 @@ export function SignIn({ told, onCalls, onRefused }) {
     <main class="sign-in">
       <h1><${Wordmark} /> console</h1>
       ${
-        offered &&
+        isOffered &&
         html`<p><button type="button" class="main" disabled=${busy} onClick=${leave}>Sign in</button></p>
           <p class="dim">or with a management key:</p>`
       }

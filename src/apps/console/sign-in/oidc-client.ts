@@ -88,9 +88,9 @@ export class OidcClient {
     const configuration = await this.#discover()
     const [state, nonce] = [library.randomState(), library.randomNonce()]
     const verifier = library.randomPKCECodeVerifier()
-    const { scopes_supported: offered = [] } = configuration.serverMetadata()
+    const { scopes_supported: supportedScopes = [] } = configuration.serverMetadata()
     // Many providers include names and groups only if a scope requests them.
-    const scopes = ['profile', this.#settings.roleClaim].filter(each => offered.includes(each))
+    const scopes = ['profile', this.#settings.roleClaim].filter(scope => supportedScopes.includes(scope))
     const url = library.buildAuthorizationUrl(configuration, {
       redirect_uri: this.#redirectUri,
       scope: ['openid', ...scopes].join(' '),
@@ -119,10 +119,10 @@ export class OidcClient {
       throw refusalOf(error)
     }
     const { clientId, roleClaim } = this.#settings
-    if (token === undefined) throw unfit('id_token')
+    if (token === undefined) throw failedCheck('id_token')
     // The library checks it only if the token has several audiences.
-    if (token['azp'] !== undefined && token['azp'] !== clientId) throw unfit('azp')
-    if (!SUBJECT.test(token.sub)) throw unfit('sub')
+    if (token['azp'] !== undefined && token['azp'] !== clientId) throw failedCheck('azp')
+    if (!SUBJECT.test(token.sub)) throw failedCheck('sub')
     const role = roleOf(this.#settings, token)
     if (role === null) {
       throw new SignInError(
@@ -154,18 +154,18 @@ export class OidcClient {
         execute,
         [library.customFetch]: boundedFetch,
       })
-      .then(found => found.serverMetadata())
+      .then(provider => provider.serverMetadata())
       .catch((error: LibraryError) => {
         if (error.code === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED') throw mismatch()
         throw unreachable(systemCode(error) ?? error.code ?? 'unreachable')
       })
     if (new URL(metadata.issuer).href !== server.href) throw mismatch()
-    const { authorization_endpoint: entrance = '' } = metadata
+    const { authorization_endpoint: authorizationUrl = '' } = metadata
     // The page sends the browser there.
-    if (!URL.canParse(entrance) || new URL(entrance).protocol !== server.protocol)
+    if (!URL.canParse(authorizationUrl) || new URL(authorizationUrl).protocol !== server.protocol)
       throw unreachable('authorization_endpoint')
-    const named = metadata.id_token_signing_alg_values_supported ?? DEFAULT_ALGORITHMS
-    const algorithms = named.filter(each => ALGORITHMS.includes(each))
+    const supported = metadata.id_token_signing_alg_values_supported ?? DEFAULT_ALGORITHMS
+    const algorithms = supported.filter(algorithm => ALGORITHMS.includes(algorithm))
     if (algorithms.length === 0) throw unreachable('id_token_signing_alg_values_supported')
     const configuration = new library.Configuration(
       {
@@ -203,7 +203,7 @@ export class OidcClient {
  */
 const boundedFetch: CustomFetch = async (address, { method, headers, body, signal }) => {
   const url = new URL(address)
-  const client = new (undici().Client)(url.origin, UNTIMED)
+  const client = new (undici().Client)(url.origin, NO_TIMEOUTS)
   try {
     const request = {
       path: `${url.pathname}${url.search}`,
@@ -223,7 +223,10 @@ const boundedFetch: CustomFetch = async (address, { method, headers, body, signa
     const keptHeaders = KEPT_HEADERS.flatMap((name): [string, string][] =>
       typeof replyHeaders[name] === 'string' ? [[name, replyHeaders[name]]] : [],
     )
-    return new Response(BODILESS.has(status) ? null : Buffer.concat(parts), { status, headers: keptHeaders })
+    return new Response(BODILESS_STATUSES.has(status) ? null : Buffer.concat(parts), {
+      status,
+      headers: keptHeaders,
+    })
   } catch (cause) {
     signal?.throwIfAborted()
     throw new TypeError('The sign-in provider sent no reply', { cause })
@@ -233,7 +236,7 @@ const boundedFetch: CustomFetch = async (address, { method, headers, body, signa
 }
 
 /** NODE_TLS_REJECT_UNAUTHORIZED has no effect. */
-const UNTIMED = {
+const NO_TIMEOUTS = {
   allowH2: false,
   headersTimeout: 0,
   bodyTimeout: 0,
@@ -241,17 +244,17 @@ const UNTIMED = {
 } as const
 /** Headers that the library reads. */
 const KEPT_HEADERS = ['content-type', 'www-authenticate'] as const
-const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
+const BODILESS_STATUSES: ReadonlySet<number> = new Set([204, 205, 304])
 
 /** The highest role that the token's values give. Pure. */
 function roleOf({ roleClaim, roles }: OidcSettings, token: IDToken): KeyRole | null {
   // Users who may change the address in their profile could enter that of an admin.
   if (roleClaim === 'email' && token['email_verified'] !== true) return null
   const value = valueAt(token, roleClaim)
-  const found = (Array.isArray(value) ? value : [value]).flatMap(each =>
-    typeof each === 'string' && Object.hasOwn(roles, each) ? [roles[each]] : [],
+  const matchingRoles = (Array.isArray(value) ? value : [value]).flatMap(item =>
+    typeof item === 'string' && Object.hasOwn(roles, item) ? [roles[item]] : [],
   )
-  return KEY_ROLES.findLast(role => found.includes(role)) ?? null
+  return KEY_ROLES.findLast(role => matchingRoles.includes(role)) ?? null
 }
 
 /** The field with exactly this name, or the nested one that its dots lead to. */
@@ -268,7 +271,7 @@ function valueAt(token: object, name: string): unknown {
     )
 }
 
-function unfit(why: string): SignInError {
+function failedCheck(why: string): SignInError {
   return new SignInError(
     403,
     why,
@@ -293,9 +296,9 @@ function unreachable(why: string): SignInError {
 }
 
 /** OAuth codes and names of claims, for page and log. Other texts of the provider are never shown. */
-const CODE = /^[A-Za-z_]{1,64}$/
+const ERROR_CODE = /^[A-Za-z_]{1,64}$/
 /** Codes of the library for a missing or malformed answer. */
-const NO_ANSWER = new Set([
+const NO_ANSWER_CODES = new Set([
   'OAUTH_TIMEOUT',
   'OAUTH_ABORT',
   'OAUTH_RESPONSE_IS_NOT_CONFORM',
@@ -313,20 +316,24 @@ interface LibraryError {
 
 function refusalOf(thrown: unknown): SignInError {
   const { name, code = '', error = '', cause } = thrown as LibraryError
-  const shown = CODE.test(error) ? error : 'an error'
+  const shownCode = ERROR_CODE.test(error) ? error : 'an error'
   if (name === 'AuthorizationResponseError')
-    return new SignInError(403, shown, `The provider refused the sign-in (${shown}).`)
-  if (name === 'ResponseBodyError' && shown === 'invalid_grant')
-    return new SignInError(400, shown, 'This sign-in has already been used, or took too long. Sign in again.')
+    return new SignInError(403, shownCode, `The provider refused the sign-in (${shownCode}).`)
+  if (name === 'ResponseBodyError' && shownCode === 'invalid_grant')
+    return new SignInError(
+      400,
+      shownCode,
+      'This sign-in has already been used, or took too long. Sign in again.',
+    )
   if (name === 'ResponseBodyError' || name === 'WWWAuthenticateChallengeError') {
     return new SignInError(
       502,
-      shown,
-      `The provider does not accept this gateway (${shown}): its id, its secret or its redirect address is wrong. Contact its operator.`,
+      shownCode,
+      `The provider does not accept this gateway (${shownCode}): its id, its secret or its redirect address is wrong. Contact its operator.`,
     )
   }
-  if (NO_ANSWER.has(code)) return unreachable(code)
+  if (NO_ANSWER_CODES.has(code)) return unreachable(code)
   if (thrown instanceof TypeError && code === '') return unreachable(systemCode(thrown) ?? 'unreachable')
   const claim = cause?.cause?.claim
-  return unfit(typeof claim === 'string' && CODE.test(claim) ? claim : code || 'unknown')
+  return failedCheck(typeof claim === 'string' && ERROR_CODE.test(claim) ? claim : code || 'unknown')
 }

@@ -33,14 +33,14 @@ interface ConsoleSession {
  */
 const SESSION_MS = 8 * 3_600_000
 /** A few kilobytes each. No single user can fill the limit. */
-const SESSIONS_MAX = 256
+const MAX_SESSIONS = 256
 /** Limit for one user with several browsers. A new session ends the oldest. */
-const SESSIONS_OF_ONE_MAX = 8
+const MAX_SESSIONS_PER_USER = 8
 
 export class ConsoleSessions {
   readonly #deps: SessionsDeps
   /** Keyed by the hash of the cookie, oldest first. */
-  readonly #open = new Map<string, ConsoleSession>()
+  readonly #sessions = new Map<string, ConsoleSession>()
 
   constructor(deps: SessionsDeps) {
     this.#deps = deps
@@ -53,11 +53,11 @@ export class ConsoleSessions {
   async open({ issuer, subject, role }: SignedInIdentity, address: string): Promise<string> {
     const { store, clock } = this.#deps
     const nowMs = clock.nowMs()
-    for (const [id, { endsAtMs }] of this.#open) if (endsAtMs <= nowMs) this.#open.delete(id)
+    for (const [id, { endsAtMs }] of this.#sessions) if (endsAtMs <= nowMs) this.#sessions.delete(id)
     const identity = `${issuer} ${subject}`
-    const own = [...this.#open].filter(([, { record }]) => record.identity === identity)
-    const [oldest] = own.length < SESSIONS_OF_ONE_MAX ? [] : own
-    if (oldest === undefined && this.#open.size >= SESSIONS_MAX)
+    const ownSessions = [...this.#sessions].filter(([, { record }]) => record.identity === identity)
+    const [oldest] = ownSessions.length < MAX_SESSIONS_PER_USER ? [] : ownSessions
+    if (oldest === undefined && this.#sessions.size >= MAX_SESSIONS)
       throw new GatewayError('rate_limit_exceeded', 'Too many people are signed in; try again later')
     const endsAtMs = nowMs + SESSION_MS
     const { key, record } = createKey({
@@ -71,8 +71,8 @@ export class ConsoleSessions {
     const secret = randomBytes(32).toString('base64url')
     const id = hashKey(secret)
     // Before the first await, so that concurrent sign-ins are counted.
-    this.#open.set(id, { authorization: `Bearer ${key}`, record, endsAtMs })
-    if (oldest !== undefined) this.#open.delete(oldest[0])
+    this.#sessions.set(id, { authorization: `Bearer ${key}`, record, endsAtMs })
+    if (oldest !== undefined) this.#sessions.delete(oldest[0])
     try {
       await store.keys.removeSessions(isoInstant(nowMs))
       if (oldest !== undefined) await this.#removeKey(oldest[1].record, address)
@@ -84,7 +84,7 @@ export class ConsoleSessions {
         isNew => (isNew ? toObject(record) : null),
       )
     } catch (error) {
-      this.#open.delete(id)
+      this.#sessions.delete(id)
       throw error
     }
     return secret
@@ -92,7 +92,7 @@ export class ConsoleSessions {
 
   /** Null: there is no such session, or it has ended. Its key may have been disabled since. */
   authorizationOf(secret: string): string | null {
-    const session = this.#open.get(hashKey(secret))
+    const session = this.#sessions.get(hashKey(secret))
     return session === undefined || session.endsAtMs <= this.#deps.clock.nowMs()
       ? null
       : session.authorization
@@ -101,9 +101,9 @@ export class ConsoleSessions {
   /** Ends a session and its key. Rejects if the store fails; the session has ended anyway. */
   async end(secret: string, address: string): Promise<void> {
     const id = hashKey(secret)
-    const session = this.#open.get(id)
+    const session = this.#sessions.get(id)
     if (session === undefined) return
-    this.#open.delete(id)
+    this.#sessions.delete(id)
     await this.#removeKey(session.record, address)
   }
 

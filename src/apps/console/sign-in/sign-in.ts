@@ -36,11 +36,11 @@ interface PendingSignIn extends SignInTerms {
 }
 
 /** Enough time for a password and a second factor. */
-const PENDING_MS = 600_000
+const PENDING_LIFETIME_MS = 600_000
 /** At the limit the oldest sign-in is dropped, so nobody can block others for long. */
-const PENDING_MAX = 128
+const MAX_PENDING = 128
 /** Limit of concurrent starts, because each requests the provider's metadata. */
-const BEGINNINGS_MAX = 8
+const MAX_CONCURRENT_STARTS = 8
 /** Only scripts of this page can send it: other sites would need a permission that is never granted. */
 const PAGE_HEADER = 'x-sluice-console'
 const SESSION_NAME = 'sluice-session'
@@ -53,7 +53,7 @@ export class SignInPages {
   readonly #sessions: ConsoleSessions
   /** Keyed by state, oldest first. */
   readonly #pending = new Map<string, PendingSignIn>()
-  #beginnings = 0
+  #concurrentStarts = 0
 
   constructor({ origin, oidc }: SignInSettings, deps: SignInDeps, callbackPath: string) {
     this.#deps = deps
@@ -73,25 +73,25 @@ export class SignInPages {
   /** Answers with the provider's address. @throws GatewayError */
   async begin(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#requirePage(request)
-    if (this.#beginnings >= BEGINNINGS_MAX)
+    if (this.#concurrentStarts >= MAX_CONCURRENT_STARTS)
       throw new GatewayError('rate_limit_exceeded', 'Too many people are signing in at once; try again')
-    this.#beginnings++
+    this.#concurrentStarts++
     try {
       const { url, terms } = await this.#client.begin()
       const secret = randomBytes(32).toString('base64url')
       const nowMs = this.#deps.clock.nowMs()
       const [oldest] = this.#pending.keys()
-      if (oldest !== undefined && this.#pending.size >= PENDING_MAX) this.#pending.delete(oldest)
+      if (oldest !== undefined && this.#pending.size >= MAX_PENDING) this.#pending.delete(oldest)
       this.#pending.set(terms.state, {
         ...terms,
         cookieHash: hashKey(secret),
-        endsAtMs: nowMs + PENDING_MS,
+        endsAtMs: nowMs + PENDING_LIFETIME_MS,
       })
       // One for each tab. The browser returns from another site, so the cookie must be lax.
       const cookie = this.#cookie(
         pendingName(terms.state),
         secret,
-        `SameSite=Lax; Max-Age=${PENDING_MS / 1000}`,
+        `SameSite=Lax; Max-Age=${PENDING_LIFETIME_MS / 1000}`,
       )
       sendJson(response, { url: url.href }, cookie)
     } catch (error) {
@@ -102,7 +102,7 @@ export class SignInPages {
         error.message,
       )
     } finally {
-      this.#beginnings--
+      this.#concurrentStarts--
     }
   }
 
@@ -180,8 +180,8 @@ export class SignInPages {
   }
 
   #cookie(name: string, value: string, attributes: string): string {
-    const place = this.#isSecure ? 'Path=/; Secure' : 'Path=/console'
-    return `${this.#name(name)}=${value}; ${place}; HttpOnly; ${attributes}`
+    const scope = this.#isSecure ? 'Path=/; Secure' : 'Path=/console'
+    return `${this.#name(name)}=${value}; ${scope}; HttpOnly; ${attributes}`
   }
 }
 
@@ -192,7 +192,7 @@ function pendingName(state: string): string {
 
 /** Null if there is none, or several: then one of them was set by someone else. */
 function cookieOf({ headers: { cookie = '' } }: IncomingMessage, name: string): string | null {
-  const values = cookie.split(/; */).filter(each => each.startsWith(`${name}=`))
+  const values = cookie.split(/; */).filter(pair => pair.startsWith(`${name}=`))
   const [value] = values
   return value === undefined || values.length > 1 ? null : value.slice(name.length + 1)
 }

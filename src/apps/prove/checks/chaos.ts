@@ -7,11 +7,11 @@ import { objectOf } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer } from '../tester.ts'
 import { restarted } from './restart.ts'
 
-const ABORTS = 8
-const SAMPLES = 3
+const ABORT_COUNT = 8
+const SAMPLE_COUNT = 3
 /** A gateway that is this much slower after aborts has lost resources; less may be chance. */
-const WORSE = { factor: 5, ms: 1_500 } as const
-const OTHERS = 3
+const SLOWDOWN_LIMIT = { factor: 5, ms: 1_500 } as const
+const PARALLEL_REQUESTS = 3
 const COMMON = {
   group: 'chaos',
   dialects: BOTH,
@@ -20,7 +20,7 @@ const COMMON = {
 } as const
 
 /** A client that leaves at the first event of a stream. */
-const LEAVING: AskOptions = { stream: true, script: 'slow', onText: text => text.includes('\n\n') }
+const LEAVING_CLIENT: AskOptions = { stream: true, script: 'slow', onText: text => text.includes('\n\n') }
 
 export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
   {
@@ -28,7 +28,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     asserts: 'after a client disconnects in the middle of a stream, the next request works',
     matters: 'people close windows all the time',
     async run(tester, proved) {
-      await tester.ask(proved, LEAVING)
+      await tester.ask(proved, LEAVING_CLIENT)
       const answer = await tester.ask(proved, { stream: true })
       return answer.reply.status === 200 && answer.understood.end === 'ended'
         ? pass('200')
@@ -37,13 +37,13 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
   },
   {
     name: 'aborts',
-    asserts: `${ABORTS} clients that disconnect in the middle of a stream do not slow down later ones`,
+    asserts: `${ABORT_COUNT} clients that disconnect in the middle of a stream do not slow down later ones`,
     matters: 'small losses with each client add up to an outage',
-    sends: ABORTS + 2 * SAMPLES,
+    sends: ABORT_COUNT + 2 * SAMPLE_COUNT,
     async run(tester, proved) {
       const firstMs = async (): Promise<number> => {
         const times: number[] = []
-        for (let at = 0; at < SAMPLES; at++) {
+        for (let index = 0; index < SAMPLE_COUNT; index++) {
           const answer = await tester.ask(proved, { stream: true })
           if (answer.reply.status !== 200) return Number.POSITIVE_INFINITY
           times.push(answer.reply.firstMs)
@@ -51,35 +51,37 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
         return median(times)
       }
       const before = await firstMs()
-      for (let remaining = ABORTS; remaining > 0; remaining -= tester.others) {
+      for (let remaining = ABORT_COUNT; remaining > 0; remaining -= tester.others) {
         const leaving = Array.from({ length: Math.min(remaining, tester.others) }, () =>
-          tester.ask(proved, LEAVING),
+          tester.ask(proved, LEAVING_CLIENT),
         )
         await Promise.all(leaving)
       }
       const after = await firstMs()
       const observation = `first bytes after ${before.toFixed(0)} ms before, ${after.toFixed(0)} ms after`
       if (!Number.isFinite(after)) return fail('requests fail after the aborts')
-      return after > before * WORSE.factor + WORSE.ms ? fail(observation) : pass(observation)
+      return after > before * SLOWDOWN_LIMIT.factor + SLOWDOWN_LIMIT.ms
+        ? fail(observation)
+        : pass(observation)
     },
   },
   {
     name: 'slow-reader',
     asserts: 'while a client does not read its stream, others get theirs',
     matters: 'one phone in a tunnel stops everybody',
-    sends: 1 + OTHERS,
+    sends: 1 + PARALLEL_REQUESTS,
     async run(tester, proved) {
       const slow = await tester.open()
       tester.deps.ration.spend(1)
       slow.pause()
       const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
       slow.send(tester.bytes(proved.path, body))
-      for (let at = 0; at < OTHERS; at++) {
+      for (let index = 0; index < PARALLEL_REQUESTS; index++) {
         const answer = await tester.ask(proved, { stream: true })
         if (answer.understood.end !== 'ended')
-          return fail(`request ${at + 1} beside the slow reader: ${statusOf(answer)}`)
+          return fail(`request ${index + 1} beside the slow reader: ${statusOf(answer)}`)
       }
-      return pass(`${OTHERS} streams beside the slow reader`)
+      return pass(`${PARALLEL_REQUESTS} streams beside the slow reader`)
     },
   },
   {
@@ -91,11 +93,12 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       const answer = await Promise.all(
         Array.from({ length: tester.others }, () => tester.ask(proved, { stream: true })),
       )
-      const bad = answer.find(({ understood }) => understood.end !== 'ended')
-      if (bad !== undefined) return fail(statusOf(bad))
+      const badAnswer = answer.find(({ understood }) => understood.end !== 'ended')
+      if (badAnswer !== undefined) return fail(statusOf(badAnswer))
       const ids = new Set(answer.map(({ stream }) => idOf(stream.events[0]?.data ?? '')))
       if (ids.size < answer.length) return fail('two streams have the same id')
-      const mixed = tester.deps.provider === null ? undefined : answer.find(each => !hasOwnText(each, answer))
+      const mixed =
+        tester.deps.provider === null ? undefined : answer.find(ownAnswer => !hasOwnText(ownAnswer, answer))
       return mixed === undefined
         ? pass(`${answer.length} streams`)
         : fail('a stream contains text that belongs to another stream')
@@ -108,12 +111,12 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     matters: 'a few slow clients could occupy all connections',
     sends: 9,
     async run(tester, proved) {
-      for (let at = 0; at < tester.others; at++) {
+      for (let index = 0; index < tester.others; index++) {
         const connection = await tester.open()
         const head = tester.head('POST', proved.path)
         tester.sendRaw(
           connection,
-          at % 2 === 0 ? head.slice(0, 20) : `${head}Content-Length: 1000\r\n\r\n{"model": `,
+          index % 2 === 0 ? head.slice(0, 20) : `${head}Content-Length: 1000\r\n\r\n{"model": `,
           1,
         )
       }
@@ -130,7 +133,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     matters: 'a broken upload must not take the server down',
     sends: 4,
     async run(tester, proved) {
-      for (let at = 0; at < 3; at++) {
+      for (let index = 0; index < 3; index++) {
         const connection = await tester.open()
         tester.sendRaw(connection, `${tester.head('POST', proved.path)}Content-Length: 1000\r\n\r\n{"mod`, 1)
         tester.close(connection)
@@ -156,14 +159,15 @@ function idOf(data: string): unknown {
 }
 
 /** The scripted provider repeats the mark of the prompt. */
-function hasOwnText({ id, understood }: ProbeAnswer, all: readonly ProbeAnswer[]): boolean {
+function hasOwnText({ id, understood }: ProbeAnswer, answers: readonly ProbeAnswer[]): boolean {
   return (
-    understood.text.includes(id) && !all.some(other => other.id !== id && understood.text.includes(other.id))
+    understood.text.includes(id) &&
+    !answers.some(answer => answer.id !== id && understood.text.includes(answer.id))
   )
 }
 
 function median(values: readonly number[]): number {
-  const sorted = values.toSorted((one, other) => one - other)
+  const sorted = values.toSorted((a, b) => a - b)
   const middle = Math.floor(sorted.length / 2)
   const [low = 0, high = 0] = [sorted[middle - 1], sorted[middle]]
   return sorted.length % 2 === 1 ? high : (low + high) / 2

@@ -6,23 +6,28 @@ import type { SeenReply } from '../raw-reply.ts'
 import { fields, objectOf, readStream, string } from '../sse.ts'
 import { MAX_TOKENS, type Tester } from '../tester.ts'
 
-interface Replayed {
+interface ReplayedRequest {
   readonly reply: SeenReply
   readonly read: ClientReply
   /** Tools of the request, under the client's names. */
   readonly declared: readonly string[]
 }
 
-/** Describes one of the replies: `request 2 of 4`. */
-type Each = (replayed: Replayed) => readonly string[]
+/** Lists the faults of one reply. */
+type ReplyJudge = (replayed: ReplayedRequest) => readonly string[]
 
 /** All checks of this client. */
 export function clientChecks(client: ProvedClient): readonly Check[] {
-  const asking = client.requests.filter(({ body }) => body !== null)
+  const modelRequests = client.requests.filter(({ body }) => body !== null)
   const basis = `what ${client.title} sends and reads`
 
-  async function replay(tester: Tester, at: number, model: string, key?: string): Promise<Replayed> {
-    const request = asking[at]
+  async function replay(
+    tester: Tester,
+    index: number,
+    model: string,
+    key?: string,
+  ): Promise<ReplayedRequest> {
+    const request = modelRequests[index]
     const body = client.bodyFor(request?.body ?? {}, model, MAX_TOKENS)
     const reply = await tester.request(
       request?.method ?? '',
@@ -42,24 +47,29 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
   }
 
   /** Sends each request once, even if several checks use its reply. */
-  async function every(tester: Tester, each: Each, observation: string): Promise<CheckVerdict> {
+  async function judgeAll(tester: Tester, judge: ReplyJudge, observation: string): Promise<CheckVerdict> {
     const faults: string[] = []
-    for (const at of asking.keys()) {
-      const one = await tester.once(`${client.name} ${at}`, () =>
-        replay(tester, at, tester.deps.target.model),
+    for (const index of modelRequests.keys()) {
+      const replayed = await tester.once(`${client.name} ${index}`, () =>
+        replay(tester, index, tester.deps.target.model),
       )
-      faults.push(...each(one).map(fault => `request ${at + 1} of ${asking.length}: ${fault}`))
+      faults.push(
+        ...judge(replayed).map(fault => `request ${index + 1} of ${modelRequests.length}: ${fault}`),
+      )
     }
     return faultless(faults, observation)
   }
 
   /** Checks only successful replies: the others already count as failures. */
-  const answered =
-    (each: Each): Each =>
+  const whenAnswered =
+    (judge: ReplyJudge): ReplyJudge =>
     replayed =>
-      replayed.reply.status === 200 ? each(replayed) : []
+      replayed.reply.status === 200 ? judge(replayed) : []
 
-  async function refusal(expected: readonly number[], ask: () => Promise<Replayed>): Promise<CheckVerdict> {
+  async function refusal(
+    expected: readonly number[],
+    ask: () => Promise<ReplayedRequest>,
+  ): Promise<CheckVerdict> {
     const { reply } = await ask()
     if (!expected.includes(reply.status)) return fail(`status ${reply.status}`)
     const fault = client.errorFault(objectOf(reply.text))
@@ -71,16 +81,16 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
       name: 'accepted',
       asserts: 'each request of a recorded session is answered with 200 and a stream',
       matters: 'a refused request ends the session, or is sent again and again',
-      sends: asking.length,
+      sends: modelRequests.length,
       run: tester =>
-        every(
+        judgeAll(
           tester,
           ({ reply }) => {
             const type = reply.headers.get('content-type') ?? 'none'
             if (reply.status !== 200) return [`status ${reply.status}${messageOf(reply)}`]
             return /^text\/event-stream\b/i.test(type) ? [] : [`Content-Type is ${type}`]
           },
-          `${asking.length} requests`,
+          `${modelRequests.length} requests`,
         ),
     },
     {
@@ -89,9 +99,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
       matters:
         'otherwise the client stops in the middle of its work, or sends the request again and pays twice',
       run: tester =>
-        every(
+        judgeAll(
           tester,
-          answered(({ read }) => read.faults),
+          whenAnswered(({ read }) => read.faults),
           'all streams can be read to their end',
         ),
     },
@@ -100,9 +110,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
       asserts: 'calls name tools exactly as the request declares them, and have an id and JSON arguments',
       matters: 'a call by another name, or without its namespace, cannot be run',
       run: tester =>
-        every(
+        judgeAll(
           tester,
-          answered(({ read: { calls }, declared }) =>
+          whenAnswered(({ read: { calls }, declared }) =>
             calls.flatMap(({ id, name, arguments: text }) => [
               ...(declared.includes(name) ? [] : [`the tool ${name} was never declared`]),
               ...(id === '' ? [`the call of ${name} has no id`] : []),
@@ -117,9 +127,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
       asserts: 'each reply reports its input and output tokens where the client looks for them',
       matters: 'the client uses these numbers to compact its conversation and to show costs',
       run: tester =>
-        every(
+        judgeAll(
           tester,
-          answered(({ read: { usage } }) =>
+          whenAnswered(({ read: { usage } }) =>
             usage === null ? ['there is no usage'] : usage[0] > 0 ? [] : ['the prompt has no tokens'],
           ),
           'all replies have usage',

@@ -20,10 +20,10 @@ import { objectOf } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
 import { intactStream, settled } from './upstream.ts'
 
-const GARBLED = 'the reader sees words twice, or misses some, in the middle of an answer'
+const GARBLED_HARM = 'the reader sees words twice, or misses some, in the middle of an answer'
 const NOT_OFFERED = 'not offered here: a stream does not go on when its provider breaks off'
 /** The second endpoint may be avoided after the failures of other checks. */
-const SURVEY_TRIES = 3
+const MAX_SURVEY_ATTEMPTS = 3
 const SCHEMA = {
   type: 'object',
   properties: { city: { type: 'string' }, rain: { type: 'boolean' } },
@@ -46,30 +46,30 @@ const ROWS: readonly Row[] = [
     name: 'text',
     asserts:
       'a text that goes on after its provider cut the connection is one text, without a doubled or missing character',
-    matters: GARBLED,
+    matters: GARBLED_HARM,
     script: 'outlived',
-    judge: spliced,
+    judge: judgeText,
   },
   {
     name: 'end',
     asserts: 'the same, if the provider ended the stream before its last event',
-    matters: GARBLED,
+    matters: GARBLED_HARM,
     script: 'outlived-end',
-    judge: spliced,
+    judge: judgeText,
   },
   {
     name: 'repeated',
     asserts: 'if the next model repeats the last words, the client reads them once',
-    matters: GARBLED,
+    matters: GARBLED_HARM,
     script: 'outlived-again',
-    judge: spliced,
+    judge: judgeText,
   },
   {
     name: 'twice',
     asserts: 'a text that breaks a second time goes on again, or its failure is reported',
     matters: 'clients mistake half an answer for a whole one',
     script: 'outlived-twice',
-    judge: (answer, ...rest) => toldOf(answer) ?? spliced(answer, ...rest),
+    judge: (answer, ...rest) => reportedFailure(answer) ?? judgeText(answer, ...rest),
   },
   {
     name: 'call',
@@ -78,7 +78,7 @@ const ROWS: readonly Row[] = [
     matters: 'the tool runs with arguments that no model has written',
     script: 'outlived-call',
     options: () => ({ calls: true }),
-    judge: answer => toldOf(answer) ?? calledOnce(answer),
+    judge: answer => reportedFailure(answer) ?? judgeCall(answer),
   },
   {
     name: 'json',
@@ -97,7 +97,7 @@ const ROWS: readonly Row[] = [
             }
           : { text: { format: { type: 'json_schema', name: 'weather', strict: true, schema: SCHEMA } } },
     }),
-    judge: (answer, ...rest) => toldOf(answer) ?? spliced(answer, ...rest),
+    judge: (answer, ...rest) => reportedFailure(answer) ?? judgeText(answer, ...rest),
   },
 ]
 
@@ -109,7 +109,7 @@ export const CONTINUED_CHECKS: readonly Check[] = checksOf(
       ...row,
       needs: 'provider',
       async run(tester, proved) {
-        if (!(await goesOn(tester, proved))) {
+        if (!(await continues(tester, proved))) {
           tester.repeat = ''
           return skip(NOT_OFFERED)
         }
@@ -123,9 +123,9 @@ export const CONTINUED_CHECKS: readonly Check[] = checksOf(
 )
 
 /** True if the gateway calls its provider again when a text breaks off. */
-async function goesOn(tester: Tester, proved: Proved): Promise<boolean> {
+async function continues(tester: Tester, proved: Proved): Promise<boolean> {
   return await tester.once(`${proved.name} continued`, async () => {
-    for (let tries = 1; tries <= SURVEY_TRIES; tries++) {
+    for (let attempt = 1; attempt <= MAX_SURVEY_ATTEMPTS; attempt++) {
       const id = newId()
       await tester.ask(proved, { script: 'outlived', stream: true }, id)
       if ((tester.deps.provider?.runs(id) ?? 0) > 1) return true
@@ -136,21 +136,21 @@ async function goesOn(tester: Tester, proved: Proved): Promise<boolean> {
 }
 
 /** A failure that the client can see; null: the answer ends as if it were whole, or just stops. */
-function toldOf({ reply, understood }: ProbeAnswer): CheckVerdict | null {
+function reportedFailure({ reply, understood }: ProbeAnswer): CheckVerdict | null {
   if (understood.end === 'failed') return pass('an event reports the failure')
   if (understood.end === 'open' && (reply.end === 'cut' || reply.end === 'reset'))
     return pass('the connection is cut, so clients report an error')
   return null
 }
 
-function spliced(answer: ProbeAnswer, proved: Proved, script: OutlivedName): CheckVerdict {
+function judgeText(answer: ProbeAnswer, proved: Proved, script: OutlivedName): CheckVerdict {
   const { end } = answer.understood
   if (answer.reply.status === 200 && end !== 'ended')
     return fail(end === 'failed' ? 'the client is told of a failure' : 'the stream has no end')
   return intactStream(answer, proved, script)
 }
 
-function calledOnce({ understood: { calls } }: ProbeAnswer): CheckVerdict {
+function judgeCall({ understood: { calls } }: ProbeAnswer): CheckVerdict {
   const [call, ...others] = calls
   if (call === undefined || others.length > 0) return fail(`${calls.length} calls, not one`)
   return objectOf(call.arguments)?.['location'] === 'San Francisco'

@@ -26,7 +26,7 @@ interface Refusal {
   readonly statuses: readonly number[]
 }
 
-const INVALID = [400, 422] as const
+const INVALID_STATUSES = [400, 422] as const
 
 /** Requests that must be refused before a model is called. */
 const REFUSALS: readonly Refusal[] = [
@@ -35,21 +35,21 @@ const REFUSALS: readonly Refusal[] = [
     asserts: 'a body that is not JSON is refused with 400',
     matters: 'callers have to learn that the mistake is their own, and that a retry does not help',
     options: () => ({ text: '{"model": "x", ' }),
-    statuses: INVALID,
+    statuses: INVALID_STATUSES,
   },
   {
     name: 'empty-body',
     asserts: 'an empty object is refused with 400 (or 422)',
     matters: 'callers have to learn that the mistake is their own, and that a retry does not help',
     options: () => ({ text: '{}' }),
-    statuses: INVALID,
+    statuses: INVALID_STATUSES,
   },
   {
     name: 'wrong-type',
     asserts: 'a field of the wrong type is refused with 400 (or 422)',
     matters: 'a mistake that passes here fails later, at the provider, and costs money',
     options: ({ name }) => ({ body: name === 'chat' ? { messages: 7 } : { input: 7 } }),
-    statuses: INVALID,
+    statuses: INVALID_STATUSES,
   },
   {
     name: 'unknown-model',
@@ -172,7 +172,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
       const connection = await tester.open()
       const head = `${tester.head('POST', proved.path)}Content-Length: 1099511627776\r\n\r\n`
       tester.sendRaw(connection, `${head}{"model": "x", "input": "${'x'.repeat(64)}`, 1)
-      const reply = await connection.read({ silenceMs: REFUSES_MS })
+      const reply = await connection.read({ silenceMs: REFUSAL_WAIT_MS })
       if (reply === null)
         return connection.isClosed ? pass('the connection was closed') : fail('it kept waiting for the body')
       return byStatus(reply, reply.status >= 400 && reply.status < 500)
@@ -180,7 +180,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
   },
 ])
 
-const REFUSES_MS = 5_000
+const REFUSAL_WAIT_MS = 5_000
 
 function envelopeFaults({ reply }: ProbeAnswer): readonly string[] {
   const type = reply.headers.get('content-type') ?? 'none'

@@ -23,12 +23,13 @@ const CHEAP_PATH = '/models'
 const QUIET_MS = 3_000
 const HEADER_BYTES = 256 * 1024
 const COMMON = { group: 'conformance', dialects: null, basis: BASIS.http1, sends: 1 } as const
-const SMUGGLED = 'behind a proxy that reads it differently, one client gets the answer meant for another'
+const SMUGGLING_HARM =
+  'behind a proxy that reads it differently, one client gets the answer meant for another'
 
 /**
  * Requests that must be refused: a server that reads them differently than a proxy in front can be attacked through it.
  */
-const MALFORMED: readonly {
+const MALFORMED_REQUESTS: readonly {
   readonly name: string
   readonly asserts: string
   readonly basis: string
@@ -76,10 +77,10 @@ const MALFORMED: readonly {
 ]
 
 export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
-  ...MALFORMED.map(
+  ...MALFORMED_REQUESTS.map(
     ({ bytes, ...row }): CheckRow => ({
       ...row,
-      matters: SMUGGLED,
+      matters: SMUGGLING_HARM,
       async run(tester, proved) {
         const connection = await tester.open()
         tester.sendRaw(connection, bytes(tester, proved), 1)
@@ -94,7 +95,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
     name: 'smuggling',
     asserts:
       'Content-Length together with Transfer-Encoding: at most one answer, and the connection is closed',
-    matters: SMUGGLED,
+    matters: SMUGGLING_HARM,
     basis: `${BASIS.http1}, 6.1`,
     sends: 2,
     async run(tester, proved) {
@@ -143,7 +144,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
     async run(tester) {
       const connection = await tester.open()
       const first = await tester.request('GET', CHEAP_PATH, null, { connection })
-      if (closes(first)) return pass('Connection: close')
+      if (closesConnection(first)) return pass('Connection: close')
       const second = await tester.request('GET', CHEAP_PATH, null, { connection })
       return second.status === first.status
         ? pass(`two answers, ${first.status}`)
@@ -158,14 +159,14 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
     sends: 2,
     async run(tester) {
       const connection = await tester.open()
-      const one = `${tester.head('GET', '/prove-no-such-path')}\r\n`
-      const other = `${tester.head('GET', CHEAP_PATH)}\r\n`
-      tester.sendRaw(connection, one + other, 2)
+      const firstRequest = `${tester.head('GET', '/prove-no-such-path')}\r\n`
+      const secondRequest = `${tester.head('GET', CHEAP_PATH)}\r\n`
+      tester.sendRaw(connection, firstRequest + secondRequest, 2)
       const first = await connection.read()
       // Clients must repeat requests that a closed connection left unanswered.
       if (first === null)
         return connection.isClosed ? pass('the connection was closed: no pipelining here') : fail('no answer')
-      if (closes(first)) return pass(`${first.status}, Connection: close`)
+      if (closesConnection(first)) return pass(`${first.status}, Connection: close`)
       const second = await connection.read()
       return second === null
         ? fail(`only one answer: ${first.status}`)
@@ -182,11 +183,11 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
       const chunks = pieces(body, 7).map(piece => `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`)
       const bytes = `${tester.head('POST', proved.path)}Transfer-Encoding: chunked\r\n\r\n${chunks.join('')}0\r\n\r\n`
       const connection = await tester.open()
-      const [first = '', ...rest] = pieces(bytes, 29)
+      const [first = '', ...otherPieces] = pieces(bytes, 29)
       tester.sendRaw(connection, first, 1)
-      for (const piece of rest) {
+      for (const piece of otherPieces) {
         connection.send(piece)
-        await new Promise(done => setImmediate(done))
+        await new Promise(resolve => setImmediate(resolve))
       }
       const reply = await connection.read()
       if (reply === null) return fail('no answer')
@@ -211,7 +212,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
       const connection = await tester.open()
       const first = await tester.request('HEAD', CHEAP_PATH, null, { connection })
       if (first.status >= 500) return fail(`status ${first.status}`)
-      if (closes(first)) return pass(`${first.status}, Connection: close`)
+      if (closesConnection(first)) return pass(`${first.status}, Connection: close`)
       const second = await tester.request('GET', CHEAP_PATH, null, { connection })
       return pass(`${first.status}, then ${second.status} on the same connection`)
     },
@@ -231,20 +232,20 @@ async function expectContinue(tester: Tester, proved: Proved): Promise<CheckVerd
   const bytes = tester.bytes(proved.path, body, 'Expect: 100-continue\r\n')
   const head = bytes.subarray(0, bytes.length - Buffer.byteLength(body))
   tester.sendRaw(connection, head.toString('latin1'), 1)
-  let isAsked = false
+  let isBodyRequested = false
   const reply = await connection.read({
     silenceMs: QUIET_MS,
     onInterim: status => {
-      if (status !== 100 || isAsked) return
-      isAsked = true
+      if (status !== 100 || isBodyRequested) return
+      isBodyRequested = true
       connection.send(body)
     },
   })
-  if (reply !== null) return pass(isAsked ? `100, then ${reply.status}` : `${reply.status}`)
-  return fail(isAsked ? 'no answer after 100' : 'neither 100 nor a final status')
+  if (reply !== null) return pass(isBodyRequested ? `100, then ${reply.status}` : `${reply.status}`)
+  return fail(isBodyRequested ? 'no answer after 100' : 'neither 100 nor a final status')
 }
 
-function closes(reply: SeenReply): boolean {
+function closesConnection(reply: SeenReply): boolean {
   return /\bclose\b/i.test(reply.headers.get('connection') ?? '')
 }
 
@@ -256,7 +257,7 @@ function notBadBody(reply: SeenReply): CheckVerdict {
 }
 
 function pieces(text: string, length: number): string[] {
-  return Array.from({ length: Math.ceil(text.length / length) }, (_, at) =>
-    text.slice(at * length, (at + 1) * length),
+  return Array.from({ length: Math.ceil(text.length / length) }, (_, index) =>
+    text.slice(index * length, (index + 1) * length),
   )
 }

@@ -21,7 +21,7 @@ export const HABIT_CHECKS: readonly Check[] = checksOf(
       needs: 'provider' as const,
       ...(isFailure ? { sends: 2 } : {}),
       async run(tester, proved) {
-        const verdict = await seen(habit, tester, proved)
+        const verdict = await checkHabit(habit, tester, proved)
         if (isFailure) await settled(tester, proved)
         return verdict
       },
@@ -29,7 +29,7 @@ export const HABIT_CHECKS: readonly Check[] = checksOf(
   }),
 )
 
-async function seen(habit: Habit, tester: Tester, proved: Proved): Promise<CheckVerdict> {
+async function checkHabit(habit: Habit, tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const id = newId()
   const isStream = (habit.chat ?? habit.responses)?.events !== undefined
   const answer = await tester.ask(
@@ -68,9 +68,9 @@ function judgeAnswer({ expected }: Habit, answer: ProbeAnswer, isStream: boolean
   if (expected.calls !== undefined) {
     if (calls.length !== expected.calls.length)
       return fail(`${calls.length} calls, not ${expected.calls.length}`)
-    for (const [at, call] of calls.entries())
-      if (JSON.stringify(objectOf(call.arguments)) !== JSON.stringify(expected.calls[at]))
-        return fail(`the arguments of call ${at + 1} are ${call.arguments.slice(0, 60)}`)
+    for (const [index, call] of calls.entries())
+      if (JSON.stringify(objectOf(call.arguments)) !== JSON.stringify(expected.calls[index]))
+        return fail(`the arguments of call ${index + 1} are ${call.arguments.slice(0, 60)}`)
     if (new Set(calls.map(({ id }) => id)).size !== calls.length) return fail('two calls have the same id')
     if (calls.some(({ id }) => id === '')) return fail('a call has no id')
   }

@@ -28,14 +28,14 @@ const TOOL = {
   description: 'Looks something up',
   parameters: { type: 'object', properties: { location: { type: 'string' } } },
 }
-const REFUSED = 'agents whose tools or histories look like this cannot use the model at all'
+const REFUSAL_HARM = 'agents whose tools or histories look like this cannot use the model at all'
 const call = (id: string, text = '{"location":"Oslo"}'): Call => ({ id, arguments: text })
 
 const ROWS: readonly Row[] = [
   {
     name: 'call-ids-again',
     asserts: 'a history in which two calls have the same id is accepted',
-    matters: REFUSED,
+    matters: REFUSAL_HARM,
     history: [
       { calls: [call('call_0')] },
       { output: 'call_0' },
@@ -47,7 +47,7 @@ const ROWS: readonly Row[] = [
   {
     name: 'message-between-outputs',
     asserts: 'a history with a message between the outputs of two parallel calls is accepted',
-    matters: REFUSED,
+    matters: REFUSAL_HARM,
     history: [
       { calls: [call('call_0'), call('call_1')] },
       { output: 'call_0' },
@@ -72,11 +72,11 @@ export const RECEIVER_CHECKS: readonly Check[] = checksOf(
     matters,
     weight: 'should' as const,
     needs: 'provider' as const,
-    run: (tester, proved) => accepted(row, tester, proved),
+    run: (tester, proved) => checkHistory(row, tester, proved),
   })),
 )
 
-async function accepted(
+async function checkHistory(
   { history = [], question = 'Go on.' }: Omit<Row, 'name' | 'asserts' | 'matters'>,
   tester: Tester,
   proved: Proved,
@@ -97,10 +97,10 @@ async function accepted(
   const { reply, document, understood } = await tester.ask(proved, { body }, id)
   if (reply.status === 400 && question !== 'Go on.') return pass(statusOf({ reply, document }))
   if (reply.status !== 200) return fail(statusOf({ reply, document }))
-  const [called] = understood.calls
-  return called?.name === TOOL.name
+  const [firstCall] = understood.calls
+  return firstCall?.name === TOOL.name
     ? pass(`a call of ${TOOL.name}`)
-    : fail(`a call of ${called?.name ?? 'nothing'}, not of ${TOOL.name}`)
+    : fail(`a call of ${firstCall?.name ?? 'nothing'}, not of ${TOOL.name}`)
 }
 
 function chatMessage(step: Step): object {

@@ -8,38 +8,38 @@ import { newId, type ProbeAnswer, type Tester } from '../tester.ts'
 
 const STREAMS = 4
 /** New requests must succeed again within a minute. */
-const BACK = { tries: 60, pauseMs: 1_000 } as const
+const RECOVERY_POLL = { tries: 60, pauseMs: 1_000 } as const
 
 export async function restarted(tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const command = tester.deps.restartCommand ?? ''
   const count = Math.min(STREAMS, tester.others)
   let started = 0
-  let allBegun: () => void = () => undefined
-  const underWay = new Promise<void>(done => {
-    allBegun = done
+  let reportBegun: () => void = () => undefined
+  const haveBegun = new Promise<void>(resolve => {
+    reportBegun = resolve
   })
-  const note = (): void => {
-    if (++started === count) allBegun()
+  const countStream = (): void => {
+    if (++started === count) reportBegun()
   }
-  const streams = Array.from({ length: count }, () => streamed(tester, proved, note))
+  const streams = Array.from({ length: count }, () => runStream(tester, proved, countStream))
   const settled = Promise.allSettled(streams)
-  await Promise.race([underWay, settled])
+  await Promise.race([haveBegun, settled])
   if (started < count) return fail('the streams before the restart did not begin')
   const isEarly = await Promise.race([settled.then(() => true), Promise.resolve(false)])
   if (isEarly) return skip('the streams ended before the restart: use a slower model, or --provider-port')
-  const ended = await run(command, tester)
+  const exitCode = await run(command, tester)
   const results = await settled
-  if (ended !== 0) return fail(`the command ended with ${ended === null ? 'no code' : ended}`)
+  if (exitCode !== 0) return fail(`the command ended with ${exitCode === null ? 'no code' : exitCode}`)
   const silent = results.filter(result => result.status === 'rejected' || isSilent(result.value)).length
-  const back = await comesBack(tester)
+  const recovery = await awaitRecovery(tester)
   if (silent > 0) return fail(`${silent} of ${count} streams were cut without any sign of an error`)
-  return back === null
+  return recovery === null
     ? fail('new requests are no longer answered')
-    : pass(`${count} streams ended properly or with an error; ${back}`)
+    : pass(`${count} streams ended properly or with an error; ${recovery}`)
 }
 
 /** A stream that runs during the command. */
-async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Promise<ProbeAnswer> {
+async function runStream(tester: Tester, proved: Proved, onBegin: () => void): Promise<ProbeAnswer> {
   const id = newId()
   let eventCount = 0
   return await tester.ask(
@@ -78,15 +78,15 @@ function run(command: string, { deps }: Tester): Promise<number | null> {
 }
 
 /** The number of tries until it succeeded; null: it never did. */
-async function comesBack(tester: Tester): Promise<string | null> {
-  for (let tries = 1; tries <= BACK.tries; tries++) {
+async function awaitRecovery(tester: Tester): Promise<string | null> {
+  for (let attempt = 1; attempt <= RECOVERY_POLL.tries; attempt++) {
     try {
       const { status } = await tester.request('GET', '/models', null)
-      if (status < 500) return `new requests were answered at attempt ${tries}`
+      if (status < 500) return `new requests were answered at attempt ${attempt}`
     } catch (error) {
       if (error instanceof RationSpent) return null
     }
-    await new Promise<void>(done => tester.deps.clock.after(BACK.pauseMs, done))
+    await new Promise<void>(resolve => tester.deps.clock.after(RECOVERY_POLL.pauseMs, resolve))
   }
   return null
 }

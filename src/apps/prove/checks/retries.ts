@@ -22,13 +22,13 @@ import { fields } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
 import { settled } from './upstream.ts'
 
-const PAID_TWICE = 'a client that times out and asks again pays for both runs'
-const NOT_YOURS = 'one customer reads the answer of another'
+const DOUBLE_COST_HARM = 'a client that times out and asks again pays for both runs'
+const LEAK_HARM = 'one customer reads the answer of another'
 /** Requests of the survey, which the first of these checks sends. */
 const SURVEY_SENDS = 3
 
 /** A request, and another one with the same key. */
-interface Retried {
+interface RetriedRequest {
   readonly first: ProbeAnswer
   readonly again: ProbeAnswer
   /** Of the provider, for both. */
@@ -36,7 +36,7 @@ interface Retried {
 }
 
 /** How the gateway treats the header. */
-interface Survey extends Retried {
+interface Survey extends RetriedRequest {
   readonly key: string
   /** The reason why nothing is checked; null: the gateway knows the header. */
   readonly why: string | null
@@ -50,17 +50,17 @@ const ROWS: readonly Row[] = [
   {
     name: 'kept',
     asserts: 'the same request with the same Idempotency-Key gets the first answer, which ran once',
-    matters: PAID_TWICE,
+    matters: DOUBLE_COST_HARM,
     sends: SURVEY_SENDS,
-    run: async (_, __, survey) => sameAnswer(survey, 'plain'),
+    run: async (_, __, survey) => judgeSameAnswer(survey, 'plain'),
   },
   {
     name: 'kept-stream',
     asserts: 'a stream that is asked for again is the first one, from its first event',
-    matters: PAID_TWICE,
+    matters: DOUBLE_COST_HARM,
     run: async (tester, proved) => {
       const retried = await askTwice(tester, proved, { stream: true })
-      const same = sameAnswer(retried, 'plain')
+      const same = judgeSameAnswer(retried, 'plain')
       if (same.outcome !== 'pass') return same
       return faultless(
         proved.violations(retried.again.stream.events).map(({ what }) => what),
@@ -71,10 +71,10 @@ const ROWS: readonly Row[] = [
   {
     name: 'running',
     asserts: 'a request that is sent again while the first one runs does not run a second time',
-    matters: PAID_TWICE,
+    matters: DOUBLE_COST_HARM,
     async run(tester, proved) {
       const id = newId()
-      const options = keyed(newId(), { script: 'late' })
+      const options = withKey(newId(), { script: 'late' })
       const [first, again] = await Promise.all([
         tester.ask(proved, options, id),
         tester.ask(proved, options, id),
@@ -82,15 +82,15 @@ const ROWS: readonly Row[] = [
       // Either may be the one that came later.
       const isRefused = first.reply.status === 409
       const retried = isRefused ? { first: again, again: first } : { first, again }
-      return whileRunning({ ...retried, runs: runsOf(tester, id) }, 'late')
+      return judgeWhileRunning({ ...retried, runs: runsOf(tester, id) }, 'late')
     },
   },
   {
     name: 'running-stream',
     asserts: 'a client that loses its stream and asks again gets it from the first event, of the same run',
-    matters: PAID_TWICE,
+    matters: DOUBLE_COST_HARM,
     run: async (tester, proved) =>
-      whileRunning(
+      judgeWhileRunning(
         await askTwice(tester, proved, { stream: true, script: 'slow' }, text => text.includes('\n\n')),
         'slow',
       ),
@@ -102,7 +102,7 @@ const ROWS: readonly Row[] = [
     sends: 1,
     async run(tester, proved, { first, key }) {
       const id = newId()
-      const answer = await tester.ask(proved, keyed(key), id)
+      const answer = await tester.ask(proved, withKey(key), id)
       const { status } = answer.reply
       if (answer.understood.text !== '' && answer.understood.text === first.understood.text)
         return fail('it gets the answer to the first request')
@@ -115,17 +115,17 @@ const ROWS: readonly Row[] = [
   {
     name: 'wrong-key',
     asserts: 'without a valid API key, an Idempotency-Key does not lead to the kept answer',
-    matters: NOT_YOURS,
+    matters: LEAK_HARM,
     sends: 1,
-    run: (tester, proved, survey) => withoutAnswer(tester, proved, survey, UNKNOWN_KEY),
+    run: (tester, proved, survey) => judgeOtherKey(tester, proved, survey, UNKNOWN_KEY),
   },
   {
     name: 'second-key',
     asserts: 'another API key with the same Idempotency-Key gets an answer of its own',
-    matters: NOT_YOURS,
+    matters: LEAK_HARM,
     needs: 'second-key',
     sends: 1,
-    run: (tester, proved, survey) => withoutAnswer(tester, proved, survey, tester.deps.secondKey),
+    run: (tester, proved, survey) => judgeOtherKey(tester, proved, survey, tester.deps.secondKey),
   },
   {
     name: 'failure',
@@ -135,7 +135,7 @@ const ROWS: readonly Row[] = [
     sends: 3,
     async run(tester, proved) {
       const id = newId()
-      const options = keyed(newId(), { script: 'broken' })
+      const options = withKey(newId(), { script: 'broken' })
       const first = await tester.ask(proved, options, id)
       if (first.reply.status < 500) return skip(`the failure does not arrive: ${statusOf(first)}`)
       tester.deps.provider?.mend(id)
@@ -171,15 +171,15 @@ async function surveyOf(tester: Tester, proved: Proved): Promise<Survey> {
   return await tester.once(`${proved.name} Idempotency-Key`, async () => {
     const id = newId()
     const key = newId()
-    const first = await tester.ask(proved, keyed(key), id)
-    const again = await tester.ask(proved, keyed(key), id)
+    const first = await tester.ask(proved, withKey(key), id)
+    const again = await tester.ask(proved, withKey(key), id)
     const runs = runsOf(tester, id)
     const survey = { key, first, again, runs }
     if (first.reply.status !== 200) return { ...survey, why: `not offered here: ${statusOf(first)}` }
     if (runs > 1)
       return { ...survey, why: 'not offered here: requests with the same Idempotency-Key ran twice' }
     const { repeat } = tester
-    await tester.ask(proved, keyed(newId()), id)
+    await tester.ask(proved, withKey(newId()), id)
     tester.repeat = repeat
     const isCache = runsOf(tester, id) === runs
     return {
@@ -192,21 +192,25 @@ async function surveyOf(tester: Tester, proved: Proved): Promise<Survey> {
 }
 
 /** The options of a request with this key. */
-function keyed(key: string, options: AskOptions = {}): AskOptions {
+function withKey(key: string, options: AskOptions = {}): AskOptions {
   return { ...options, headers: [['Idempotency-Key', key]] }
 }
 
-/** @param leaves the first client disconnects once it has read this */
+/** @param shouldLeave the first client disconnects once it has read this */
 async function askTwice(
   tester: Tester,
   proved: Proved,
   options: AskOptions,
-  leaves?: (text: string) => boolean,
-): Promise<Retried> {
+  shouldLeave?: (text: string) => boolean,
+): Promise<RetriedRequest> {
   const id = newId()
-  const both = keyed(newId(), options)
-  const first = await tester.ask(proved, leaves === undefined ? both : { ...both, onText: leaves }, id)
-  const again = await tester.ask(proved, both, id)
+  const keyedOptions = withKey(newId(), options)
+  const first = await tester.ask(
+    proved,
+    shouldLeave === undefined ? keyedOptions : { ...keyedOptions, onText: shouldLeave },
+    id,
+  )
+  const again = await tester.ask(proved, keyedOptions, id)
   return { first, again, runs: runsOf(tester, id) }
 }
 
@@ -214,7 +218,7 @@ function runsOf(tester: Tester, id: string): number {
   return tester.deps.provider?.runs(id) ?? 0
 }
 
-function sameAnswer({ first, again, runs }: Retried, script: Script): CheckVerdict {
+function judgeSameAnswer({ first, again, runs }: RetriedRequest, script: Script): CheckVerdict {
   if (again.reply.status !== first.reply.status) return fail(statusOf(again))
   if (runs !== 1) return fail(`the request ran ${runs} times`)
   const expectedText = piecesFor(script, again.id).join('')
@@ -224,20 +228,20 @@ function sameAnswer({ first, again, runs }: Retried, script: Script): CheckVerdi
   return idOf(again) === idOf(first) ? pass('one run, one answer') : fail('the answers have different ids')
 }
 
-function whileRunning(retried: Retried, script: Script): CheckVerdict {
+function judgeWhileRunning(retried: RetriedRequest, script: Script): CheckVerdict {
   const { again, runs } = retried
   if (again.reply.status === 409 && runs === 1) return pass(statusOf(again))
-  return sameAnswer(retried, script)
+  return judgeSameAnswer(retried, script)
 }
 
 /** Sends the first request with another API key: its answer must be another one, or a refusal. */
-async function withoutAnswer(
+async function judgeOtherKey(
   tester: Tester,
   proved: Proved,
   { key, first }: Survey,
   apiKey: string | null,
 ): Promise<CheckVerdict> {
-  const answer = await tester.ask(proved, { ...keyed(key), key: apiKey }, first.id)
+  const answer = await tester.ask(proved, { ...withKey(key), key: apiKey }, first.id)
   if (answer.reply.status !== 200) return pass(statusOf(answer))
   return idOf(answer) === idOf(first) ? fail('it gets the first answer') : pass('an answer of its own')
 }

@@ -109,7 +109,7 @@ export const SDK_CHECKS: readonly Check[] = checksOf(
       const sdk = await load()
       if (sdk === null) return skip('install openai: npm install openai')
       tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # through the openai package`
-      const { client, close } = await opened(tester, sdk)
+      const { client, close } = await openClient(tester, sdk)
       try {
         return await run(client, proved, tester, sdk)
       } catch (error) {
@@ -125,9 +125,9 @@ export const SDK_CHECKS: readonly Check[] = checksOf(
 
 /** Null: not installed. */
 async function load(): Promise<Sdk | null> {
-  for (const place of [pathToFileURL(join(process.cwd(), 'prove.js')).href, import.meta.url]) {
+  for (const location of [pathToFileURL(join(process.cwd(), 'prove.js')).href, import.meta.url]) {
     try {
-      return (await import(pathToFileURL(createRequire(place).resolve('openai')).href)) as Sdk
+      return (await import(pathToFileURL(createRequire(location).resolve('openai')).href)) as Sdk
     } catch {
       // Not found here.
     }
@@ -135,13 +135,13 @@ async function load(): Promise<Sdk | null> {
   return null
 }
 
-interface Opened {
+interface OpenClient {
   readonly client: Client
   close(): Promise<void>
 }
 
 /** A client that stays within the request budget: one try, a connection of its own, and a limited body. */
-async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
+async function openClient(tester: Tester, { OpenAI }: Sdk): Promise<OpenClient> {
   const { target, ration, silenceMs } = tester.deps
   const { Agent, fetch } = await import('undici')
   const release = ration.connect()
@@ -156,18 +156,18 @@ async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
     defaultHeaders: Object.fromEntries(target.headers),
     async fetch(url, { method = 'GET', headers, body, signal } = {}) {
       ration.spend(1)
-      const ends = AbortSignal.timeout(Math.ceil(ration.leftMs))
+      const timeLimit = AbortSignal.timeout(Math.ceil(ration.leftMs))
       const reply = await fetch(String(url), {
         method,
         headers: [...new Headers(headers)],
         body: typeof body === 'string' ? body : null,
-        signal: signal == null ? ends : AbortSignal.any([ends, signal]),
+        signal: signal == null ? timeLimit : AbortSignal.any([timeLimit, signal]),
         redirect: 'manual',
         dispatcher: agent,
       })
       const { status, statusText } = reply
       const stream = reply.body as ReadableStream<Uint8Array> | null
-      return new Response(stream === null ? null : bounded(stream), {
+      return new Response(stream === null ? null : limitBody(stream), {
         status,
         statusText,
         headers: [...reply.headers],
@@ -183,7 +183,7 @@ async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
   }
 }
 
-function bounded(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
+function limitBody(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
   let bytes = 0
   return body.pipeThrough(
     new TransformStream<Uint8Array, Uint8Array>({

@@ -12,7 +12,7 @@ interface RuleRow {
 }
 
 /** Rules of the grammars. */
-const RULES: readonly RuleRow[] = [
+const GRAMMAR_RULES: readonly RuleRow[] = [
   {
     rule: 'names',
     dialect: 'responses',
@@ -105,21 +105,21 @@ const RULES: readonly RuleRow[] = [
   },
 ]
 
-const BASIS_OF: Readonly<Record<ProvedName, string>> = { responses: BASIS.responses, chat: BASIS.api }
+const BASIS_BY_DIALECT: Readonly<Record<ProvedName, string>> = { responses: BASIS.responses, chat: BASIS.api }
 
-const GRAMMAR_CHECKS = RULES.map(
+const GRAMMAR_CHECKS = GRAMMAR_RULES.map(
   ({ rule, dialect, ...row }): CheckRow => ({
     ...row,
     name: rule,
     dialects: [dialect],
-    basis: BASIS_OF[dialect],
+    basis: BASIS_BY_DIALECT[dialect],
     async run(tester, proved) {
       const text = await tester.sample(proved, 'stream')
-      const called = await tester.sample(proved, 'called-stream')
+      const calledAnswer = await tester.sample(proved, 'called-stream')
       // If one of the two samples failed, its request is shown for repeating.
-      for (const answer of called.reply.status === 200 ? [called, text] : [text]) {
+      for (const answer of calledAnswer.reply.status === 200 ? [calledAnswer, text] : [text]) {
         tester.repeat = answer.repeat
-        const judged = whenOk(answer, ({ stream }) => {
+        const verdict = whenOk(answer, ({ stream }) => {
           if (stream.events.length === 0) return fail('there are no events')
           const faults = proved.violations(stream.events).filter(violation => violation.rule === rule)
           return faultless(
@@ -127,7 +127,7 @@ const GRAMMAR_CHECKS = RULES.map(
             `${stream.events.length} events`,
           )
         })
-        if (judged.outcome !== 'pass' || answer === text) return judged
+        if (verdict.outcome !== 'pass' || answer === text) return verdict
       }
       return skip('there is no stream')
     },
@@ -156,8 +156,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     async run(tester, proved) {
       const answer = await tester.sample(proved, 'stream')
       return whenOk(answer, ({ stream }) => {
-        const bad = stream.events.find(({ json, data }) => json === undefined && data !== DONE)
-        if (bad !== undefined) return fail(`an event is not JSON: ${bad.data.slice(0, 60)}`)
+        const badEvent = stream.events.find(({ json, data }) => json === undefined && data !== DONE)
+        if (badEvent !== undefined) return fail(`an event is not JSON: ${badEvent.data.slice(0, 60)}`)
         if (!stream.isClosed) return fail('no blank line follows the last event')
         return stream.events.length === 0
           ? fail('there are no events')

@@ -21,8 +21,8 @@ type Row = CheckRow & {
   readonly fails?: true
 }
 
-const TOLD = 'clients mistake half an answer for a whole one'
-const END = `${BASIS.api}: a stream ends with a terminal event, or a finish_reason and [DONE]`
+const TRUNCATION_HARM = 'clients mistake half an answer for a whole one'
+const END_BASIS = `${BASIS.api}: a stream ends with a terminal event, or a finish_reason and [DONE]`
 
 const ROWS: readonly Row[] = [
   {
@@ -30,14 +30,14 @@ const ROWS: readonly Row[] = [
     asserts: 'the text of a whole reply is exactly what the provider said',
     matters: 'answers are altered in transit',
     sends: 0,
-    run: async (tester, proved) => sameText(await tester.sample(proved, 'whole')),
+    run: async (tester, proved) => judgeText(await tester.sample(proved, 'whole')),
   },
   {
     name: 'stream-text',
     asserts: 'the text of a stream is exactly what the provider said',
     matters: 'answers are altered in transit',
     sends: 0,
-    run: async (tester, proved) => sameText(await tester.sample(proved, 'stream')),
+    run: async (tester, proved) => judgeText(await tester.sample(proved, 'stream')),
   },
   {
     name: 'usage',
@@ -58,39 +58,39 @@ const ROWS: readonly Row[] = [
     name: 'at-once',
     asserts: 'each piece of text reaches the client before the provider writes the next one',
     matters: 'a stream that arrives late, or all at once, is useless to its reader',
-    run: delivered,
+    run: checkDelivery,
   },
   {
     name: 'odd-bytes',
     asserts: 'events that arrive split at any byte, even within characters, are passed on unchanged',
     matters: 'letters beyond ASCII break at random times',
-    run: intact('odd-bytes'),
+    run: checkIntact('odd-bytes'),
   },
   {
     name: 'comments',
     asserts: 'comments between events, and CRLF line ends, change nothing',
     matters: 'providers keep silent connections alive with comments',
-    run: intact('comments'),
+    run: checkIntact('comments'),
   },
   {
     name: 'huge-event',
     asserts: 'an event of 512 KiB is passed on unchanged',
     matters: 'images, and arguments of functions, arrive in one event',
-    run: intact('huge'),
+    run: checkIntact('huge'),
   },
   {
     name: 'failure',
     fails: true,
     asserts: 'status 500 from the provider becomes a status of 500 or above, in the error format',
     matters: 'clients retry on 5xx, and show the message',
-    run: refusedWith500({ script: 'fails' }),
+    run: checkRefusal({ script: 'fails' }),
   },
   {
     name: 'failure-stream',
     fails: true,
     asserts: 'a stream whose provider refuses with 500 is refused with an error status',
     matters: 'clients recognize failures before a stream by the status',
-    run: refusedWith500({ script: 'fails', stream: true }),
+    run: checkRefusal({ script: 'fails', stream: true }),
   },
   {
     name: 'garbage',
@@ -98,31 +98,31 @@ const ROWS: readonly Row[] = [
     asserts:
       'a reply from the provider that is not JSON becomes an error with status 500 or above, in the error format',
     matters: 'clients mistake it for an answer, or cannot say what went wrong',
-    run: refusedWith500({ script: 'garbage' }),
+    run: checkRefusal({ script: 'garbage' }),
   },
   {
     name: 'cut',
     fails: true,
-    basis: END,
+    basis: END_BASIS,
     asserts: 'a connection that the provider cuts in the middle of a stream does not look like a normal end',
-    matters: TOLD,
-    run: toldOfFailure('cut'),
+    matters: TRUNCATION_HARM,
+    run: checkReportedFailure('cut'),
   },
   {
     name: 'stops',
     fails: true,
-    basis: END,
+    basis: END_BASIS,
     asserts: 'a stream that the provider ends before its last event does not look like a normal end',
-    matters: TOLD,
-    run: toldOfFailure('stops'),
+    matters: TRUNCATION_HARM,
+    run: checkReportedFailure('stops'),
   },
   {
     name: 'error-event',
     fails: true,
-    basis: END,
+    basis: END_BASIS,
     asserts: 'an error that the provider reports in a stream reaches the client',
-    matters: TOLD,
-    run: toldOfFailure('error-event'),
+    matters: TRUNCATION_HARM,
+    run: checkReportedFailure('error-event'),
   },
   {
     name: 'broken-event',
@@ -132,8 +132,8 @@ const ROWS: readonly Row[] = [
     async run(tester, proved) {
       const answer = await tester.ask(proved, { script: 'broken-event', stream: true })
       if (answer.reply.status !== 200) return pass(statusOf(answer))
-      const bad = answer.stream.events.find(({ json, data }) => json === undefined && data !== DONE)
-      if (bad !== undefined) return fail(`the client gets: ${bad.data.slice(0, 60)}`)
+      const badEvent = answer.stream.events.find(({ json, data }) => json === undefined && data !== DONE)
+      if (badEvent !== undefined) return fail(`the client gets: ${badEvent.data.slice(0, 60)}`)
       return judgeEnd(answer)
     },
   },
@@ -156,8 +156,8 @@ const ROWS: readonly Row[] = [
     asserts: 'status 429 from the provider becomes 429 (or 503)',
     matters: 'clients slow down on 429, and give up on other statuses',
     async run(tester, proved) {
-      const answer = await limited(tester, proved)
-      return refusedWith(answer, status => status === 429 || status === 503)
+      const answer = await limitedAnswer(tester, proved)
+      return judgeRefusal(answer, status => status === 429 || status === 503)
     },
   },
   {
@@ -166,7 +166,7 @@ const ROWS: readonly Row[] = [
     asserts: 'with the limit of the provider comes Retry-After',
     matters: 'SDKs wait as long as it says, and otherwise guess',
     async run(tester, proved) {
-      const { reply } = await limited(tester, proved)
+      const { reply } = await limitedAnswer(tester, proved)
       const after = reply.headers.get('retry-after') ?? reply.headers.get('retry-after-ms')
       return after === undefined ? fail(`${reply.status} without Retry-After`) : pass(`Retry-After: ${after}`)
     },
@@ -188,27 +188,27 @@ export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
   })),
 )
 
-const SETTLE = { tries: 6, pauseMs: 1_500 } as const
+const SETTLE_POLL = { tries: 6, pauseMs: 1_500 } as const
 
 /** Waits a few seconds until the gateway calls its provider again. */
 export async function settled(tester: Tester, proved: Proved): Promise<void> {
   const { repeat } = tester
-  for (let tries = 1; tries <= SETTLE.tries; tries++) {
+  for (let attempt = 1; attempt <= SETTLE_POLL.tries; attempt++) {
     const { reply } = await tester.ask(proved)
     if (reply.status === 200) break
-    await new Promise<void>(done => tester.deps.clock.after(SETTLE.pauseMs, done))
+    await new Promise<void>(resolve => tester.deps.clock.after(SETTLE_POLL.pauseMs, resolve))
   }
   tester.repeat = repeat
 }
 
-function limited(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
+function limitedAnswer(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
   return tester.sample(proved, 'limited', { script: 'limited' })
 }
 
-async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+async function checkDelivery(tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const id = newId()
   const pieces = piecesFor('gated', id)
-  const ends = pieces.map((_, at) => pieces.slice(0, at + 1).join('').length)
+  const ends = pieces.map((_, index) => pieces.slice(0, index + 1).join('').length)
   let eventCount = 0
   const onText = (text: string): undefined => {
     const length = proved.stream(readStream(text)).text.length
@@ -223,35 +223,35 @@ async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> 
     : fail(`piece ${late} of ${pieces.length} was held back until the provider wrote more`)
 }
 
-function intact(script: Script): Check['run'] {
+function checkIntact(script: Script): Check['run'] {
   return async (tester, proved) =>
     intactStream(await tester.ask(proved, { script, stream: true }), proved, script)
 }
 
 /** Judges a stream by its text, character by character, and by its events. */
 export function intactStream(answer: ProbeAnswer, proved: Proved, script: Script): CheckVerdict {
-  const same = sameText(answer, script)
-  if (same.outcome !== 'pass') return same
+  const verdict = judgeText(answer, script)
+  if (verdict.outcome !== 'pass') return verdict
   return faultless(
     proved.violations(answer.stream.events).map(({ what }) => what),
-    same.seen,
+    verdict.seen,
   )
 }
 
-function sameText(answer: ProbeAnswer, script: Script = 'plain'): CheckVerdict {
+function judgeText(answer: ProbeAnswer, script: Script = 'plain'): CheckVerdict {
   if (answer.reply.status !== 200) return fail(statusOf(answer))
   const expectedText = piecesFor(script, answer.id).join('')
   const { text } = answer.understood
   if (text === expectedText) return pass(`${text.length} characters`)
-  let at = 0
-  while (at < expectedText.length && expectedText[at] === text[at]) at++
-  const shown = text.slice(Math.max(0, at - 10), at + 20)
+  let index = 0
+  while (index < expectedText.length && expectedText[index] === text[index]) index++
+  const excerpt = text.slice(Math.max(0, index - 10), index + 20)
   return fail(
-    `${text.length} characters, not ${expectedText.length}; from character ${at} on they differ: ${shown}`,
+    `${text.length} characters, not ${expectedText.length}; from character ${index} on they differ: ${excerpt}`,
   )
 }
 
-function refusedWith(answer: ProbeAnswer, isRight: (status: number) => boolean): CheckVerdict {
+function judgeRefusal(answer: ProbeAnswer, isRight: (status: number) => boolean): CheckVerdict {
   if (!isRight(answer.reply.status)) return fail(statusOf(answer))
   const error = answer.document?.['error'] as { message?: unknown } | undefined
   return typeof error?.message === 'string'
@@ -259,11 +259,11 @@ function refusedWith(answer: ProbeAnswer, isRight: (status: number) => boolean):
     : fail(`${answer.reply.status} without error.message`)
 }
 
-function refusedWith500(options: AskOptions): Check['run'] {
-  return async (tester, proved) => refusedWith(await tester.ask(proved, options), status => status >= 500)
+function checkRefusal(options: AskOptions): Check['run'] {
+  return async (tester, proved) => judgeRefusal(await tester.ask(proved, options), status => status >= 500)
 }
 
-function toldOfFailure(script: Script): Check['run'] {
+function checkReportedFailure(script: Script): Check['run'] {
   return async (tester, proved) => {
     const answer = await tester.ask(proved, { script, stream: true })
     return answer.reply.status === 200 ? judgeEnd(answer) : pass(statusOf(answer))

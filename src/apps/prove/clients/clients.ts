@@ -61,16 +61,16 @@ export function provedClient(name: ProvedClientName): ProvedClient {
     readonly version: string
     readonly requests: readonly (RecordedRequest & { readonly dropped?: readonly string[] })[]
   }
-  let whole: Fields = {}
+  let currentBody: Fields = {}
   return {
     name,
     title: `${client} ${version}`,
-    requests: requests.map(({ dropped = [], body, ...rest }) => {
-      if (body === null) return { ...rest, body }
-      whole = Object.fromEntries(
-        Object.entries({ ...whole, ...body }).filter(([field]) => !dropped.includes(field)),
+    requests: requests.map(({ dropped = [], body, ...otherFields }) => {
+      if (body === null) return { ...otherFields, body }
+      currentBody = Object.fromEntries(
+        Object.entries({ ...currentBody, ...body }).filter(([field]) => !dropped.includes(field)),
       )
-      return { ...rest, body: whole }
+      return { ...otherFields, body: currentBody }
     }),
     ...GRAMMARS[name],
   }
@@ -100,12 +100,13 @@ function messagesReply(stream: SeenStream): ClientReply {
   let output: unknown
   let isStopped = false
   let hasReason = false
-  for (const [at, { name, json }] of stream.events.entries()) {
+  for (const [position, { name, json }] of stream.events.entries()) {
     const event = fields(json)
     const type = string(event['type'])
     if (name !== type)
       faults.push(`event: ${name ?? 'none'} carries type ${type || 'none'}: its SDK reads the name`)
-    if (at === 0 && type !== 'message_start') faults.push(`the first event is ${type}, not message_start`)
+    if (position === 0 && type !== 'message_start')
+      faults.push(`the first event is ${type}, not message_start`)
     const index = event['index']
     const block = open.get(index)
     if (type === 'error')
@@ -145,9 +146,9 @@ function responsesReply(stream: SeenStream): ClientReply {
   const ofType = (...types: readonly string[]): readonly Fields[] =>
     events.filter(({ type }) => types.includes(string(type)))
   const faults: string[] = []
-  const [failed] = ofType('response.failed', 'error')
+  const [failure] = ofType('response.failed', 'error')
   const [end] = ofType('response.completed', 'response.incomplete')
-  if (failed !== undefined) faults.push('the stream reports a failure')
+  if (failure !== undefined) faults.push('the stream reports a failure')
   if (ofType('response.created').length === 0) faults.push('there is no response.created')
   if (end === undefined) faults.push('there is no response.completed: the client treats the stream as broken')
   const response = fields(end?.['response'])
@@ -208,15 +209,15 @@ function chatReply(stream: SeenStream): ClientReply {
     for (const call of list(fields(choice['delta'])['tool_calls']).map(fields)) {
       const { index } = call
       const inner = fields(call['function'])
-      const known = calls.get(index)
-      if (known === undefined) {
+      const earlier = calls.get(index)
+      if (earlier === undefined) {
         if (count(index) === null) faults.push('a tool call has no index')
         calls.set(index, {
           id: string(call['id']),
           name: string(inner['name']),
           arguments: string(inner['arguments']),
         })
-      } else known.arguments += string(inner['arguments'])
+      } else earlier.arguments += string(inner['arguments'])
     }
   }
   if (!isFinished) faults.push('no chunk has a finish_reason')

@@ -45,9 +45,9 @@ export function createInnerTerms(tools: ReadonlyMap<string, ServerTool>): InnerT
   return (settings, path) => {
     // Created here, because all tools are known only now.
     parse ??= createRequestParser({ plugins: new Set(), tools: offeredWithin(tools), routers: new Set() })
-    const { max_completion_tokens, max_tool_calls, ...sameFields } = settings
+    const { max_completion_tokens, max_tool_calls, ...repeat } = settings
     const terms = Object.fromEntries(
-      Object.entries({ ...sameFields, max_output_tokens: max_completion_tokens, max_tool_calls }).filter(
+      Object.entries({ ...repeat, max_output_tokens: max_completion_tokens, max_tool_calls }).filter(
         ([, value]) => value != null,
       ),
     )

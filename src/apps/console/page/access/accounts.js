@@ -10,25 +10,25 @@ import { Keys } from './keys.js'
 import { Workspaces } from './workspaces.js'
 
 /** Sums over the ledger need not be refreshed often. */
-const EVERY_MS = 10_000
+const POLL_INTERVAL_MS = 10_000
 
 export function Accounts({ calls }) {
   // Changes after each edit here, so that lists are read again.
   const [version, setVersion] = useState(0)
   const names = useNames(calls, version)
-  const changed = () => setVersion(now => now + 1)
-  const given = { calls, names, version, onChanged: changed }
+  const onChanged = () => setVersion(now => now + 1)
+  const shared = { calls, names, version, onChanged: onChanged }
   return html`
     <${Credits} calls=${calls} />
-    <${Keys} ...${given} />
-    <${Workspaces} ...${given} />
-    <${Credentials} ...${given} />
-    <${EndUsers} ...${given} />
+    <${Keys} ...${shared} />
+    <${Workspaces} ...${shared} />
+    <${Credentials} ...${shared} />
+    <${EndUsers} ...${shared} />
   `
 }
 
 function Credits({ calls }) {
-  const { document, error } = useView(calls, 'credits', {}, EVERY_MS)
+  const { document, error } = useView(calls, 'credits', {}, POLL_INTERVAL_MS)
   const [isOpen, setOpen] = useState(false)
   if (document === null) return html`<${Waiting} error=${error} />`
   const { total_credits: total, total_usage: used, today } = document.data

@@ -14,19 +14,19 @@ export function Credentials({ calls, names, version, onChanged }) {
   const workspaces = [...names.workspaces.values()]
   const workspace = names.workspaces.has(chosen)
     ? chosen
-    : (workspaces.find(each => each.is_default) ?? workspaces[0])?.id
+    : (workspaces.find(candidate => candidate.is_default) ?? workspaces[0])?.id
   // The selected workspace may have been deleted.
   const isKnown = workspace !== undefined && names.version === version
   const query = { offset, limit: PAGE, ...(workspace === undefined ? {} : { workspace_id: workspace }) }
-  const asked = useApi(calls, isKnown ? 'byok' : null, query, { version })
+  const list = useApi(calls, isKnown ? 'byok' : null, query, { version })
   const close = () => setOpen(null)
-  const done = () => {
+  const onDone = () => {
     onChanged()
     close()
   }
   const remove = async () => {
     await calls.api('DELETE', `byok/${open.credential.id}`)
-    done()
+    onDone()
   }
   return html`
     <section aria-labelledby="credentials-heading">
@@ -46,7 +46,7 @@ export function Credentials({ calls, names, version, onChanged }) {
       </div>
       <${Paged}
         label="credentials"
-        asked=${asked}
+        asked=${list}
         once
         offset=${offset}
         onOffset=${setOffset}
@@ -54,7 +54,7 @@ export function Credentials({ calls, names, version, onChanged }) {
       />
       ${
         open?.what === 'edit' &&
-        html`<${CredentialForm} calls=${calls} workspace=${workspace} record=${open.credential} onDone=${done} onClose=${close} />`
+        html`<${CredentialForm} calls=${calls} workspace=${workspace} record=${open.credential} onDone=${onDone} onClose=${close} />`
       }
       ${
         open?.what === 'try' &&
@@ -80,7 +80,7 @@ function CredentialTable({ credentials, onOpen }) {
   return html`
     <${Table} label="Provider credentials (BYOK)" columns=${COLUMNS}>
       ${credentials.map(credential => {
-        const of = `credential ${credential.name ?? credential.label}`
+        const subject = `credential ${credential.name ?? credential.label}`
         const open = what => () => onOpen({ what, credential })
         return html`
           <tr key=${credential.id}>
@@ -96,9 +96,9 @@ function CredentialTable({ credentials, onOpen }) {
             <td>${restrictionOf(credential)}</td>
             <td>${dateTime(credential.created_at)}</td>
             <td class="actions">
-              <${RowButton} does="Try" of=${of} onClick=${open('try')} />
-              <${RowButton} does="Change" of=${of} onClick=${open('edit')} />
-              <${RowButton} does="Delete" of=${of} onClick=${open('delete')} />
+              <${RowButton} does="Try" of=${subject} onClick=${open('try')} />
+              <${RowButton} does="Change" of=${subject} onClick=${open('edit')} />
+              <${RowButton} does="Delete" of=${subject} onClick=${open('delete')} />
             </td>
           </tr>
         `

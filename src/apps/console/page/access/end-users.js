@@ -5,7 +5,7 @@ import { html, useState } from '../html.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Table, useView } from '../parts.js'
 import { RateFields, rateLimitOf, ratesText } from './rate-fields.js'
 
-const EVERY_MS = 10_000
+const POLL_INTERVAL_MS = 10_000
 const COLUMNS = [
   'User',
   'State',
@@ -22,7 +22,7 @@ export function EndUsers({ calls, version, onChanged }) {
   const [open, setOpen] = useState(null)
   // The version is not a parameter; it makes the page reload the list.
   const query = { offset, limit: PAGE, include_inactive: true, version }
-  const asked = useView(calls, 'end-users', query, EVERY_MS)
+  const list = useView(calls, 'end-users', query, POLL_INTERVAL_MS)
   const close = () => setOpen(null)
   const save = async ({ user, weight, is_active, ...values }) => {
     const record = open.record
@@ -42,7 +42,7 @@ export function EndUsers({ calls, version, onChanged }) {
       </div>
       <${Paged}
         label="end users"
-        asked=${asked}
+        asked=${list}
         offset=${offset}
         onOffset=${setOffset}
         draw=${({ data }) => html`<${UserTable} users=${data} onOpen=${setOpen} />`}

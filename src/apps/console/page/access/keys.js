@@ -15,7 +15,7 @@ const OVERLAPS = [
   ['604800', 'a week'],
   ['2592000', '30 days'],
 ]
-const EVERY_MS = 10_000
+const POLL_INTERVAL_MS = 10_000
 
 const COLUMNS = [
   'Name',
@@ -34,20 +34,20 @@ export function Keys({ calls, names, version, onChanged }) {
   const [offset, setOffset] = useState(0)
   const [open, setOpen] = useState(null)
   const query = { offset, limit: PAGE, include_disabled: true }
-  const asked = useApi(calls, 'keys', query, { version, everyMs: EVERY_MS })
+  const list = useApi(calls, 'keys', query, { version, everyMs: POLL_INTERVAL_MS })
   const close = () => setOpen(null)
-  const done = next => {
+  const onDone = next => {
     onChanged()
     setOpen(next ?? null)
   }
   const act = (method, key, body) => async () => {
     await calls.api(method, `keys/${key.hash}`, { body })
-    done()
+    onDone()
   }
   const rotate = key => async values => {
     const body = { overlap_seconds: Number(values.overlap_seconds) }
     const { key: secret, data } = await calls.api('POST', `keys/${key.hash}/rotate`, { body })
-    done({ what: 'secret', title: `The new secret of ${data.name}`, secret })
+    onDone({ what: 'secret', title: `The new secret of ${data.name}`, secret })
   }
   return html`
     <section aria-labelledby="keys-heading">
@@ -57,12 +57,12 @@ export function Keys({ calls, names, version, onChanged }) {
       </div>
       <${Paged}
         label="keys"
-        asked=${asked}
+        asked=${list}
         offset=${offset}
         onOffset=${setOffset}
         draw=${({ data }) => html`<${KeyTable} keys=${data} names=${names} onOpen=${setOpen} />`}
       />
-      ${(open?.what === 'create' || open?.what === 'edit') && html`<${KeyForm} calls=${calls} names=${names} record=${open.key} onDone=${done} onClose=${close} />`}
+      ${(open?.what === 'create' || open?.what === 'edit') && html`<${KeyForm} calls=${calls} names=${names} record=${open.key} onDone=${onDone} onClose=${close} />`}
       ${open?.what === 'secret' && html`<${Secret} title=${open.title} secret=${open.secret} onClose=${close} />`}
       ${
         open?.what === 'rotate' &&

@@ -31,7 +31,7 @@ export function RateFields({ record, without = 'Empty: no limit' }) {
 /** The field `rate_limit` of a body; null if no limit is set. */
 export function rateLimitOf(values) {
   const limits = Object.fromEntries(FIELDS.map(([name]) => [name, numberOrNull(values[name])]))
-  return Object.values(limits).every(each => each === null) ? null : limits
+  return Object.values(limits).every(limit => limit === null) ? null : limits
 }
 
 /** True if both set the same limits. */

@@ -12,9 +12,9 @@ const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Rate
 export function Workspaces({ calls, names, version, onChanged }) {
   const [offset, setOffset] = useState(0)
   const [open, setOpen] = useState(null)
-  const asked = useApi(calls, 'workspaces', { offset, limit: PAGE }, { version })
+  const list = useApi(calls, 'workspaces', { offset, limit: PAGE }, { version })
   const close = () => setOpen(null)
-  const done = () => {
+  const onDone = () => {
     onChanged()
     close()
   }
@@ -32,16 +32,16 @@ export function Workspaces({ calls, names, version, onChanged }) {
     await (id === undefined
       ? calls.api('POST', 'workspaces', { body })
       : calls.api('PATCH', `workspaces/${encodeURIComponent(id)}`, { body }))
-    done()
+    onDone()
   }
   const remove = async () => {
     await calls.api('DELETE', `workspaces/${encodeURIComponent(open.workspace.id)}`)
-    done()
+    onDone()
   }
   const disable = async () => {
     for (const { hash } of keysOf(names, open.workspace))
       await calls.api('PATCH', `keys/${hash}`, { body: { disabled: true } })
-    done()
+    onDone()
   }
   const { workspace } = open ?? {}
   return html`
@@ -56,7 +56,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
       </p>
       <${Paged}
         label="workspaces"
-        asked=${asked}
+        asked=${list}
         once
         offset=${offset}
         onOffset=${setOffset}

@@ -4,7 +4,7 @@ import { html, useState } from '../html.js'
 import { guardrailName } from '../names.js'
 import { Empty, PAGE, Paged, Share, Table, useApi } from '../parts.js'
 
-const EVERY_MS = 10_000
+const POLL_INTERVAL_MS = 10_000
 const COLUMNS = [
   'Owner',
   { name: 'Spent', number: true },
@@ -26,9 +26,9 @@ function Budget({ calls, record, name }) {
   const query = { offset, limit: PAGE }
   // A changed limit is a new budget.
   const version = record.updated_at
-  const asked = useApi(calls, `guardrails/${record.id}/budgets`, query, {
+  const list = useApi(calls, `guardrails/${record.id}/budgets`, query, {
     version,
-    everyMs: EVERY_MS,
+    everyMs: POLL_INTERVAL_MS,
   })
   const heading = `budget-${record.id}`
   return html`
@@ -36,7 +36,7 @@ function Budget({ calls, record, name }) {
       <h2 id=${heading}>Budgets of ${name}</h2>
       <${Paged}
         label="budgets"
-        asked=${asked}
+        asked=${list}
         offset=${offset}
         onOffset=${setOffset}
         draw=${({ data, total_count: total }) =>

@@ -133,7 +133,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
 }
 
 function Action({ side, slug, of, label }) {
-  const action = (of?.content_filter_builtins ?? []).find(each => each.slug === slug)?.action ?? ''
+  const action = (of?.content_filter_builtins ?? []).find(builtin => builtin.slug === slug)?.action ?? ''
   return html`<${Select} name=${`${side} ${slug}`} aria-label=${label} value=${action} options=${side === 'in' ? ACTIONS : REPLY_ACTIONS} />`
 }
 
@@ -142,7 +142,7 @@ function builtinsOf(values, side, before) {
   return DETECTORS.flatMap(slug => {
     const action = values[`${side} ${slug}`]
     if (action === '') return []
-    const scope = (before ?? []).find(each => each.slug === slug)?.scan_scope
+    const scope = (before ?? []).find(builtin => builtin.slug === slug)?.scan_scope
     return [{ slug, action, ...(side === 'in' && scope != null ? { scan_scope: scope } : {}) }]
   })
 }
@@ -167,14 +167,14 @@ function linesOf(filters) {
 function patternsOf(text, before) {
   const lines = text.split('\n').filter(line => line.trim() !== '')
   if (lines.length === 0) return null
-  return lines.map((line, at) => {
+  return lines.map((line, index) => {
     const [, action, pattern] = /^\s*(flag|mask|redact|block)\s(.+)$/.exec(line) ?? []
     if (pattern === undefined) {
       throw new Error(
-        `Line ${at + 1} of the patterns must begin with flag, mask, redact or block, and a space`,
+        `Line ${index + 1} of the patterns must begin with flag, mask, redact or block, and a space`,
       )
     }
-    const label = (before ?? []).find(each => each.pattern === pattern)?.label
+    const label = (before ?? []).find(filter => filter.pattern === pattern)?.label
     return { action, pattern, ...(label == null ? {} : { label }) }
   })
 }

@@ -35,13 +35,13 @@ export function Guardrails({ calls }) {
   const hits = useView(calls, 'guardrails')
   const { document, error } = useApi(calls, 'guardrails', { limit: 100 }, { version })
   const close = () => setOpen(null)
-  const done = () => {
+  const onDone = () => {
     setVersion(now => now + 1)
     close()
   }
   const remove = async () => {
     await calls.api('DELETE', `guardrails/${open.record.id}`)
-    done()
+    onDone()
   }
   return html`
     <section aria-labelledby="hits-heading">
@@ -65,11 +65,11 @@ export function Guardrails({ calls }) {
         html`<p class="dim">The first ${document.data.length} of ${document.total_count}.</p>`
       }
     </section>
-    ${document !== null && html`<${Budgets} calls=${calls} guardrails=${document.data.filter(each => each.limit_usd !== null)} names=${names} />`}
+    ${document !== null && html`<${Budgets} calls=${calls} guardrails=${document.data.filter(guardrail => guardrail.limit_usd !== null)} names=${names} />`}
     ${document !== null && document.data.length > 0 && html`<${TextCheck} calls=${calls} guardrails=${document.data} names=${names} />`}
     ${
       open?.what === 'edit' &&
-      html`<${GuardrailForm} calls=${calls} names=${names} record=${open.record} onDone=${done} onClose=${close} />`
+      html`<${GuardrailForm} calls=${calls} names=${names} record=${open.record} onDone=${onDone} onClose=${close} />`
     }
     ${
       open?.what === 'delete' &&

@@ -16,22 +16,22 @@ const SIDES = [
   ['input', 'a request'],
   ['output', 'a reply'],
 ]
-const TEXT_MAX = 20_000
+const MAX_TEXT_CHARS = 20_000
 
 export function TextCheck({ calls, guardrails, names }) {
   const [id, setId] = useState(guardrails[0].id)
   const [text, setText] = useState('')
   const [side, setSide] = useState('input')
-  const [found, setFound] = useState(null)
+  const [result, setResult] = useState(null)
   const [fault, setFault] = useState('')
   const check = async event => {
     event.preventDefault()
     setFault('')
     try {
       const { data } = await calls.api('POST', `guardrails/${id}/check`, { body: { text, side } })
-      setFound({ ...data, text })
+      setResult({ ...data, text })
     } catch (error) {
-      setFound(null)
+      setResult(null)
       setFault(error.message)
     }
   }
@@ -42,7 +42,7 @@ export function TextCheck({ calls, guardrails, names }) {
         <${Field} label="Guardrail">
           <${Select}
             value=${id}
-            options=${guardrails.map(each => [each.id, guardrailName(names, each)])}
+            options=${guardrails.map(guardrail => [guardrail.id, guardrailName(names, guardrail)])}
             onChange=${event => setId(event.currentTarget.value)}
           />
         <//>
@@ -53,7 +53,7 @@ export function TextCheck({ calls, guardrails, names }) {
           <textarea
             required
             rows="4"
-            maxlength=${TEXT_MAX}
+            maxlength=${MAX_TEXT_CHARS}
             value=${text}
             onInput=${event => setText(event.currentTarget.value)}
           ></textarea>
@@ -61,12 +61,12 @@ export function TextCheck({ calls, guardrails, names }) {
         <button type="submit" class="main">Check</button>
       </form>
       ${fault !== '' && html`<p class="fault" role="alert">${fault}</p>`}
-      ${found !== null && html`<${Found} found=${found} />`}
+      ${result !== null && html`<${Findings} found=${result} />`}
     </section>
   `
 }
 
-function Found({ found: { text, action, redacted, findings } }) {
+function Findings({ found: { text, action, redacted, findings } }) {
   if (action === null) return html`<p role="status">Nothing was found: the text would not be changed.</p>`
   return html`
     <p role="status">
@@ -74,17 +74,17 @@ function Found({ found: { text, action, redacted, findings } }) {
       ${EFFECTS[action]}
     </p>
     <p class="reply text" aria-label="The text with what was found">
-      ${marked(text, findings).map(({ part, finding }, at) =>
+      ${markedParts(text, findings).map(({ part, finding }, index) =>
         finding === null
           ? part
-          : html`<mark key=${at} class=${TONES[finding.action]} title=${`${finding.detector}: ${finding.action}`}>${part}</mark>`,
+          : html`<mark key=${index} class=${TONES[finding.action]} title=${`${finding.detector}: ${finding.action}`}>${part}</mark>`,
       )}
     </p>
     ${(action === 'redact' || action === 'mask') && html`<p class="reply text" aria-label="The text that would be sent">${redacted}</p>`}
     <ul>
       ${findings.slice(0, 50).map(
-        ({ detector, pattern, action: own, start, end }, at) => html`
-          <li key=${at}>${detector === 'custom' ? pattern : detector}: ${own}, characters ${start + 1} to ${end}</li>
+        ({ detector, pattern, action: ownAction, start, end }, index) => html`
+          <li key=${index}>${detector === 'custom' ? pattern : detector}: ${ownAction}, characters ${start + 1} to ${end}</li>
         `,
       )}
     </ul>
@@ -92,7 +92,7 @@ function Found({ found: { text, action, redacted, findings } }) {
 }
 
 /** The text in parts; if findings overlap, the first one is marked. */
-function marked(text, findings) {
+function markedParts(text, findings) {
   const parts = []
   let from = 0
   for (const finding of findings) {

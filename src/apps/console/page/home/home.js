@@ -6,14 +6,14 @@ import { Charts, Range } from '../requests/charts.js'
 import { List } from '../requests/list.js'
 import { Health } from './problems.js'
 
-const EVERY_MS = 3_000
+const POLL_INTERVAL_MS = 3_000
 /** Limits change slowly. */
-const KEYS_EVERY_MS = 30_000
-const LATEST = 12
+const KEYS_POLL_INTERVAL_MS = 30_000
+const LATEST_COUNT = 12
 
 export function Home({ calls, live, memory }) {
-  const { document, error } = useView(calls, 'summary', {}, EVERY_MS)
-  const keys = useApi(calls, 'keys', { limit: 100 }, { everyMs: KEYS_EVERY_MS }).document?.data ?? []
+  const { document, error } = useView(calls, 'summary', {}, POLL_INTERVAL_MS)
+  const keys = useApi(calls, 'keys', { limit: 100 }, { everyMs: KEYS_POLL_INTERVAL_MS }).document?.data ?? []
   const [minutes, setMinutes] = useState(memory.minutes ?? 15)
   memory.minutes = minutes
   if (document === null) return html`<${Waiting} error=${error} />`
@@ -49,7 +49,7 @@ export function Home({ calls, live, memory }) {
             ? html`<${Empty}>No requests yet. The <a href="#/playground">playground</a> sends one.<//>`
             : html`<${List}
                 label="Latest requests"
-                rows=${live.rows.slice(0, LATEST)}
+                rows=${live.rows.slice(0, LATEST_COUNT)}
                 chosen=${null}
                 onChoose=${row => {
                   memory.chosen = row

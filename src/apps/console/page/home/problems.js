@@ -3,19 +3,19 @@ import { percent, usd } from '../format.js'
 import { html } from '../html.js'
 
 /** A limit is listed from this used part on. */
-const NEARLY = 0.9
-const NAMED_MAX = 3
+const NEAR_LIMIT_SHARE = 0.9
+const MAX_NAMED_KEYS = 3
 
 /** @param keys API keys with their limits @param live the live list @param error of the last request, or null */
 export function Health({ problems, keys, live, error }) {
-  const all = [...ofThisPage(live, error), ...problems, ...ofLimits(keys)]
-  if (all.length === 0)
+  const allProblems = [...pageProblems(live, error), ...problems, ...limitProblems(keys)]
+  if (allProblems.length === 0)
     return html`<p class="health good" role="status"><b>No problems.</b> Nothing needs your attention now.</p>`
-  const isBad = all.some(({ is_serious: isSerious }) => isSerious)
+  const isBad = allProblems.some(({ is_serious: isSerious }) => isSerious)
   return html`
     <div class=${`health ${isBad ? 'bad' : 'warn'}`} role="status">
       <ul aria-label="Current problems">
-        ${all.map(
+        ${allProblems.map(
           ({ text, view }) => html`
             <li key=${text}>${text}${' '}${view !== 'home' && html`<a href=${`#/${view}`}>Show</a>`}</li>
           `,
@@ -25,7 +25,7 @@ export function Health({ problems, keys, live, error }) {
   `
 }
 
-function ofThisPage(live, error) {
+function pageProblems(live, error) {
   if (error !== null || live.state === 'lost') {
     return [
       {
@@ -38,12 +38,12 @@ function ofThisPage(live, error) {
   return []
 }
 
-function ofLimits(keys) {
+function limitProblems(keys) {
   const near = keys.filter(
     ({ limit, limit_remaining: left, disabled }) =>
-      !disabled && limit !== null && left <= limit * (1 - NEARLY),
+      !disabled && limit !== null && left <= limit * (1 - NEAR_LIMIT_SHARE),
   )
-  const named = near.slice(0, NAMED_MAX).map(({ name, limit, limit_remaining: left }) => {
+  const keyProblems = near.slice(0, MAX_NAMED_KEYS).map(({ name, limit, limit_remaining: left }) => {
     const used = Math.min(1, 1 - left / limit)
     return {
       text:
@@ -54,12 +54,12 @@ function ofLimits(keys) {
       is_serious: false,
     }
   })
-  if (near.length > NAMED_MAX) {
-    named.push({
-      text: `${near.length - NAMED_MAX} more keys are near their limits.`,
+  if (near.length > MAX_NAMED_KEYS) {
+    keyProblems.push({
+      text: `${near.length - MAX_NAMED_KEYS} more keys are near their limits.`,
       view: 'accounts',
       is_serious: false,
     })
   }
-  return named
+  return keyProblems
 }

@@ -12,7 +12,7 @@ export function Answer({ at, model, answer, shown }) {
   return html`
     <article class="lane" aria-labelledby=${heading}>
       <h3 id=${heading}>${at === 0 ? 'Answer' : `Answer ${at + 1}`}${model === '' ? '' : ` of ${model}`}</h3>
-      ${state !== 'idle' && html`<p role="status"><${Told} answer=${answer} /></p>`}
+      ${state !== 'idle' && html`<p role="status"><${StatusLine} answer=${answer} /></p>`}
       ${
         reasoning !== '' &&
         html`<details><summary>Reasoning</summary><p class="reasoning">${reasoning}</p></details>`
@@ -32,7 +32,7 @@ export function Answer({ at, model, answer, shown }) {
   `
 }
 
-function Told({ answer: { state, told, id, firstMs, totalMs, usage } }) {
+function StatusLine({ answer: { state, told, id, firstMs, totalMs, usage } }) {
   const parts = [
     told,
     firstMs === null ? '' : `first token ${duration(firstMs)}`,

@@ -13,9 +13,9 @@ export const START = {
   response: null,
 }
 /** Limit for a model that does not stop. */
-const TEXT_MAX = 200_000
+const MAX_TEXT_CHARS = 200_000
 /** A long text is rendered again each time, and people do not read faster. */
-const SHOW_MS = 100
+const RENDER_INTERVAL_MS = 100
 
 /** The body of POST /responses, without empty fields. */
 export function bodyOf({ system, input, max, temperature, top, effort }, model) {
@@ -34,23 +34,23 @@ export function bodyOf({ system, input, max, temperature, top, effort }, model) 
 /** Calls `change` with functions from the answer so far to the changed one. Never throws. */
 export async function ask(calls, apiKey, body, signal, change) {
   const beganMs = performance.now()
-  const waiting = { text: '', reasoning: '', firstMs: null, timer: null }
+  const pending = { text: '', reasoning: '', firstMs: null, timer: null }
   const show = () => {
-    clearTimeout(waiting.timer)
-    waiting.timer = null
-    const { text, reasoning, firstMs } = waiting
-    waiting.text = ''
-    waiting.reasoning = ''
+    clearTimeout(pending.timer)
+    pending.timer = null
+    const { text, reasoning, firstMs } = pending
+    pending.text = ''
+    pending.reasoning = ''
     change(answer => ({
       firstMs: answer.firstMs ?? firstMs,
-      text: (answer.text + text).slice(0, TEXT_MAX),
-      reasoning: (answer.reasoning + reasoning).slice(0, TEXT_MAX),
+      text: (answer.text + text).slice(0, MAX_TEXT_CHARS),
+      reasoning: (answer.reasoning + reasoning).slice(0, MAX_TEXT_CHARS),
     }))
   }
   const add = (field, delta) => {
-    waiting.firstMs ??= performance.now() - beganMs
-    waiting[field] += delta
-    waiting.timer ??= setTimeout(show, SHOW_MS)
+    pending.firstMs ??= performance.now() - beganMs
+    pending[field] += delta
+    pending.timer ??= setTimeout(show, RENDER_INTERVAL_MS)
   }
   try {
     const reply = await calls.trial(apiKey, body, signal)

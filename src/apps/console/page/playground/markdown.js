@@ -5,7 +5,7 @@
 import { html } from '../html.js'
 
 /** Longer lines are shown unformatted, because parsing them would take too long. */
-const LINE_MAX = 10_000
+const MAX_LINE_CHARS = 10_000
 const LIST_ITEM = /^(\s{0,9})(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/
 const HEADING = /^(#{1,6})\s+(.*)$/
 const FENCE = /^\s{0,3}(```|~~~)(.*)$/
@@ -13,7 +13,7 @@ const INLINE =
   /`([^`]{1,2000})`|\*\*([^*]{1,2000})\*\*|\*([^*\s][^*]{0,2000})\*|\[([^\][]{1,500})\]\((https?:\/\/[^\s()<>]{1,2000})\)/g
 
 export function Markdown({ text }) {
-  return blocksOf(text.split('\n')).map((block, at) => html`<${Block} key=${at} ...${block} />`)
+  return blocksOf(text.split('\n')).map((block, index) => html`<${Block} key=${index} ...${block} />`)
 }
 
 function blocksOf(lines) {
@@ -48,9 +48,9 @@ function blocksOf(lines) {
       else list.lines.push(item[3])
     } else if (/^\s{0,3}>/.test(line)) {
       const quote = isApart ? null : last('quote')
-      const told = line.replace(/^\s{0,3}>\s?/, '')
-      if (quote === null) blocks.push({ kind: 'quote', lines: [told] })
-      else quote.lines.push(told)
+      const quoteText = line.replace(/^\s{0,3}>\s?/, '')
+      if (quote === null) blocks.push({ kind: 'quote', lines: [quoteText] })
+      else quote.lines.push(quoteText)
     } else {
       const block = isApart ? null : (last('text') ?? last('list') ?? last('numbers'))
       if (block === null) blocks.push({ kind: 'text', lines: [line] })
@@ -69,9 +69,9 @@ function Block({ kind, lines, level, language, start }) {
     case 'heading':
       return html`<p class=${`heading h${level}`}>${inline(lines[0])}</p>`
     case 'list':
-      return html`<ul>${lines.map((line, at) => html`<li key=${at}>${inline(line)}</li>`)}</ul>`
+      return html`<ul>${lines.map((line, index) => html`<li key=${index}>${inline(line)}</li>`)}</ul>`
     case 'numbers':
-      return html`<ol start=${start}>${lines.map((line, at) => html`<li key=${at}>${inline(line)}</li>`)}</ol>`
+      return html`<ol start=${start}>${lines.map((line, index) => html`<li key=${index}>${inline(line)}</li>`)}</ol>`
     case 'quote':
       return html`<blockquote>${inline(lines.join('\n'))}</blockquote>`
     case 'table':
@@ -96,8 +96,8 @@ function Rows({ lines }) {
         ${rows
           .filter(cells => !isRule(cells))
           .map(
-            (cells, at) =>
-              html`<tr key=${at}>${cells.map((cell, place) => html`<td key=${place}>${inline(cell)}</td>`)}</tr>`,
+            (cells, index) =>
+              html`<tr key=${index}>${cells.map((cell, column) => html`<td key=${column}>${inline(cell)}</td>`)}</tr>`,
           )}
       </tbody>
     </table>
@@ -106,7 +106,7 @@ function Rows({ lines }) {
 
 /** Texts and elements of one line or paragraph. */
 function inline(text) {
-  if (text.length > LINE_MAX) return text
+  if (text.length > MAX_LINE_CHARS) return text
   const parts = []
   let from = 0
   for (const match of text.matchAll(INLINE)) {

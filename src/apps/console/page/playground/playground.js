@@ -8,8 +8,16 @@ import { Answer } from './answer.js'
 import { ask, bodyOf, START } from './asking.js'
 import { Snippets } from './snippets.js'
 
-const MODELS_MAX = 4
-const FIELDS = { models: [''], system: '', input: '', max: '300', temperature: '', top: '', effort: '' }
+const MAX_MODELS = 4
+const INITIAL_FIELDS = {
+  models: [''],
+  system: '',
+  input: '',
+  max: '300',
+  temperature: '',
+  top: '',
+  effort: '',
+}
 const EFFORTS = ['', 'none', 'minimal', 'low', 'medium', 'high']
 const VIEWS = [
   ['markdown', 'Formatted'],
@@ -18,7 +26,7 @@ const VIEWS = [
 ]
 
 export function Playground({ calls, memory }) {
-  const [fields, setFields] = useState(memory.fields ?? FIELDS)
+  const [fields, setFields] = useState(memory.fields ?? INITIAL_FIELDS)
   const [apiKey, setApiKey] = useState(memory.apiKey ?? '')
   const [answers, setAnswers] = useState(() => fields.models.map(() => START))
   const [shown, setShown] = useState('markdown')
@@ -28,26 +36,31 @@ export function Playground({ calls, memory }) {
   memory.apiKey = apiKey
 
   const set = name => event => setFields({ ...fields, [name]: event.currentTarget.value })
-  const setModel = at => event => {
+  const setModel = index => event => {
     const value = event.currentTarget.value
-    setFields({ ...fields, models: fields.models.map((model, place) => (place === at ? value : model)) })
+    setFields({
+      ...fields,
+      models: fields.models.map((model, position) => (position === index ? value : model)),
+    })
   }
   const resize = next => {
     setFields({ ...fields, models: next })
-    setAnswers(next.map((_, at) => answers[at] ?? START))
+    setAnswers(next.map((_, index) => answers[index] ?? START))
   }
-  const change = at => changes => {
-    setAnswers(now => now.map((answer, place) => (place === at ? { ...answer, ...changes(answer) } : answer)))
+  const change = index => changes => {
+    setAnswers(now =>
+      now.map((answer, position) => (position === index ? { ...answer, ...changes(answer) } : answer)),
+    )
   }
 
   useEffect(() => {
-    const leaving = new AbortController()
-    calls.view('models', {}, leaving.signal).then(
+    const controller = new AbortController()
+    calls.view('models', {}, controller.signal).then(
       ({ data }) => setModels(data.map(({ id }) => id)),
       () => undefined,
     )
     return () => {
-      leaving.abort()
+      controller.abort()
       running.current?.abort()
     }
   }, [])
@@ -59,7 +72,9 @@ export function Playground({ calls, memory }) {
     running.current = stop
     setAnswers(fields.models.map(() => ({ ...START, state: 'running' })))
     await Promise.all(
-      fields.models.map((model, at) => ask(calls, apiKey, bodyOf(fields, model), stop.signal, change(at))),
+      fields.models.map((model, index) =>
+        ask(calls, apiKey, bodyOf(fields, model), stop.signal, change(index)),
+      ),
     )
   }
   const isRunning = answers.some(({ state }) => state === 'running')
@@ -106,14 +121,14 @@ export function Playground({ calls, memory }) {
         <datalist id="models">${models.map(id => html`<option key=${id} value=${id}></option>`)}</datalist>
         <div class="lanes models">
           ${fields.models.map(
-            (model, at) => html`
+            (model, index) => html`
               <${Field}
-                key=${at}
-                label=${at === 0 ? 'Model' : `Model ${at + 1}`}
+                key=${index}
+                label=${index === 0 ? 'Model' : `Model ${index + 1}`}
                 required
                 list="models"
                 value=${model}
-                onInput=${setModel(at)}
+                onInput=${setModel(index)}
               />
             `,
           )}
@@ -123,7 +138,7 @@ export function Playground({ calls, memory }) {
           <button type="button" disabled=${!isRunning} onClick=${() => running.current?.abort()}>Stop</button>
           <button
             type="button"
-            disabled=${isRunning || fields.models.length >= MODELS_MAX}
+            disabled=${isRunning || fields.models.length >= MAX_MODELS}
             onClick=${() => resize([...fields.models, ''])}
           >
             Compare another model
@@ -147,8 +162,8 @@ export function Playground({ calls, memory }) {
       </form>
       <div class="lanes">
         ${answers.map(
-          (answer, at) =>
-            html`<${Answer} key=${at} at=${at} model=${fields.models[at] ?? ''} answer=${answer} shown=${shown} />`,
+          (answer, index) =>
+            html`<${Answer} key=${index} at=${index} model=${fields.models[index] ?? ''} answer=${answer} shown=${shown} />`,
         )}
       </div>
       <${Snippets} body=${bodyOf(fields, fields.models[0])} />

@@ -35,20 +35,20 @@ function pythonOf(value) {
   if (typeof value !== 'object') return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(pythonOf).join(', ')}]`
   return `{${Object.entries(value)
-    .map(([name, own]) => `${JSON.stringify(name)}: ${pythonOf(own)}`)
+    .map(([name, fieldValue]) => `${JSON.stringify(name)}: ${pythonOf(fieldValue)}`)
     .join(', ')}}`
 }
 
 export function Snippets({ body }) {
   const [language, setLanguage] = useState('curl')
-  const [told, setTold] = useState('')
+  const [notice, setNotice] = useState('')
   const code = LANGUAGES[language](body)
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(code)
-      setTold('Copied')
+      setNotice('Copied')
     } catch {
-      setTold('The browser does not allow copying here: select the text')
+      setNotice('The browser does not allow copying here: select the text')
     }
   }
   return html`
@@ -65,7 +65,7 @@ export function Snippets({ body }) {
           )}
         </span>
         <button type="button" onClick=${copy}>Copy the code</button>
-        <span class="dim" role="status">${told}</span>
+        <span class="dim" role="status">${notice}</span>
       </div>
       <pre class="code" tabindex="0" aria-label=${`The request in ${language}`}><code>${code}</code></pre>
       <p class="dim">URL is the address of the public port, API_KEY the key.</p>

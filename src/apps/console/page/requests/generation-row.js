@@ -1,6 +1,6 @@
 /** Builds a row of the list from a record of GET /generations, which has no stages. */
 
-const LEFT = 499
+const CLIENT_LEFT_STATUS = 499
 
 export function rowOfGeneration(record) {
   const { latency, generation_time: generation } = record
@@ -9,7 +9,7 @@ export function rowOfGeneration(record) {
     at: record.created_at,
     model: record.model ?? record.router,
     provider: record.provider_name,
-    status: record.outcome === 'aborted' ? LEFT : record.error === null ? 200 : '',
+    status: record.outcome === 'aborted' ? CLIENT_LEFT_STATUS : record.error === null ? 200 : '',
     outcome: record.outcome,
     error: record.error,
     cause: null,

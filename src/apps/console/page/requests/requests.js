@@ -8,12 +8,12 @@ import { List } from './list.js'
 import { Search } from './search.js'
 
 /** More rows would not help; the filter finds the others. */
-const SHOWN_MAX = 200
+const MAX_SHOWN_ROWS = 200
 
 /** Two lists: the live one, and a search of the whole ledger. */
 export function Requests({ calls, live, memory, asked = '' }) {
-  const isLed = memory.chosen != null || asked !== ''
-  const [list, setList] = useState(isLed ? 'live' : (memory.requests ?? 'live'))
+  const isLinked = memory.chosen != null || asked !== ''
+  const [list, setList] = useState(isLinked ? 'live' : (memory.requests ?? 'live'))
   memory.requests = list
   const tab = (name, text) => html`
     <button type="button" aria-pressed=${list === name} onClick=${() => setList(name)}>${text}</button>
@@ -36,13 +36,13 @@ function LiveRequests({ calls, live, memory, asked }) {
   memory.minutes = minutes
   const [filter, setFilter] = useState(asked)
   const [onlyFailures, setOnlyFailures] = useState(false)
-  const [held, setHeld] = useState(null)
+  const [pausedRows, setPausedRows] = useState(null)
   // The first view may have selected one.
   const [chosen, setChosen] = useState(memory.chosen ?? null)
   memory.chosen = null
   const list = useRef(null)
-  const rows = held ?? live.rows
-  const shown = rows.filter(row => isShown(row, filter.trim().toLowerCase(), onlyFailures))
+  const rows = pausedRows ?? live.rows
+  const matchingRows = rows.filter(row => matches(row, filter.trim().toLowerCase(), onlyFailures))
   const detail = chosen === null ? null : (live.rows.find(({ id }) => id === chosen.id) ?? chosen)
 
   const close = () => {
@@ -76,19 +76,19 @@ function LiveRequests({ calls, live, memory, asked }) {
             />
             Failures only
           </label>
-          <button type="button" aria-pressed=${held !== null} onClick=${() => setHeld(held === null ? rows : null)}>
-            ${held === null ? 'Pause' : 'Resume'}
+          <button type="button" aria-pressed=${pausedRows !== null} onClick=${() => setPausedRows(pausedRows === null ? rows : null)}>
+            ${pausedRows === null ? 'Pause' : 'Resume'}
           </button>
           <${Range} minutes=${minutes} onMinutes=${setMinutes} />
-          <span class="dim" role="status">${told(shown, rows, live)}</span>
+          <span class="dim" role="status">${countText(matchingRows, rows, live)}</span>
         </div>
         ${
-          shown.length === 0
-            ? html`<${Nothing} live=${live} isFiltered=${rows.length > 0} />`
+          matchingRows.length === 0
+            ? html`<${EmptyList} live=${live} isFiltered=${rows.length > 0} />`
             : html`<${List}
                 label="Last requests, newest first"
                 list=${list}
-                rows=${shown.slice(0, SHOWN_MAX)}
+                rows=${matchingRows.slice(0, MAX_SHOWN_ROWS)}
                 chosen=${detail}
                 onChoose=${setChosen}
               />`
@@ -99,7 +99,7 @@ function LiveRequests({ calls, live, memory, asked }) {
   `
 }
 
-function Nothing({ live, isFiltered }) {
+function EmptyList({ live, isFiltered }) {
   if (isFiltered) return html`<${Empty}>No request matches the filter.<//>`
   if (live.state === 'connecting') return html`<${Empty}>Loading …<//>`
   return html`<${Empty}>
@@ -107,21 +107,21 @@ function Nothing({ live, isFiltered }) {
   <//>`
 }
 
-function told(shown, rows, live) {
-  const listed = Math.min(shown.length, SHOWN_MAX)
+function countText(matchingRows, rows, live) {
+  const listed = Math.min(matchingRows.length, MAX_SHOWN_ROWS)
   const parts = [listed === rows.length ? `${listed} requests` : `${listed} of ${rows.length} requests`]
   if (live.unlisted > 0) parts.push(`${count(live.unlisted)} more are not listed (too many per second)`)
   return parts.join(', ')
 }
 
-function isShown(row, filter, onlyFailures) {
+function matches(row, filter, onlyFailures) {
   if (onlyFailures && row.outcome === 'completed') return false
   if (filter === '') return true
   const providers = row.attempts.map(({ provider }) => provider)
   const texts = [row.id, row.model, row.provider, row.status, row.outcome, row.error, row.cause, ...providers]
   return filter.split(/\s+/).every(word =>
-    texts.some(each =>
-      String(each ?? '')
+    texts.some(text =>
+      String(text ?? '')
         .toLowerCase()
         .includes(word),
     ),
@@ -132,8 +132,8 @@ function isShown(row, filter, onlyFailures) {
 function move(list, step) {
   const buttons = [...(list?.querySelectorAll('button[data-id]') ?? [])]
   if (buttons.length === 0) return false
-  const at = buttons.indexOf(document.activeElement)
-  const next = at === -1 ? 0 : Math.min(buttons.length - 1, Math.max(0, at + step))
+  const index = buttons.indexOf(document.activeElement)
+  const next = index === -1 ? 0 : Math.min(buttons.length - 1, Math.max(0, index + step))
   buttons[next].focus()
   return true
 }

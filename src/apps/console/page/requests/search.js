@@ -8,9 +8,9 @@ import { Empty } from '../parts.js'
 import { rowOfGeneration } from './generation-row.js'
 import { List } from './list.js'
 
-const PAGE = 50
+const PAGE_SIZE = 50
 /** More rows would not help; filters are better. */
-const ROWS_MAX = 1_000
+const MAX_ROWS = 1_000
 
 const OUTCOMES = [
   ['', 'all'],
@@ -22,7 +22,7 @@ const OUTCOMES = [
 ]
 
 /** Hours before now. */
-const WHEN = [
+const TIME_RANGES = [
   ['', 'any time'],
   ['1', 'the last hour'],
   ['24', 'the last 24 hours'],
@@ -31,7 +31,7 @@ const WHEN = [
 ]
 const HOUR_MS = 3_600_000
 
-const EMPTY = {
+const NO_FILTERS = {
   id: '',
   api_key_hash: '',
   model: '',
@@ -44,33 +44,33 @@ const EMPTY = {
   created_after: '',
   created_before: '',
 }
-const NOTHING = { rows: null, lastId: null, error: null, isAsking: false }
+const NO_RESULT = { rows: null, lastId: null, error: null, isAsking: false }
 
 export function Search({ calls, memory }) {
-  const [fields, setFields] = useState(memory.search ?? EMPTY)
-  const [found, setFound] = useState(NOTHING)
+  const [fields, setFields] = useState(memory.search ?? NO_FILTERS)
+  const [result, setResult] = useState(NO_RESULT)
   const [chosen, setChosen] = useState(null)
-  const asking = useRef(null)
+  const running = useRef(null)
   const list = useRef(null)
   const names = useNames(calls)
   memory.search = fields
 
   const search = async (after = undefined) => {
-    asking.current?.abort()
-    const leaving = new AbortController()
-    asking.current = leaving
-    const before = after === undefined ? [] : (found.rows ?? [])
-    setFound({ ...found, error: null, isAsking: true })
+    running.current?.abort()
+    const controller = new AbortController()
+    running.current = controller
+    const before = after === undefined ? [] : (result.rows ?? [])
+    setResult({ ...result, error: null, isAsking: true })
     try {
-      const { data, last_id: lastId = null } = await ask(calls, fields, after, leaving.signal)
-      setFound({ rows: [...before, ...data.map(rowOfGeneration)], lastId, error: null, isAsking: false })
+      const { data, last_id: lastId = null } = await ask(calls, fields, after, controller.signal)
+      setResult({ rows: [...before, ...data.map(rowOfGeneration)], lastId, error: null, isAsking: false })
     } catch (error) {
-      if (!leaving.signal.aborted) setFound({ ...found, error, isAsking: false })
+      if (!controller.signal.aborted) setResult({ ...result, error, isAsking: false })
     }
   }
   useEffect(() => {
     void search()
-    return () => asking.current?.abort()
+    return () => running.current?.abort()
   }, [calls])
 
   const set = name => event => setFields({ ...fields, [name]: event.currentTarget.value })
@@ -99,7 +99,7 @@ export function Search({ calls, memory }) {
           ${text('session_id', 'Session')}
           <${Field} label="Outcome"><${Select} value=${fields.outcome} options=${OUTCOMES} onChange=${set('outcome')} /><//>
           ${text('min_cost', 'Cost from, USD', { type: 'number', min: '0', step: 'any' })}
-          <${Field} label="When"><${Select} value=${fields.when} options=${WHEN} onChange=${set('when')} /><//>
+          <${Field} label="When"><${Select} value=${fields.when} options=${TIME_RANGES} onChange=${set('when')} /><//>
           ${
             fields.when === 'own' &&
             html`
@@ -108,28 +108,28 @@ export function Search({ calls, memory }) {
             `
           }
           <button type="submit" class="main">Search</button>
-          <button type="button" onClick=${() => setFields(EMPTY)}>Clear</button>
+          <button type="button" onClick=${() => setFields(NO_FILTERS)}>Clear</button>
         </form>
-        ${found.error !== null && html`<p class="fault" role="alert">${found.error.message}</p>`}
-        <p class="dim" role="status">${told(found)}</p>
+        ${result.error !== null && html`<p class="fault" role="alert">${result.error.message}</p>`}
+        <p class="dim" role="status">${resultText(result)}</p>
         ${
-          found.rows !== null &&
-          (found.rows.length === 0
-            ? html`<${Empty}>No record matches${found.lastId === null ? '' : ' so far'}.<//>`
+          result.rows !== null &&
+          (result.rows.length === 0
+            ? html`<${Empty}>No record matches${result.lastId === null ? '' : ' so far'}.<//>`
             : html`<${List}
                 label="Found requests, newest first"
                 list=${list}
-                rows=${found.rows}
+                rows=${result.rows}
                 chosen=${chosen}
                 onChoose=${setChosen}
                 when=${dateTime}
               />`)
         }
         ${
-          found.lastId !== null &&
-          found.rows.length < ROWS_MAX &&
+          result.lastId !== null &&
+          result.rows.length < MAX_ROWS &&
           html`
-            <button type="button" aria-disabled=${found.isAsking} onClick=${() => void search(found.lastId)}>
+            <button type="button" aria-disabled=${result.isAsking} onClick=${() => void search(result.lastId)}>
               Search older records
             </button>
           `
@@ -156,13 +156,13 @@ async function ask(
     ...Object.fromEntries(Object.entries(filters).map(([name, value]) => [name, value.trim()])),
     created_after: first === null ? (when === 'own' ? instant(from) : '') : first.toISOString(),
     created_before: when === 'own' ? instant(before) : '',
-    limit: PAGE,
+    limit: PAGE_SIZE,
     after,
   }
   return await calls.api('GET', 'generations', { query, signal })
 }
 
-function told({ rows, lastId, isAsking }) {
+function resultText({ rows, lastId, isAsking }) {
   if (isAsking) return 'Searching …'
   if (rows === null) return ''
   if (lastId === null) return `${rows.length} requests, no others match`

@@ -14,7 +14,7 @@ const RANGES = [
   ['own', 'Custom range'],
 ]
 
-const STACKED = ['model', 'key', 'workspace', 'provider', 'user', 'session', 'agent']
+const CHART_DIMENSIONS = ['model', 'key', 'workspace', 'provider', 'user', 'session', 'agent']
 
 export function UsageControls({ chosen, names, days, onChange, onAgain }) {
   const set = name => event => onChange({ [name]: event.currentTarget.value })
@@ -24,8 +24,8 @@ export function UsageControls({ chosen, names, days, onChange, onAgain }) {
   }
   const column = dimension => event => {
     const isOn = event.currentTarget.checked
-    const columns = Object.keys(DIMENSIONS).filter(each =>
-      each === dimension ? isOn : chosen.columns.includes(each),
+    const columns = Object.keys(DIMENSIONS).filter(candidate =>
+      candidate === dimension ? isOn : chosen.columns.includes(candidate),
     )
     if (columns.length > 0) onChange({ columns })
   }
@@ -42,7 +42,7 @@ export function UsageControls({ chosen, names, days, onChange, onAgain }) {
         `
       }
       <${Field} label="Chart by">
-        <${Select} value=${chosen.by} options=${STACKED.map(each => [each, DIMENSIONS[each].name])} onChange=${set('by')} />
+        <${Select} value=${chosen.by} options=${CHART_DIMENSIONS.map(dimension => [dimension, DIMENSIONS[dimension].name])} onChange=${set('by')} />
       <//>
       <${Field} label="Figure">
         <${Select}

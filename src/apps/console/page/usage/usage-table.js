@@ -6,7 +6,7 @@ import { Empty, Table } from '../parts.js'
 import { DIMENSIONS, FIGURES } from './dimensions.js'
 
 /** More rows would not help; the file contains all. */
-const SHOWN_MAX = 200
+const MAX_SHOWN_ROWS = 200
 /** Columns with callers' names: requests without one are not included in the sums. */
 const CALLER_NAMES = ['user', 'session', 'agent']
 
@@ -18,14 +18,14 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
       A request appears a second after its answer.
     <//>`
   }
-  const sorted = order === null ? rows : rows.toSorted((one, other) => other[order] - one[order])
+  const sorted = order === null ? rows : rows.toSorted((a, b) => b[order] - a[order])
   // The columns of the last answer, while the next one is loading.
-  const known = columns.filter(column => DIMENSIONS[column].value(rows[0]) !== undefined)
-  const save = () => download(`usage-${days.from}-${days.to}.csv`, csvOf(tableOf(rows, known, names)))
+  const loadedColumns = columns.filter(column => DIMENSIONS[column].value(rows[0]) !== undefined)
+  const save = () => download(`usage-${days.from}-${days.to}.csv`, csvOf(tableOf(rows, loadedColumns, names)))
   return html`
     <div class="bar">
       <button type="button" onClick=${save}>Download CSV</button>
-      <span class="dim" role="status">${told(rows)}</span>
+      <span class="dim" role="status">${countText(rows)}</span>
       ${
         (columns.includes('session') || columns.includes('agent')) &&
         html`<span class="dim">Only requests that name one and still have their records.</span>`
@@ -35,7 +35,7 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
     <${Table}
       label="Usage"
       columns=${[
-        ...known.map(column => DIMENSIONS[column].name),
+        ...loadedColumns.map(column => DIMENSIONS[column].name),
         ...Object.entries(FIGURES).map(([field, { name }]) => ({
           name,
           number: true,
@@ -44,10 +44,10 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
         })),
       ]}
     >
-      ${sorted.slice(0, SHOWN_MAX).map(
-        (row, at) => html`
-          <tr key=${at}>
-            ${known.map(column => html`<${Cell} key=${column} column=${column} row=${row} names=${names} onChange=${onChange} />`)}
+      ${sorted.slice(0, MAX_SHOWN_ROWS).map(
+        (row, index) => html`
+          <tr key=${index}>
+            ${loadedColumns.map(column => html`<${Cell} key=${column} column=${column} row=${row} names=${names} onChange=${onChange} />`)}
             ${Object.entries(FIGURES).map(([field, { show }]) => html`<td key=${field} class="number">${show(row[field])}</td>`)}
           </tr>
         `,
@@ -58,34 +58,34 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
 
 function Cell({ column, row, names, onChange }) {
   const { value, show, filter } = DIMENSIONS[column]
-  const own = value(row)
-  if (filter === undefined || own === null) return html`<td>${show(own, names)}</td>`
+  const cellValue = value(row)
+  if (filter === undefined || cellValue === null) return html`<td>${show(cellValue, names)}</td>`
   return html`
     <td>
-      <button type="button" class="link" title="Only this one" onClick=${() => onChange({ [filter]: own })}>
-        ${show(own, names)}
+      <button type="button" class="link" title="Only this one" onClick=${() => onChange({ [filter]: cellValue })}>
+        ${show(cellValue, names)}
       </button>
     </td>
   `
 }
 
-function told(rows) {
-  return rows.length <= SHOWN_MAX
+function countText(rows) {
+  return rows.length <= MAX_SHOWN_ROWS
     ? `${rows.length} rows`
-    : `The first ${SHOWN_MAX} of ${count(rows.length)} rows; the file has all`
+    : `The first ${MAX_SHOWN_ROWS} of ${count(rows.length)} rows; the file has all`
 }
 
 /** The table of the file: ids, names and all values. */
 export function tableOf(rows, columns, names) {
   const isNamed = column => column === 'key' || column === 'workspace'
-  const head = columns.flatMap(column => (isNamed(column) ? [column, `${column}_name`] : [column]))
+  const header = columns.flatMap(column => (isNamed(column) ? [column, `${column}_name`] : [column]))
   return [
-    [...head, ...Object.keys(FIGURES)],
+    [...header, ...Object.keys(FIGURES)],
     ...rows.map(row => [
       ...columns.flatMap(column => {
         const { value, show } = DIMENSIONS[column]
-        const own = value(row)
-        return isNamed(column) ? [own, show(own, names)] : [own]
+        const cellValue = value(row)
+        return isNamed(column) ? [cellValue, show(cellValue, names)] : [cellValue]
       }),
       ...Object.keys(FIGURES).map(field => row[field]),
     ]),

@@ -8,7 +8,7 @@ import { UsageTable } from './usage-table.js'
 
 const DAY_MS = 86_400_000
 
-const START = {
+const INITIAL_CHOICE = {
   range: '30',
   from: '',
   to: '',
@@ -24,8 +24,8 @@ const START = {
 
 /** @param asked the hash of a key, as linked from the list of keys */
 export function Usage({ calls, memory, asked = '' }) {
-  const begin = { ...START, api_key_hash: asked }
-  const [chosen, setChosen] = useState(asked === '' ? (memory.usage ?? START) : begin)
+  const begin = { ...INITIAL_CHOICE, api_key_hash: asked }
+  const [chosen, setChosen] = useState(asked === '' ? (memory.usage ?? INITIAL_CHOICE) : begin)
   const [version, setVersion] = useState(0)
   const names = useNames(calls)
   memory.usage = chosen
@@ -40,10 +40,10 @@ export function Usage({ calls, memory, asked = '' }) {
     ...Object.fromEntries(filters.filter(([, value]) => value !== '')),
   }
   const isReady = from !== '' && to !== ''
-  const ask = dimensions =>
+  const useDimensions = dimensions =>
     useApi(calls, isReady ? 'activity' : null, { ...query, dimensions: dimensions.join(',') }, { version })
-  const drawn = ask(['day', chosen.by])
-  const listed = ask(chosen.columns)
+  const chartResult = useDimensions(['day', chosen.by])
+  const tableResult = useDimensions(chosen.columns)
 
   return html`
     <section aria-labelledby="usage-heading">
@@ -56,23 +56,23 @@ export function Usage({ calls, memory, asked = '' }) {
         onAgain=${() => setVersion(now => now + 1)}
       />
       ${
-        drawn.document === null
-          ? html`<${Waiting} error=${drawn.error} once />`
-          : html`<${UsageChart} rows=${drawn.document.data} chosen=${chosen} names=${names} from=${from} to=${to} />`
+        chartResult.document === null
+          ? html`<${Waiting} error=${chartResult.error} once />`
+          : html`<${UsageChart} rows=${chartResult.document.data} chosen=${chosen} names=${names} from=${from} to=${to} />`
       }
-      ${drawn.document !== null && drawn.error !== null && html`<p class="fault" role="alert">${drawn.error.message}</p>`}
+      ${chartResult.document !== null && chartResult.error !== null && html`<p class="fault" role="alert">${chartResult.error.message}</p>`}
       ${
-        listed.document === null
-          ? html`<${Waiting} error=${listed.error} once />`
+        tableResult.document === null
+          ? html`<${Waiting} error=${tableResult.error} once />`
           : html`<${UsageTable}
-              rows=${listed.document.data}
+              rows=${tableResult.document.data}
               chosen=${chosen}
               names=${names}
               days=${{ from, to }}
               onChange=${change}
             />`
       }
-      ${listed.document !== null && listed.error !== null && html`<p class="fault" role="alert">${listed.error.message}</p>`}
+      ${tableResult.document !== null && tableResult.error !== null && html`<p class="fault" role="alert">${tableResult.error.message}</p>`}
     </section>
   `
 }
