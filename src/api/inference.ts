@@ -12,7 +12,7 @@ import { FinalSink } from '../pipeline/answer/sink.ts'
 import type { Gateway } from '../pipeline/respond.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { AS_WRITTEN, type MaybeWritten } from '../protocol/json/as-written.ts'
-import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
+import { carryList, RAW_MIN_MEMORY_BYTES } from '../protocol/json/raw-list.ts'
 import { answerTrigger, COMPACTION_TRIGGER, withoutTrigger } from './compaction.ts'
 import { CACHED_HEADER, CHANGED_HEADER, COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import { answerOnce, IDEMPOTENCY_HEADER } from './idempotency.ts'
@@ -198,7 +198,7 @@ export function openCall(
   body: unknown,
 ): ClientRequest {
   const parsed = parseBody(dialect, request, reply, body)
-  if (request.context.held.bytes >= RAW_LEAST_HELD_BYTES) carryList(request.body, parsed)
+  if (request.context.held.bytes >= RAW_MIN_MEMORY_BYTES) carryList(request.body, parsed)
   if ((request.body as MaybeWritten | null)?.[AS_WRITTEN] === true)
     Object.assign(parsed, { [AS_WRITTEN]: true })
   return callOf(dialect, request, reply, dataRegionOf, parsed)

@@ -12,10 +12,10 @@ import type { Exchange, Witness } from '../exchange/exchange.ts'
 import { callsOf, wishOf } from '../pipeline/placement.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import {
-  digestedEvent,
+  digestLine,
   PROOF_ISSUER,
   type ProofScope,
-  proofPlace,
+  proofPosition,
   replyDigest,
 } from '../protocol/management/proof.ts'
 import { ProofKeyError, type ProofKeys, type ProofRing } from '../providers/credentials/proof-keys.ts'
@@ -108,8 +108,8 @@ export class RequestProof implements Witness {
 
   /** Adds the proof to a complete reply. */
   reply(body: unknown): unknown {
-    const position = proofPlace(body)
-    return position === null ? body : position.with(this.sign(replyDigest(position.reply), 'reply'))
+    const position = proofPosition(body)
+    return position === null ? body : position.withProof(this.sign(replyDigest(position.reply), 'reply'))
   }
 
   /** Wraps a frame writer so that the stream ends with the proof. */
@@ -173,8 +173,10 @@ class ProvenReply extends ProvenWriter {
     const frames = this.writer.write(event)
     if (!('response' in event)) return frames
     return rewriteFrames(frames, value => {
-      const position = proofPlace(value)
-      return position === null ? null : position.with(this.proof.sign(replyDigest(position.reply), 'reply'))
+      const position = proofPosition(value)
+      return position === null
+        ? null
+        : position.withProof(this.proof.sign(replyDigest(position.reply), 'reply'))
     })
   }
 }
@@ -189,11 +191,11 @@ class ProvenEvents extends ProvenWriter {
   }
 
   readonly #add = (value: unknown): unknown => {
-    const position = proofPlace(value)
-    this.#hash.update(digestedEvent(position?.with(null) ?? value))
+    const position = proofPosition(value)
+    this.#hash.update(digestLine(position?.withProof(null) ?? value))
     if (position === null) return null
     this.#isSigned = true
-    return position.with(this.proof.sign(this.#hash.digest('hex'), 'events'))
+    return position.withProof(this.proof.sign(this.#hash.digest('hex'), 'events'))
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import type { RateKind, RateRoom } from '../protocol/rate-headers.ts'
+import type { RateKind, RateStatus } from '../protocol/rate-headers.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 
@@ -74,5 +74,5 @@ export interface Dialect {
   /** The reason why a request with this query is refused, before its key is looked up; null or absent: none. */
   queryFault?(query: string): string | null
   /** Headers that report a limit per minute. Absent: those that most clients know. */
-  readonly rateHeaders?: (kind: RateKind, room: RateRoom, nowMs: number) => Readonly<Record<string, string>>
+  readonly rateHeaders?: (kind: RateKind, room: RateStatus, nowMs: number) => Readonly<Record<string, string>>
 }

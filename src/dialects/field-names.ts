@@ -158,7 +158,7 @@ function allowedInside(schema: TSchema, known: Map<TSchema, AllowedNames | null>
 }
 
 function allowedInVariants(schema: VariantsSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames {
-  const { tag, absent, table } = schema[Rule]
+  const { tag, defaultKind: absent, table } = schema[Rule]
   const names = new Names()
   const allowedByKind = new Map<string, AllowedNames>()
   names.add(tag)

@@ -9,14 +9,14 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import { filled, isRecord, type Json, parseJson } from '../base/json.ts'
-import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
+import { PROVIDER_RUN_TYPES } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Change } from './format.ts'
 import { type ReasoningFormat, reasoningFormat } from './reasoning.ts'
 
-const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
+const SPENT: ReadonlySet<string> = new Set([...PROVIDER_RUN_TYPES, 'tool_search_call', 'tool_search_output'])
 
 /** Both prefixes of tools and items that run on the gateway. */
 const OURS = /^(gateway|openrouter):/

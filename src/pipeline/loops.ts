@@ -117,7 +117,7 @@ function report(
   const shown = kind === 'spend' ? 'spending' : names.map(shownName).join('>')
   if (action !== 'stop') {
     const seen = kind === 'spend' ? shown : `${shown}*${times}`
-    clientRequest.rates?.tellProviderRates({ 'X-Gateway-Loop': seen })
+    clientRequest.rates?.setProviderRates({ 'X-Gateway-Loop': seen })
     return
   }
   const what =

@@ -1,7 +1,7 @@
 /** Records where the data of an exchange was sent: the calls listed in a proof of placement. Pure. */
 
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
-import { type ProofCall, type ProofWish, SHARED_CREDENTIAL } from '../protocol/management/proof.ts'
+import { type PlacementWish, type ProofCall, SHARED_CREDENTIAL } from '../protocol/management/proof.ts'
 import { DATA_REGIONS } from '../protocol/provider.ts'
 import { isWithin, retainsNothing } from '../providers/credentials/catalog.ts'
 
@@ -23,7 +23,7 @@ function callOf(id: string, { endpoint, credential, status }: AttemptRecord): Pr
   }
 }
 
-export function wishOf({ dataRegion, request }: Pick<Exchange, 'dataRegion' | 'request'>): ProofWish {
+export function wishOf({ dataRegion, request }: Pick<Exchange, 'dataRegion' | 'request'>): PlacementWish {
   return {
     data_region: dataRegion,
     zdr: request.provider?.zdr === true,

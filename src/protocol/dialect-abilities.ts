@@ -7,7 +7,7 @@ import type { DialectName } from './request.ts'
 interface DialectAbilities {
   /** True for embeddings requests, false for text. */
   readonly embeds: boolean
-  /** Its streams can be read on after their connection is lost. */
+  /** Clients can continue to read its streams after a lost connection. */
   readonly resumes: boolean
   /** The last event of its streams contains the whole reply. */
   readonly endsWithReply: boolean
@@ -26,9 +26,9 @@ interface DialectAbilities {
   readonly toolItems: boolean
   /** Subagents may call functions of the client. */
   readonly innerFunctions: boolean
-  /** Tools may be deferred without a tool that finds them: clients name them, or leave that to the provider. */
+  /** Tools may be deferred without a search tool: the client or the provider names those that it needs. */
   readonly bareDeferral: boolean
-  /** `mcp_servers` is a field of it. */
+  /** Its requests may have the field `mcp_servers`. */
   readonly mcpServers: boolean
   /** It has fields of parts, items and tools that no other API knows (json/native.ts). */
   readonly nativeFields: boolean
@@ -38,14 +38,14 @@ interface DialectAbilities {
   readonly takesChatFields: boolean
   /** An item at the end of its input may request a summary of the conversation. */
   readonly compacts: boolean
-  /** Its clients may keep only the encrypted part of a thought. Absent: they keep all of it. */
+  /** Its clients may keep only the encrypted part of a thought. Absent: they keep the complete thought. */
   readonly thoughtsInSeals?: true
   /** The error for an unknown model name. */
   readonly unknownModel: 'model_not_found' | 'unknown_model'
 }
 
 /** Every row starts from this one. */
-const NONE: Omit<DialectAbilities, 'takesChatFields' | 'unknownModel'> = {
+const NO_ABILITIES: Omit<DialectAbilities, 'takesChatFields' | 'unknownModel'> = {
   embeds: false,
   resumes: false,
   endsWithReply: false,
@@ -64,7 +64,7 @@ const NONE: Omit<DialectAbilities, 'takesChatFields' | 'unknownModel'> = {
 
 export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> = {
   responses: {
-    ...NONE,
+    ...NO_ABILITIES,
     resumes: true,
     endsWithReply: true,
     openItems: true,
@@ -79,13 +79,13 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     unknownModel: 'model_not_found',
   },
   'chat-completions': {
-    ...NONE,
+    ...NO_ABILITIES,
     resumes: true,
     takesChatFields: true,
     unknownModel: 'model_not_found',
   },
   messages: {
-    ...NONE,
+    ...NO_ABILITIES,
     resumes: true,
     toolItems: true,
     bareDeferral: true,
@@ -95,14 +95,14 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     unknownModel: 'unknown_model',
   },
   gemini: {
-    ...NONE,
+    ...NO_ABILITIES,
     nativeFields: true,
     ownKinds: true,
     takesChatFields: true,
     unknownModel: 'unknown_model',
   },
   embeddings: {
-    ...NONE,
+    ...NO_ABILITIES,
     embeds: true,
     takesChatFields: true,
     unknownModel: 'model_not_found',

@@ -25,7 +25,7 @@ export interface EndedRequest
   > {
   readonly organization: string
   readonly workspace: string | null
-  /** ISO 8601 UTC: when it ended. */
+  /** Time of the end, ISO 8601 UTC. */
   readonly endedAt: string
   /** Milliseconds of the stages that were entered, in their order. */
   readonly stages: Readonly<Partial<Record<Stage, number>>>

@@ -23,7 +23,7 @@ interface ErrorEnvelope {
   /** Always null: the user is not shown to clients. */
   user_id: null
   gateway_metadata?: GatewayMetadata
-  /** Usage of model calls that count although the client gets nothing of them. */
+  /** Usage of model calls that count although the client gets no output from them. */
   usage?: ResponseUsage
 }
 

@@ -4,20 +4,20 @@
  */
 import { type Static, type TObject, type TProperties, type TUnsafe, Type } from '@sinclair/typebox'
 import { OutputItem } from './items.ts'
-import { count, facts, orNoText, variants } from './json/schema.ts'
+import { count, nullableText, ReadonlyFields, variants } from './json/schema.ts'
 import { Annotation, Logprob, OutputPart, SummaryTextPart } from './parts.ts'
 import { DebugTimings, PublicResponse, type ResponseResource } from './response.ts'
 
 const text = Type.String()
 /** `sequence_number` starts at 0 and grows by 1 with each event of the stream. */
-const numbered = { sequence_number: count }
-const ofItem = { ...numbered, item_id: text, output_index: count }
-const ofPart = { ...ofItem, content_index: count }
-const ofSummary = { ...ofItem, summary_index: count }
-const delta = { delta: text }
-const ofModel = { ...ofItem, model: text }
+const sequenceFields = { sequence_number: count }
+const itemFields = { ...sequenceFields, item_id: text, output_index: count }
+const partFields = { ...itemFields, content_index: count }
+const summaryFields = { ...itemFields, summary_index: count }
+const deltaField = { delta: text }
+const modelFields = { ...itemFields, model: text }
 
-/** Events of several types that have the same fields: one schema for each, and one type for all. */
+/** The schemas of event types that have the same fields. */
 function events<const Name extends string, Fields extends TProperties>(
   names: readonly Name[],
   fields: Fields,
@@ -28,7 +28,7 @@ function events<const Name extends string, Fields extends TProperties>(
 
 /** The content of one debug event. */
 const DebugFacts = Type.Object({
-  echo_upstream_body: Type.Optional(facts),
+  echo_upstream_body: Type.Optional(ReadonlyFields),
   timings: Type.Optional(DebugTimings),
 })
 export type DebugFacts = Static<typeof DebugFacts>
@@ -45,7 +45,7 @@ const FusionAnalysis = Type.Object({
 })
 export type FusionAnalysis = Static<typeof FusionAnalysis>
 
-const KINDS = {
+const EVENT_SCHEMAS = {
   ...events(
     [
       'response.created',
@@ -54,49 +54,49 @@ const KINDS = {
       'response.incomplete',
       'response.failed',
     ],
-    { ...numbered, response: PublicResponse },
+    { ...sequenceFields, response: PublicResponse },
   ),
   // Flat, as in the public stream.
-  ...events(['error'], { ...numbered, code: orNoText, message: text, param: orNoText }),
+  ...events(['error'], { ...sequenceFields, code: nullableText, message: text, param: nullableText }),
   // Request bodies and times of attempts come first; later times come before the last event.
-  ...events(['response.debug'], { ...numbered, debug: DebugFacts }),
+  ...events(['response.debug'], { ...sequenceFields, debug: DebugFacts }),
   // Another endpoint continues the answer; only if the metadata header asks for it.
   ...events(['response.gateway.continued'], {
-    ...numbered,
+    ...sequenceFields,
     model: text,
     provider: text,
     continued_at: count,
   }),
   ...events(['response.output_item.added', 'response.output_item.done'], {
-    ...numbered,
+    ...sequenceFields,
     output_index: count,
     item: OutputItem,
   }),
   ...events(['response.content_part.added', 'response.content_part.done'], {
-    ...ofPart,
+    ...partFields,
     part: OutputPart,
   }),
-  ...events(['response.output_text.delta'], { ...ofPart, ...delta, logprobs: Type.Array(Logprob) }),
-  ...events(['response.output_text.done'], { ...ofPart, text, logprobs: Type.Array(Logprob) }),
+  ...events(['response.output_text.delta'], { ...partFields, ...deltaField, logprobs: Type.Array(Logprob) }),
+  ...events(['response.output_text.done'], { ...partFields, text, logprobs: Type.Array(Logprob) }),
   ...events(['response.output_text.annotation.added'], {
-    ...ofPart,
+    ...partFields,
     annotation_index: count,
     annotation: Annotation,
   }),
-  ...events(['response.refusal.delta'], { ...ofPart, ...delta }),
-  ...events(['response.refusal.done'], { ...ofPart, refusal: text }),
-  ...events(['response.reasoning_text.delta'], { ...ofPart, ...delta }),
-  ...events(['response.reasoning_text.done'], { ...ofPart, text }),
+  ...events(['response.refusal.delta'], { ...partFields, ...deltaField }),
+  ...events(['response.refusal.done'], { ...partFields, refusal: text }),
+  ...events(['response.reasoning_text.delta'], { ...partFields, ...deltaField }),
+  ...events(['response.reasoning_text.done'], { ...partFields, text }),
   ...events(['response.reasoning_summary_part.added', 'response.reasoning_summary_part.done'], {
-    ...ofSummary,
+    ...summaryFields,
     part: SummaryTextPart,
   }),
-  ...events(['response.reasoning_summary_text.delta'], { ...ofSummary, ...delta }),
-  ...events(['response.reasoning_summary_text.done'], { ...ofSummary, text }),
-  ...events(['response.function_call_arguments.delta'], { ...ofItem, ...delta }),
-  ...events(['response.function_call_arguments.done'], { ...ofItem, name: text, arguments: text }),
-  ...events(['response.custom_tool_call_input.delta'], { ...ofItem, ...delta }),
-  ...events(['response.custom_tool_call_input.done'], { ...ofItem, input: text }),
+  ...events(['response.reasoning_summary_text.delta'], { ...summaryFields, ...deltaField }),
+  ...events(['response.reasoning_summary_text.done'], { ...summaryFields, text }),
+  ...events(['response.function_call_arguments.delta'], { ...itemFields, ...deltaField }),
+  ...events(['response.function_call_arguments.done'], { ...itemFields, name: text, arguments: text }),
+  ...events(['response.custom_tool_call_input.delta'], { ...itemFields, ...deltaField }),
+  ...events(['response.custom_tool_call_input.done'], { ...itemFields, input: text }),
   ...events(
     [
       'response.web_search_call.in_progress',
@@ -111,12 +111,12 @@ const KINDS = {
       'response.fusion_call.in_progress',
       'response.fusion_call.completed',
     ],
-    ofItem,
+    itemFields,
   ),
-  ...events(['response.code_interpreter_call_code.delta'], { ...ofItem, ...delta }),
-  ...events(['response.code_interpreter_call_code.done'], { ...ofItem, code: text }),
+  ...events(['response.code_interpreter_call_code.delta'], { ...itemFields, ...deltaField }),
+  ...events(['response.code_interpreter_call_code.done'], { ...itemFields, code: text }),
   ...events(['response.image_generation_call.partial_image'], {
-    ...ofItem,
+    ...itemFields,
     partial_image_b64: text,
     partial_image_index: count,
     // The provider's value, if it sends one.
@@ -125,33 +125,33 @@ const KINDS = {
     background: Type.Optional(text),
     output_format: Type.Optional(text),
   }),
-  ...events(['response.apply_patch_call_operation_diff.delta'], { ...ofItem, ...delta }),
-  ...events(['response.apply_patch_call_operation_diff.done'], { ...ofItem, diff: text }),
-  ...events(['response.fusion_call.panel.added'], ofModel),
+  ...events(['response.apply_patch_call_operation_diff.delta'], { ...itemFields, ...deltaField }),
+  ...events(['response.apply_patch_call_operation_diff.done'], { ...itemFields, diff: text }),
+  ...events(['response.fusion_call.panel.added'], modelFields),
   ...events(['response.fusion_call.panel.delta', 'response.fusion_call.panel.reasoning.delta'], {
-    ...ofModel,
-    ...delta,
+    ...modelFields,
+    ...deltaField,
   }),
-  ...events(['response.fusion_call.panel.completed'], { ...ofModel, content: text }),
+  ...events(['response.fusion_call.panel.completed'], { ...modelFields, content: text }),
   ...events(['response.fusion_call.panel.failed'], {
-    ...ofModel,
+    ...modelFields,
     error: text,
     status_code: Type.Optional(Type.Integer()),
   }),
   ...events(['response.fusion_call.analysis.in_progress'], {
-    ...ofItem,
+    ...itemFields,
     analyst_model: text,
     judge_model: Type.String({ description: 'Older name of analyst_model, same value' }),
   }),
-  ...events(['response.fusion_call.analysis.completed'], { ...ofItem, analysis: FusionAnalysis }),
+  ...events(['response.fusion_call.analysis.completed'], { ...itemFields, analysis: FusionAnalysis }),
 }
 
 /** One event of the stream as its clients see it. */
-export const PublicEvent = variants(KINDS, { noun: 'stream event' })
+export const PublicEvent = variants(EVENT_SCHEMAS, { noun: 'stream event' })
 type PublicEvent = Static<typeof PublicEvent>
 
 /** Names of all events, sorted. */
-export const STREAM_EVENT_TYPES = (Object.keys(KINDS) as PublicEvent['type'][]).sort()
+export const STREAM_EVENT_TYPES = (Object.keys(EVENT_SCHEMAS) as PublicEvent['type'][]).sort()
 
 interface ResponseStateEvent extends Extract<PublicEvent, { response: unknown }> {
   response: ResponseResource

@@ -190,10 +190,10 @@ const PARAMETERS = {
 } satisfies Record<string, TSchema>
 
 /**
- * Rules that a schema cannot express: the reason why the parameters of a tool are refused, which begins with the field
- * name.
+ * Rules that a schema cannot express. Each returns why it refuses the parameters of its tool, beginning with the field
+ * name; null: they are valid.
  */
-const RULES: {
+const PARAMETER_RULES: {
   readonly [name in string]?: (parameters: Readonly<Record<string, unknown>>) => string | null
 } = {
   datetime: ({ timezone }) =>
@@ -232,9 +232,9 @@ export function serverToolName(type: string): ServerToolName | null {
   return NAME_OF.get(type) ?? null
 }
 
-/** The reason why valid settings of a tool are refused, which begins with the field name; null: none. */
+/** The reason why a rule refuses the settings of a tool, beginning with the field name; null: they are valid. */
 export function settingsRefusal(name: string, { parameters }: GatewayTool): string | null {
-  return RULES[name]?.(parameters ?? {}) ?? null
+  return PARAMETER_RULES[name]?.(parameters ?? {}) ?? null
 }
 
 /** Maximum length of a time zone's name. */

@@ -7,8 +7,8 @@
 import { type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import { AnyObject, kind, maybe, oneOf, variants } from './json/schema.ts'
 
-/** Types of items that a provider has executed and that need no reaction of the client. */
-export const DONE_BY_PROVIDER = [
+/** Types of items that a provider has executed, and that the client need not answer. */
+export const PROVIDER_RUN_TYPES = [
   'web_search_call',
   'file_search_call',
   'image_generation_call',
@@ -155,33 +155,33 @@ const integer = maybe(Type.Integer())
 const texts = maybe(Type.Array(Type.String()))
 const objects = maybe(Type.Array(AnyObject))
 
-const plain = maybe(oneOf('in_progress', 'completed', 'incomplete'))
-const failable = maybe(oneOf('in_progress', 'completed', 'incomplete', 'failed'))
+const itemStatus = maybe(oneOf('in_progress', 'completed', 'incomplete'))
+const failableStatus = maybe(oneOf('in_progress', 'completed', 'incomplete', 'failed'))
 
-const inContainer = {
+const containerFields = {
   arguments: text,
   call_id: text,
   container_id: text,
   files: objects,
   error: text,
-  status: failable,
+  status: failableStatus,
 }
 
-/** Fields of each kind; `id` and `status` are added to all. */
+/** Fields of each kind, in addition to `type` and `id`. */
 const FIELDS = {
   web_search: {
     action: maybe(kind('search', { query: text, sources: objects })),
-    status: plain,
+    status: itemStatus,
   },
-  web_fetch: { url: text, title: text, content: text, httpStatus: integer, error: text, status: plain },
-  datetime: { datetime: Type.String(), timezone: Type.String(), status: plain },
+  web_fetch: { url: text, title: text, content: text, httpStatus: integer, error: text, status: itemStatus },
+  datetime: { datetime: Type.String(), timezone: Type.String(), status: itemStatus },
   image_generation: {
     result: text,
     imageUrl: text,
     imageB64: text,
     prompt: text,
     revisedPrompt: text,
-    status: plain,
+    status: itemStatus,
   },
   fusion: {
     analysis: maybe(AnyObject),
@@ -192,9 +192,16 @@ const FIELDS = {
     sources: objects,
     error: text,
     failure_reason: text,
-    status: plain,
+    status: itemStatus,
   },
-  advisor: { advice: text, prompt: text, model: text, instance_name: text, error: text, status: failable },
+  advisor: {
+    advice: text,
+    prompt: text,
+    model: text,
+    instance_name: text,
+    error: text,
+    status: failableStatus,
+  },
   subagent: {
     call_id: text,
     task_name: text,
@@ -204,14 +211,14 @@ const FIELDS = {
     name: text,
     instance_name: text,
     error: text,
-    status: failable,
+    status: failableStatus,
   },
   bash: {
     command: text,
     stdout: text,
     stderr: text,
     exitCode: integer,
-    ...inContainer,
+    ...containerFields,
   },
   shell: {
     action: maybe(
@@ -222,9 +229,9 @@ const FIELDS = {
       }),
     ),
     output: objects,
-    ...inContainer,
+    ...containerFields,
   },
-  apply_patch: { call_id: text, operation: maybe(AnyObject), status: plain },
+  apply_patch: { call_id: text, operation: maybe(AnyObject), status: itemStatus },
   files: {
     operation: text,
     file_id: text,
@@ -233,10 +240,10 @@ const FIELDS = {
     error: text,
     arguments: text,
     call_id: text,
-    status: plain,
+    status: itemStatus,
   },
-  experimental__search_models: { query: text, arguments: text, status: plain },
-  tool_search: { query: text, status: plain },
+  experimental__search_models: { query: text, arguments: text, status: itemStatus },
+  tool_search: { query: text, status: itemStatus },
   code_interpreter: {
     code: text,
     language: text,
@@ -245,17 +252,17 @@ const FIELDS = {
     exitCode: integer,
     container_id: text,
     files: objects,
-    status: plain,
+    status: itemStatus,
   },
-  file_search: { queries: texts, status: plain },
-  browser_use: { action: text, screenshotB64: text, status: plain },
+  file_search: { queries: texts, status: itemStatus },
+  browser_use: { action: text, screenshotB64: text, status: itemStatus },
   text_editor: {
     command: maybe(oneOf('view', 'create', 'str_replace', 'insert')),
     filePath: text,
-    status: plain,
+    status: itemStatus,
   },
-  memory: { action: maybe(oneOf('read', 'write', 'delete')), key: text, value: text, status: plain },
-  mcp: { serverLabel: text, toolName: text, status: plain },
+  memory: { action: maybe(oneOf('read', 'write', 'delete')), key: text, value: text, status: itemStatus },
+  mcp: { serverLabel: text, toolName: text, status: itemStatus },
 } satisfies Record<string, TProperties>
 
 type Name = keyof typeof FIELDS

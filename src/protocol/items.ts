@@ -1,10 +1,10 @@
 /**
- * Items: every kind of element of `input` and of `output`. Pure. Objects of `input` are open:
- * unknown fields are kept and passed on; optional fields may be null. Clients may replay items loosely: an assistant
- * message needs no id or status, and its content may be a string.
+ * Items: every kind of element of `input` and of `output`. Pure. Objects of `input` are open: unknown fields are kept
+ * and passed on; optional fields may be null. Clients may replay items loosely: an assistant message needs no id or
+ * status, and its content may be a string.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { DONE_BY_PROVIDER, gatewayItems, hostedItems } from './hosted-items.ts'
+import { gatewayItems, hostedItems, PROVIDER_RUN_TYPES } from './hosted-items.ts'
 import { AnyObject, kind, mapOf, maybe, nullable, oneOf, variants } from './json/schema.ts'
 import {
   AgentPart,
@@ -196,7 +196,7 @@ const ToolSearchCall = kind('tool_search_call', {
   status,
 })
 
-/** The tools that it found, which are declared from here on. */
+/** The tools that a search found. The model can call them after this item. */
 const ToolSearchOutput = kind('tool_search_output', {
   call_id: maybe(Type.String()),
   execution,
@@ -260,7 +260,7 @@ export const InputItem = variants(
     ...hostedItems,
     ...gatewayItems,
   },
-  { noun: 'input item', absent: 'message', absentNeeds: 'role' },
+  { noun: 'input item', defaultKind: 'message', defaultKindField: 'role' },
 )
 export type InputItem = Static<typeof InputItem>
 
@@ -268,7 +268,7 @@ export type InputItem = Static<typeof InputItem>
 
 const outputStatus = oneOf('in_progress', 'completed', 'incomplete')
 /** Items keep fields of their provider, such as seals that a later turn sends back. */
-const OPEN = { additionalProperties: true }
+const OPEN_OBJECT = { additionalProperties: true }
 
 export const MessageItem = kind('message', {
   id: Type.String(),
@@ -290,15 +290,15 @@ export const ReasoningItem = Type.Object(
     /** Raw thinking text, if the provider sends it. */
     content: Type.Optional(Type.Array(ReasoningTextPart)),
     encrypted_content: Type.Optional(Type.String()),
-    /** Its origin, which decides how a later turn sends it back. */
+    /** The origin of the reasoning, which decides how a later turn sends it back. */
     format: Type.Optional(Type.String()),
     signature: Type.Optional(Type.String()),
   },
-  OPEN,
+  OPEN_OBJECT,
 )
 export type ReasoningItem = Static<typeof ReasoningItem>
 
-const call = {
+const callFields = {
   id: Type.String(),
   call_id: Type.String(),
   name: Type.String(),
@@ -310,22 +310,22 @@ const call = {
 export const FunctionCallItem = Type.Object(
   {
     type: Type.Literal('function_call'),
-    ...call,
+    ...callFields,
     arguments: Type.String({ description: 'JSON, as the model wrote it' }),
   },
-  OPEN,
+  OPEN_OBJECT,
 )
 export type FunctionCallItem = Static<typeof FunctionCallItem>
 
 export const CustomToolCallItem = Type.Object(
-  { type: Type.Literal('custom_tool_call'), ...call, input: Type.String() },
-  OPEN,
+  { type: Type.Literal('custom_tool_call'), ...callFields, input: Type.String() },
+  OPEN_OBJECT,
 )
 export type CustomToolCallItem = Static<typeof CustomToolCallItem>
 
 /** Items that a provider or the gateway executed, or that pass through as they are. */
-const HOSTED = [
-  ...DONE_BY_PROVIDER,
+const HOSTED_ITEM_TYPES = [
+  ...PROVIDER_RUN_TYPES,
   'computer_call',
   'local_shell_call',
   'shell_call',
@@ -337,13 +337,13 @@ const HOSTED = [
   'tool_search_output',
   'compaction',
 ] as const
-export type HostedItemType = (typeof HOSTED)[number] | `gateway:${string}` | `openrouter:${string}`
+export type HostedItemType = (typeof HOSTED_ITEM_TYPES)[number] | `gateway:${string}` | `openrouter:${string}`
 
 /** Any other item. Its fields depend on its kind and are not read. */
 export const HostedItem = Type.Object(
   {
     type: Type.Unsafe<HostedItemType>(
-      Type.String({ pattern: `^(?:${HOSTED.join('|')}|(?:gateway|openrouter):.+)$` }),
+      Type.String({ pattern: `^(?:${HOSTED_ITEM_TYPES.join('|')}|(?:gateway|openrouter):.+)$` }),
     ),
     id: Type.String(),
     status: Type.Optional(Type.String()),
@@ -367,7 +367,7 @@ export const OutputItem = Type.Union([
 ])
 export type OutputItem = Static<typeof OutputItem>
 
-/** The text of all refusals; empty: there are none. */
+/** The joined text of all refusals; empty if there are none. */
 export function refusalIn(output: readonly OutputItem[]): string {
   return output
     .filter(item => item.type === 'message')

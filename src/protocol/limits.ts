@@ -24,7 +24,7 @@ export const METADATA_MAX_PAIRS = 16
 export const METADATA_KEY_MAX_CHARS = 64
 export const METADATA_VALUE_MAX_CHARS = 512
 
-/** `max_tool_calls`: the ceiling, which is the default too. */
+/** `max_tool_calls`: the maximum, and the default. */
 export const TOOL_STEPS_MAX = 30
 
 /** Sampling bounds that users of this kind of API rely on. */
@@ -43,11 +43,12 @@ export const TOP_LOGPROBS_MAX = 20
 export const NAME_MAX_CHARS = 64
 /** Name of a namespace or a JSON schema: what every provider format can carry. */
 export const NAME_PATTERN = '^[a-zA-Z0-9_-]{1,64}$'
-/** The same in words, for errors. */
-export const NAME_WORDS = 'a name of 1 to 64 letters, digits, underscores and hyphens'
+/** `NAME_PATTERN` in words, for errors. */
+export const NAME_DESCRIPTION = 'a name of 1 to 64 letters, digits, underscores and hyphens'
 /** Name of a function or a custom tool: what any API takes. A provider that takes less gets another one. */
 export const TOOL_NAME_PATTERN = '^[a-zA-Z0-9_.:-]{1,128}$'
-export const TOOL_NAME_WORDS = 'a name of 1 to 128 letters, digits, dots, colons, underscores and hyphens'
+export const TOOL_NAME_DESCRIPTION =
+  'a name of 1 to 128 letters, digits, dots, colons, underscores and hyphens'
 
 /** Model lists of routing plugins: patterns, characters of one, characters of all. */
 export const ROUTER_PATTERNS_MAX = 1024
@@ -100,7 +101,7 @@ export const REPLY_MAX_DEPTH = 2 * JSON_MAX_DEPTH
 /** Objects, arrays and fields, and commas, of a reply or a frame: the limits of a request, for the same reason. */
 export const REPLY_MAX_PARTS = JSON_MAX_PARTS
 export const REPLY_MAX_COMMAS = JSON_MAX_COMMAS
-/** The same with log probabilities: twenty alternatives of four thousand tokens, each an object with its bytes. */
+/** A reply with log probabilities: twenty alternatives of four thousand tokens, each an object with its bytes. */
 export const LOGPROBS_MAX_PARTS = 500_000
 export const LOGPROBS_MAX_COMMAS = 2_000_000
 
@@ -128,7 +129,7 @@ export const FILTERS_MAX_ITEMS = 100
 export const FILTER_PATTERN_MAX_CHARS = 100_000
 export const FILTER_LABEL_MAX_CHARS = 100
 export const FILTER_PATTERNS_TOTAL_MAX_CHARS = 200_000
-/** Places that read a character, in all patterns of one side with repeats written out: two hundred per pattern. */
+/** Positions that read a character, in all patterns of one side with repeats written out: two hundred per pattern. */
 export const FILTERS_MAX_POSITIONS = 20_000
 /** Output that a guardrail scans together, in bytes, and the part of it that is scanned again with the next. */
 export const OUTPUT_WINDOW_MIN_BYTES = 256
@@ -147,15 +148,15 @@ export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
 /** Maximum body of a management operation: lists of 100 values, with a margin. */
 export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
-/** The part of a token estimate that even a text of long words and white space has. */
-export const LEAST_TOKENS_SHARE = 0.75
+/** The smallest part of a token estimate that a text really has, for texts of long words and white space. */
+export const MIN_TOKENS_SHARE = 0.75
 /** Largest context of an endpoint, in tokens, for which long inputs are compressed by default. */
 export const SMALL_CONTEXT_TOKENS = 8_192
 /**
  * Output tokens that are assumed if the caller sets no limit. Most answers are shorter; more would refuse callers with
  * enough money left.
  */
-export const ORDINARY_OUTPUT_TOKENS = 1_024
+export const ASSUMED_OUTPUT_TOKENS = 1_024
 
 /**
  * Inputs of one embeddings request: as many as the most generous provider accepts, so that no client has to split more
@@ -173,4 +174,4 @@ export const VECTOR_MAX_BYTES = 512 * 1024
 /** Bytes of a whole reply with vectors: slightly less than a transport reads, so that the error can say what to do. */
 export const EMBEDDINGS_REPLY_MAX_BYTES = 60 * 1024 * 1024
 /** Bytes of such a reply besides its vectors: some providers repeat the input texts. */
-export const EMBEDDINGS_REST_MAX_BYTES = 24 * 1024 * 1024
+export const EMBEDDINGS_EXTRA_MAX_BYTES = 24 * 1024 * 1024

@@ -3,7 +3,7 @@
  * them. Objects that clients send are open: unknown fields are kept. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { facts, kind, maybe, oneOf, variants } from './json/schema.ts'
+import { kind, maybe, oneOf, ReadonlyFields, variants } from './json/schema.ts'
 
 /** A cache breakpoint is a field of the block itself; `cache_control` is accepted too. */
 const CacheBreakpoint = Type.Object({ mode: Type.Literal('explicit') })
@@ -179,11 +179,15 @@ export const UrlCitationAnnotation = kind('url_citation', {
 })
 export type UrlCitationAnnotation = Static<typeof UrlCitationAnnotation>
 
-/** A result of a search that a text may cite. */
+/** A search result that a text may cite. */
 export type Citable = Omit<UrlCitationAnnotation, 'start_index' | 'end_index'>
 
 const ParsedFileAnnotation = kind('file', {
-  file: Type.Object({ hash: Type.String(), name: Type.Optional(Type.String()), content: Type.Array(facts) }),
+  file: Type.Object({
+    hash: Type.String(),
+    name: Type.Optional(Type.String()),
+    content: Type.Array(ReadonlyFields),
+  }),
 })
 export type ParsedFileAnnotation = Static<typeof ParsedFileAnnotation>
 

@@ -38,7 +38,7 @@ export function isEmbeddingsFormat(name: AnyFormatName): name is EmbeddingsForma
  * - `authorization`: the key alone, without a word before it
  * - `api-key`: the header of Azure
  * - `aws-sigv4`: a signature by an access key; API keys of Bedrock go as `bearer`
- * - `google-service-account`: a token that a signed assertion was exchanged for
+ * - `google-service-account`: a token that Google returns for a signed assertion
  */
 export const AUTH_SCHEMES = [
   'bearer',
@@ -98,13 +98,13 @@ export interface DataPolicy {
  * - `json-word`: takes a request for a JSON object only where the messages say JSON
  * - `thinking-switch`: turns thinking off by `thinking: {type: disabled}` instead of an effort, and does not think before
  *   a tool call that is forced
- * - `thinking-parts`: wants it back as content parts of type `thinking`
+ * - `thinking-parts`: wants the thinking text of earlier turns back as content parts of type `thinking`
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `cache-breakpoints`: its models take `prompt_cache_breakpoint` on content parts; `cache_control` marks become these
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
- * - `counts-contents`: counts tokens of the parts of a request, not of a whole one
+ * - `counts-contents`: counts tokens of the parts of a request, not of a complete request
  * - `raw-predict`: speaks the Messages API by `rawPredict` and `streamRawPredict` of Vertex
  * - `simulated`: answers of its models are made up; simulated searches are for them alone
  * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
@@ -114,7 +114,7 @@ export interface DataPolicy {
  * - `input-type`: takes `input_type`; without it the field is left out
  * - `cuts-texts`: embeds the beginning of a text that is too long, unless `truncation` is false; others refuse it
  * - `float-vectors`: refuses `encoding_format`, so the gateway makes base64 itself
- * - `int8-vectors`: refuses it too, and writes each vector as base64 of signed bytes
+ * - `int8-vectors`: refuses `encoding_format` too, and writes each vector as base64 of signed bytes
  */
 export const QUIRKS = [
   'max-tokens',
@@ -167,19 +167,19 @@ export type ContinueStreams = boolean | 'instruction'
  * How an endpoint continues a text: `last-message`: the text is the last message, of the assistant; `prefix`: that message
  * has the field `prefix` too; `instruction`: a message of the user asks for it.
  */
-export const CONTINUES = ['last-message', 'prefix', 'instruction'] as const
-export type Continues = (typeof CONTINUES)[number]
+export const CONTINUE_MODES = ['last-message', 'prefix', 'instruction'] as const
+export type Continues = (typeof CONTINUE_MODES)[number]
 
 /** Efforts of reasoning, from none to the most. */
 export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
 export type EffortName = (typeof EFFORTS)[number]
 
-/** What a provider can enforce about an answer: that it is a JSON object, or one by a schema. */
+/** The JSON forms of an answer that a provider can enforce: any object, or an object that fits a schema. */
 export const JSON_FORMATS = ['json_object', 'json_schema'] as const
 export type JsonFormat = (typeof JSON_FORMATS)[number]
 
 /** Settings of a reply's sampling and end that some models refuse. */
-export const REFUSABLE = [
+export const REFUSABLE_SETTINGS = [
   'temperature',
   'top_p',
   'top_k',
@@ -193,20 +193,20 @@ export const REFUSABLE = [
   'seed',
   'stop',
 ] as const
-export type RefusableName = (typeof REFUSABLE)[number]
+export type RefusableName = (typeof REFUSABLE_SETTINGS)[number]
 
-/** The settings that models differ in. A request is changed to the nearest that the model takes. */
-export interface Takes {
-  /** The efforts; none: the model has no such setting. Absent: those of the format. */
+/** Settings that not every model takes. The gateway changes a request to the nearest value that the model takes. */
+export interface SupportedSettings {
+  /** An empty list: the model has no such setting. Absent: the efforts of the format. */
   readonly efforts?: readonly EffortName[]
-  /** Absent: those of the format. */
+  /** Absent: the JSON forms of the format. */
   readonly jsonFormats?: readonly JsonFormat[]
   /** False: not in a request with tools. Absent: true. */
   readonly jsonBesideTools?: boolean
 }
 
-/** The settings that models of a provider take, by their names there. */
-export interface ModelRule extends Takes {
+/** The settings of those models of a provider whose names there match `models`. */
+export interface ModelRule extends SupportedSettings {
   readonly models: RegExp
   /** Settings that are left out. Absent: none. */
   readonly refuses?: readonly RefusableName[]
@@ -272,7 +272,7 @@ export type BatchFormat = (typeof BATCH_FORMATS)[number]
 /** All known batch services charge half. */
 export const BATCH_PRICE_FACTOR: PriceFactor = FULL_PRICE / 2
 
-export interface Provider extends Takes {
+export interface Provider extends SupportedSettings {
   /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
   readonly slug: string
   /** Display name, as `gateway_metadata` and listings show it. */
@@ -294,7 +294,7 @@ export interface Provider extends Takes {
   readonly promptCaching?: PromptCaching
   /** Absent: from the settings. */
   readonly compaction?: CompactionMode
-  /** True if another endpoint continues streams that break there. Absent: from the settings. */
+  /** True if another endpoint continues streams that break at this provider. Absent: from the settings. */
   readonly continueStreams?: ContinueStreams
   /** How it continues an answer that broke elsewhere. Absent: it does not. */
   readonly continues?: Continues
@@ -370,14 +370,14 @@ export type ServiceTier = (typeof SERVICE_TIERS)[number]
 /** Every region that an endpoint can promise. */
 export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
 
-/** One model at one provider. What its row does not say of `Takes` is as at its provider. */
-export interface Endpoint extends Takes {
+/** One model at one provider. Absent fields of `SupportedSettings` are those of its provider. */
+export interface Endpoint extends SupportedSettings {
   /** Catalogue id of the model, `vendor/model`. */
   readonly modelId: string
   /** The provider's name of the model. */
   readonly upstreamModel: string
   readonly provider: Provider
-  /** One of embeddings for a model that makes embeddings, and only then. */
+  /** A format of embeddings exactly if the model makes embeddings. */
   readonly format: AnyFormatName
   readonly pricing: Pricing
   readonly contextLength: number | null
@@ -427,11 +427,11 @@ export interface Model {
  * @throws Error for an embeddings endpoint, which routing excludes for text requests
  */
 export function textFormat({ format }: Pick<Endpoint, 'format'>): FormatName {
-  if (isEmbeddingsFormat(format)) throw new Error('an embeddings endpoint was asked for text')
+  if (isEmbeddingsFormat(format)) throw new Error('a text request reached an embeddings endpoint')
   return format
 }
 
-/** True for a model of POST /embeddings; any other one makes text. */
+/** True for a model of POST /embeddings; all others make text. */
 export function makesEmbeddings({ outputModalities }: Pick<Model, 'outputModalities'>): boolean {
   return outputModalities.includes('embeddings')
 }
@@ -449,7 +449,7 @@ export interface SignableRequest {
 export interface OutgoingKey {
   /** The text in the provider's auth header; null: the request is signed. */
   readonly text: string | null
-  /** Every secret part of it; the gateway scrubs them from the provider's replies. */
+  /** Every secret part of the key; the gateway removes them from the provider's replies. */
   readonly secrets: readonly string[]
   /** How it is sent. Absent: as in the provider's row. */
   readonly scheme?: AuthScheme

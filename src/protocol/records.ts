@@ -7,7 +7,7 @@ import type { MicroUsd, PicoUsd } from '../base/money.ts'
 import type { LoopPolicy } from './management/loops.ts'
 import type { KeyRates } from './management/rate-limit.ts'
 import type { KeyCaching } from './management/response-cache.ts'
-import type { RateKind, RateRoom } from './rate-headers.ts'
+import type { RateKind, RateStatus } from './rate-headers.ts'
 
 /** The part of a request's caller that the pipeline needs. */
 export interface Caller {
@@ -23,7 +23,7 @@ export interface Caller {
   readonly rates?: KeyRates | null
   /** Its policy for loops; null or absent: nothing looks for them. */
   readonly loops?: LoopPolicy | null
-  /** When its requests get answers of earlier ones; null or absent: as the configuration says. */
+  /** When its requests get answers of earlier requests; null or absent: the configuration decides. */
   readonly caching?: KeyCaching | null
 }
 
@@ -65,13 +65,13 @@ export interface Spending {
 /** The money that a caller's limits leave to an admitted request. */
 export interface Allowance {
   /**
-   * Unspent money at admission: the most that this request may cost. Infinite if no limit counts.
+   * Unspent money at admission: the maximum cost of this request. Infinite without a limit.
    * `isOwn`: on a BYOK credential.
    */
-  rest(isOwn: boolean): PicoUsd
+  remaining(isOwn: boolean): PicoUsd
   /**
-   * Reserves more if less than `cost` is reserved for the whole request. False: there is no more, or it is unknown. One
-   * call at a time. A promise only if counters must be read.
+   * Reserves more if less than `cost` is reserved for the whole request. False: no money is left, or the spending is
+   * unknown. One call at a time. A promise only if counters must be read.
    */
   cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean>
   /**
@@ -87,7 +87,7 @@ export interface Reservation {
   /** Null: the caller has no money limit. */
   readonly allowance: Allowance | null
   /** The tightest limits per minute that were counted with it; absent: none. */
-  readonly rooms?: ReadonlyMap<RateKind, RateRoom>
+  readonly rateStatuses?: ReadonlyMap<RateKind, RateStatus>
   /**
    * Counts the spending so far and returns the rest, while other requests of the same caller run for this one; `cover`
    * then reserves again. Absent, or without effect, if nothing can be returned. Never throws.

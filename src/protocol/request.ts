@@ -9,8 +9,8 @@ import {
   IDENTIFIER_MAX_CHARS,
   MODEL_MAX_CHARS,
   MODELS_MAX,
+  NAME_DESCRIPTION,
   NAME_PATTERN,
-  NAME_WORDS,
   PENALTY_MAX,
   PREFERENCES_MAX,
   PROVIDER_NAME_MAX_CHARS,
@@ -32,7 +32,7 @@ export const TextFormat = variants(
     text: kind('text'),
     json_object: kind('json_object'),
     json_schema: kind('json_schema', {
-      name: Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS }),
+      name: Type.String({ pattern: NAME_PATTERN, description: NAME_DESCRIPTION }),
       schema: AnyObject,
       description: maybe(Type.String()),
       strict: maybe(Type.Boolean()),

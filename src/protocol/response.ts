@@ -5,7 +5,16 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { InputItem, OutputItem } from './items.ts'
-import { count, facts, nullable, oneOf, orNoNumber, orNoText, unixSeconds, usd } from './json/schema.ts'
+import {
+  count,
+  nullable,
+  nullableNumber,
+  nullableText,
+  oneOf,
+  ReadonlyFields,
+  unixSeconds,
+  usd,
+} from './json/schema.ts'
 import { PromptCacheOptions, StoredPrompt, TextConfig } from './request.ts'
 import { Tool, ToolChoice } from './tools.ts'
 
@@ -103,7 +112,7 @@ const PipelineStage = Type.Object({
   guardrail_scope: Type.Optional(oneOf('api-key', 'member', 'workspace')),
   summary: Type.Optional(Type.String()),
   /** For a guardrail: `action`, `detected`, `engines`, `patterns`; for others, what the stage documents. */
-  data: Type.Optional(facts),
+  data: Type.Optional(ReadonlyFields),
   cost_usd: Type.Optional(usd),
 })
 export type PipelineStage = Static<typeof PipelineStage>
@@ -121,7 +130,7 @@ export const GatewayMetadata = Type.Object(
       }),
     ),
     /** Code of the edge location, not the data region. */
-    region: orNoText,
+    region: nullableText,
     summary: Type.String(),
     attempt: Type.Integer({ minimum: 0, description: 'The attempt that answered, from 1; 0: none did' }),
     attempts: Type.Optional(
@@ -133,7 +142,7 @@ export const GatewayMetadata = Type.Object(
           status: nullable(Type.Integer()),
           /** The reason why there was no reply, or it was refused; only if the attempt failed. */
           reason: Type.Optional(Type.String()),
-          /** Characters of the answer after which it went on here. */
+          /** Characters of the answer that existed when this attempt continued it. */
           continued_at: Type.Optional(count),
           /** Usage of its part of an answer that another endpoint continued. */
           usage: Type.Optional(Type.Object({ input_tokens: count, output_tokens: count })),
@@ -148,7 +157,7 @@ export const GatewayMetadata = Type.Object(
       ),
       total: count,
     }),
-    params: Type.Optional(facts),
+    params: Type.Optional(ReadonlyFields),
     /** Models of the request that the catalogue does not have. */
     skipped_models: Type.Optional(Type.Unsafe<readonly string[]>(Type.Array(Type.String()))),
     pipeline: Type.Optional(Type.Array(PipelineStage)),
@@ -228,7 +237,7 @@ export const PublicResponse = Type.Object({
   completed_at: nullable(unixSeconds),
   status: oneOf('completed', 'incomplete', 'in_progress', 'failed', 'cancelled', 'queued'),
   error: nullable(
-    Type.Object({ code: ResponseErrorCode, message: Type.String(), metadata: Type.Optional(facts) }),
+    Type.Object({ code: ResponseErrorCode, message: Type.String(), metadata: Type.Optional(ReadonlyFields) }),
   ),
   error_type: Type.Optional(Type.String()),
   incomplete_details: nullable(Type.Object({ reason: oneOf('max_output_tokens', 'content_filter') })),
@@ -241,10 +250,10 @@ export const PublicResponse = Type.Object({
   tool_choice: ToolChoice,
   tools: Type.Array(Tool),
   text: TextConfig,
-  temperature: orNoNumber,
-  top_p: orNoNumber,
-  frequency_penalty: orNoNumber,
-  presence_penalty: orNoNumber,
+  temperature: nullableNumber,
+  top_p: nullableNumber,
+  frequency_penalty: nullableNumber,
+  presence_penalty: nullableNumber,
   top_logprobs: nullable(Type.Integer()),
   max_output_tokens: nullable(Type.Integer()),
   max_tool_calls: nullable(Type.Integer()),
@@ -253,23 +262,23 @@ export const PublicResponse = Type.Object({
   ),
   /** Always false: nothing runs in the background and nothing is stored. */
   background: Type.Boolean(),
-  previous_response_id: orNoText,
+  previous_response_id: nullableText,
   prompt: Type.Optional(nullable(StoredPrompt)),
-  prompt_cache_key: orNoText,
+  prompt_cache_key: nullableText,
   prompt_cache_options: Type.Optional(nullable(PromptCacheOptions)),
   reasoning: nullable(
     Type.Object({
-      effort: orNoText,
-      summary: orNoText,
-      context: Type.Optional(orNoText),
-      mode: Type.Optional(orNoText),
+      effort: nullableText,
+      summary: nullableText,
+      context: Type.Optional(nullableText),
+      mode: Type.Optional(nullableText),
     }),
   ),
-  safety_identifier: orNoText,
-  service_tier: orNoText,
+  safety_identifier: nullableText,
+  service_tier: nullableText,
   store: Type.Boolean(),
   truncation: oneOf('auto', 'disabled'),
-  user: orNoText,
+  user: nullableText,
   usage: nullable(ResponseUsage),
   alignment: Type.Optional(AlignmentReport),
   debug: Type.Optional(DebugReport),

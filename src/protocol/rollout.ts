@@ -3,23 +3,23 @@ import type { PicoUsd } from '../base/money.ts'
 
 /** How much worse than the base the candidate may be. A figure without a guard is not compared. */
 export interface RolloutGuard {
-  /** Points of the share of requests that the model did not answer. */
+  /** Difference of the shares of requests that the model did not answer: 0.02 is two percentage points. */
   readonly errors: number
   /** Milliseconds until the first content. */
   readonly firstTokenMs?: number
   /** Relative: 0.1 is a tenth slower. */
   readonly tokensPerSecond?: number
-  /** Relative, by request. */
+  /** Relative cost of a request: 0.1 is a tenth more. */
   readonly cost?: number
-  /** Points of the share of answers that a judge does not accept. */
+  /** Difference of the shares of answers that a judge does not accept. */
   readonly judged?: number
 }
 
-/** Requests of the base that are also sent to the candidate, once they are over. Nobody sees the answers. */
+/** Shadows: when requests of the base are over, they are also sent to the candidate. No client sees the answers. */
 export interface ShadowTerms {
   /** Per cent of the route's requests. */
   readonly share: number
-  /** The most that shadows and their judge may cost together, over the whole rollout. */
+  /** Maximum cost of the shadows and their judge together, over the whole rollout. */
   readonly budget: PicoUsd
 }
 
@@ -70,7 +70,7 @@ interface EndedShadow extends RolloutStep {
   readonly shadowed: RolloutFigures & { readonly failed: boolean }
 }
 
-/** What a judge said of both answers to a shadowed request. */
+/** The verdict of a judge about both answers to a shadowed request. */
 interface JudgedShadow extends RolloutStep {
   readonly arm: 'judged'
   readonly accepted: ShadowVerdict
@@ -93,23 +93,23 @@ export interface RolloutProgress {
   readonly step: number
   /** Per cent of the route's requests that go to the candidate. */
   readonly share: number
-  /** In words: why it is where it is. */
+  /** The reason for the current state, as text. */
   readonly reason: string
   /** Shadows that were sent. */
   readonly shadows: number
-  /** Their cost and that of their judge so far, with what those under way may still cost. */
+  /** Cost of the shadows and their judge so far, and the maximum cost of the running ones. */
   readonly shadowSpent: PicoUsd
   /** The budget that was too small for another shadow; 0: there was always enough. */
   readonly shadowRefused: PicoUsd
 }
 
-/** The whole of a route. */
+/** All requests of a route, in per cent. */
 export const ALL_PERCENT = 100
-/** Per cent of each step. */
+/** The share at each step, in per cent. */
 export const DEFAULT_STEPS: readonly number[] = [1, 10, 50, ALL_PERCENT]
 export const DEFAULT_GUARD_ERRORS = 0.02
 
-/** True if nothing moves it any more. */
+/** True if the rollout never moves again. */
 export function isFinished({ state }: Pick<RolloutProgress, 'state'>): boolean {
   return state === 'promoted' || state === 'rolled_back'
 }
@@ -129,7 +129,7 @@ type Position = Pick<RolloutProgress, 'state' | 'step' | 'share'>
 
 /** The position after the next step with a greater share; at 100 % the candidate is promoted. */
 export function nextStep(steps: readonly number[], { share }: Pick<RolloutProgress, 'share'>): Position {
-  const step = steps.findIndex(each => each > share)
+  const step = steps.findIndex(stepShare => stepShare > share)
   const next = steps[step] ?? ALL_PERCENT
   return next >= ALL_PERCENT
     ? { state: 'promoted', step: steps.length - 1, share: ALL_PERCENT }

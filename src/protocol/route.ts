@@ -12,7 +12,7 @@ export const CONDITION_FIELDS = {
   audio: 'boolean',
 } as const
 export type ConditionField = keyof typeof CONDITION_FIELDS | `tag:${string}`
-export const TAG = 'tag:'
+export const TAG_PREFIX = 'tag:'
 
 export const CONDITION_OPS = ['=', '!=', '<', '<=', '>', '>=', 'in'] as const
 
@@ -29,16 +29,16 @@ export interface RouteTarget {
   readonly model: string
   /** Its share among the targets that may be chosen; 0: it is never chosen. */
   readonly weight: number
-  /** They take precedence over the preferences of the request; null: there are none. */
+  /** Take precedence over the preferences of the request; null: none. */
   readonly preferences: ProviderPreferences | null
-  /** All have to hold. Empty: it is chosen if no target with conditions is. */
+  /** All have to hold. Empty: the target is used if no target with conditions matches. */
   readonly when: readonly Condition[]
-  /** Names the target in the choice of sessions, so that its place in the list does not matter. */
+  /** Identifies the target when a session is assigned, so that its position in the list does not matter. */
   readonly key: string
 }
 
-/** The unit that stays with the target of its first request: a conversation, an end user, or nothing. */
-export const STICKY = ['session', 'user', 'none'] as const
+/** Units that stay with the target of their first request: a conversation, an end user, or none. */
+export const STICKY_UNITS = ['session', 'user', 'none'] as const
 
 /** A candidate that gets a growing share of a route; see rollout.ts. */
 export interface RouteRollout {
@@ -57,7 +57,7 @@ export interface Route {
   readonly targets: readonly RouteTarget[]
   /** Models that are tried in this order after the chosen target. */
   readonly fallback: readonly string[]
-  readonly sticky: (typeof STICKY)[number]
-  /** Null: nothing is tried. */
+  readonly sticky: (typeof STICKY_UNITS)[number]
+  /** Null: the route has no candidate. */
   readonly rollout: RouteRollout | null
 }

@@ -23,7 +23,7 @@ interface RouterSlug {
   readonly variants: string
 }
 
-const SLUGS: ReadonlyMap<string, RouterSlug> = new Map(
+const ROUTER_SLUGS: ReadonlyMap<string, RouterSlug> = new Map(
   ROUTER_NAMES.flatMap(name => {
     const slug: RouterSlug = { name, variants: '' }
     const spellings = name.includes('/') ? [name] : [`gateway/${name}`, `openrouter/${name}`]
@@ -33,12 +33,12 @@ const SLUGS: ReadonlyMap<string, RouterSlug> = new Map(
 
 /** The router that a model name stands for; null: it names a model. */
 export function routerSlug(model: string): RouterSlug | null {
-  const plain = SLUGS.get(model)
-  if (plain !== undefined) return plain
-  const at = model.indexOf(':')
-  if (at === -1) return null
-  const found = SLUGS.get(model.slice(0, at))
-  return found === undefined ? null : { name: found.name, variants: model.slice(at) }
+  const exactMatch = ROUTER_SLUGS.get(model)
+  if (exactMatch !== undefined) return exactMatch
+  const colon = model.indexOf(':')
+  if (colon === -1) return null
+  const router = ROUTER_SLUGS.get(model.slice(0, colon))
+  return router === undefined ? null : { name: router.name, variants: model.slice(colon) }
 }
 
 interface NamedModels {
@@ -48,12 +48,12 @@ interface NamedModels {
 
 /** The first router in a request, with its spelling there; null: only models. */
 export function routerOf({ model, models }: NamedModels): (RouterSlug & { readonly slug: string }) | null {
-  const first = model === undefined ? null : routerSlug(model)
-  if (first !== null) return { ...first, slug: model ?? '' }
+  const modelRouter = model === undefined ? null : routerSlug(model)
+  if (modelRouter !== null) return { ...modelRouter, slug: model ?? '' }
   if (models === undefined) return null
   for (const slug of models) {
-    const found = routerSlug(slug)
-    if (found !== null) return { ...found, slug }
+    const router = routerSlug(slug)
+    if (router !== null) return { ...router, slug }
   }
   return null
 }

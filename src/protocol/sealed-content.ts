@@ -7,25 +7,25 @@
 import { parseJson, record } from '../base/json.ts'
 import type { InputItem } from './items.ts'
 
-/** Begins a mark: then the maker and the value, between dots. */
-const MARK = 'gwm1.'
-/** Begins a thought that travels in its seal: then the maker, and the thought as JSON in base64. */
-const WHOLE = 'gwt1.'
+/** Begins a mark. The maker and the value follow, separated by a dot. */
+const MARK_PREFIX = 'gwm1.'
+/** Begins a thought inside its seal. The maker and the thought (JSON in base64) follow, separated by a dot. */
+const THOUGHT_PREFIX = 'gwt1.'
 /** The fields of items that contain sealed content. */
-const SEALS = ['signature', 'encrypted_content'] as const
+const SEAL_FIELDS = ['signature', 'encrypted_content'] as const
 
 type Fields = Readonly<Record<string, unknown>>
 
 /** Adds the mark of their maker to fields of an item; the same object if nothing is sealed. */
-export function marked<Given extends Fields>(fields: Given, maker: string): Given {
+export function withMaker<ItemFields extends Fields>(fields: ItemFields, maker: string): ItemFields {
   let copy: Record<string, unknown> | null = null
-  for (const name of SEALS) {
+  for (const name of SEAL_FIELDS) {
     const value = fields[name]
     if (typeof value !== 'string' || value === '' || isMarked(value)) continue
     copy ??= { ...fields }
-    copy[name] = `${MARK}${maker}.${value}`
+    copy[name] = `${MARK_PREFIX}${maker}.${value}`
   }
-  return (copy ?? fields) as Given
+  return (copy ?? fields) as ItemFields
 }
 
 /**
@@ -46,20 +46,20 @@ interface SignedThought {
   readonly text: string
 }
 
-/** A thought as one seal, for clients that keep nothing else of it. */
-export function wholeSeal(thought: SignedThought, maker: string): string {
-  return `${WHOLE}${maker}.${Buffer.from(JSON.stringify(thought)).toString('base64url')}`
+/** A thought as one seal, for clients that keep only the seal. */
+export function sealThought(thought: SignedThought, maker: string): string {
+  return `${THOUGHT_PREFIX}${maker}.${Buffer.from(JSON.stringify(thought)).toString('base64url')}`
 }
 
 export function isMarked(value: string): boolean {
-  return value.startsWith(MARK) || value.startsWith(WHOLE)
+  return value.startsWith(MARK_PREFIX) || value.startsWith(THOUGHT_PREFIX)
 }
 
 /** The maker of the last sealed item; null: none is marked. */
 export function lastMaker(input: readonly InputItem[]): string | null {
-  for (let at = input.length - 1; at >= 0; at--) {
-    for (const name of SEALS) {
-      const value = (input[at] as unknown as Fields)[name]
+  for (let index = input.length - 1; index >= 0; index--) {
+    for (const name of SEAL_FIELDS) {
+      const value = (input[index] as unknown as Fields)[name]
       if (typeof value === 'string' && isMarked(value)) return makerIn(value)
     }
   }
@@ -76,10 +76,10 @@ function isSigned(item: Fields, value: string): boolean {
   return item['type'] !== 'reasoning' || SIGNATURE.test(value)
 }
 
-/** True if the items differ between providers: something is marked, or has an impossible signature. */
-export function holdsSealed(input: readonly InputItem[]): boolean {
-  for (let at = 0; at < input.length; at++) {
-    const item = input[at] as unknown as Fields
+/** True if the items must be prepared for each provider: one is marked, or has an impossible signature. */
+export function hasSealedContent(input: readonly InputItem[]): boolean {
+  for (let index = 0; index < input.length; index++) {
+    const item = input[index] as unknown as Fields
     const { signature, encrypted_content: encrypted } = item
     if (typeof signature === 'string' && (isMarked(signature) || !isSigned(item, signature))) return true
     if (typeof encrypted === 'string' && isMarked(encrypted)) return true
@@ -87,51 +87,51 @@ export function holdsSealed(input: readonly InputItem[]): boolean {
   return false
 }
 
-/** The items for their maker; content that others have sealed is left out. The same list if nothing changes. */
-export function openedFor(input: readonly InputItem[], maker: string): readonly InputItem[] {
+/** The items for this maker; content sealed by other makers is left out. The same list if nothing changes. */
+export function openItems(input: readonly InputItem[], maker: string): readonly InputItem[] {
   let copy: InputItem[] | null = null
-  for (let at = 0; at < input.length; at++) {
-    const item = input[at] as unknown as Fields
-    const opened = opensItem(item, maker)
-    if (opened === item) continue
+  for (let index = 0; index < input.length; index++) {
+    const item = input[index] as unknown as Fields
+    const openedItem = openItem(item, maker)
+    if (openedItem === item) continue
     copy ??= [...input]
-    copy[at] = opened as unknown as InputItem
+    copy[index] = openedItem as unknown as InputItem
   }
   return copy ?? input
 }
 
-function opensItem(item: Fields, maker: string): Fields {
-  let opened = item
-  for (const name of SEALS) {
+function openItem(item: Fields, maker: string): Fields {
+  let openedItem = item
+  for (const name of SEAL_FIELDS) {
     const value = item[name]
     if (typeof value !== 'string') continue
     if (!isMarked(value)) {
       if (name === 'signature' && !isSigned(item, value)) {
-        const { signature: _, ...unsigned } = opened
-        opened = unsigned
+        const { signature: _, ...unsigned } = openedItem
+        openedItem = unsigned
       }
       continue
     }
-    const { [name]: _, ...rest } = opened
-    if (makerIn(value) !== maker) opened = rest
-    else if (value.startsWith(MARK)) opened = { ...rest, [name]: valueIn(value) }
-    else opened = withThought(rest, valueIn(value))
+    const { [name]: _, ...otherFields } = openedItem
+    if (makerIn(value) !== maker) openedItem = otherFields
+    else if (value.startsWith(MARK_PREFIX)) openedItem = { ...otherFields, [name]: valueIn(value) }
+    else openedItem = withThought(otherFields, valueIn(value))
   }
-  return opened
+  return openedItem
 }
 
-/** A client that has kept more than the seal does not need the seal's copy. */
-function withThought(item: Fields, packed: string): Fields {
+/** Adds the thought in a seal, unless the client kept the thought itself. */
+function withThought(item: Fields, encoded: string): Fields {
   if (typeof item['signature'] === 'string' && item['signature'] !== '') return item
-  const thought = thoughtIn(packed)
+  const thought = thoughtIn(encoded)
   if (thought === null) return item
   const { format, signature, text } = thought
   const content = text === '' ? {} : { content: [{ type: 'reasoning_text', text }] }
   return { ...item, ...content, format, signature }
 }
 
-function thoughtIn(packed: string): SignedThought | null {
-  const value = record(parseJson(Buffer.from(packed, 'base64url').toString('utf8')))
+function thoughtIn(encoded: string): SignedThought | null {
+  const value = record(parseJson(Buffer.from(encoded, 'base64url').toString('utf8')))
   if (value === null) return null
   const { format, signature, text } = value
   if (typeof format !== 'string' || typeof signature !== 'string' || typeof text !== 'string') return null
@@ -139,10 +139,10 @@ function thoughtIn(packed: string): SignedThought | null {
 }
 
 function makerIn(value: string): string {
-  return value.slice(MARK.length, value.indexOf('.', MARK.length))
+  return value.slice(MARK_PREFIX.length, value.indexOf('.', MARK_PREFIX.length))
 }
 
 function valueIn(value: string): string {
-  const dot = value.indexOf('.', MARK.length)
+  const dot = value.indexOf('.', MARK_PREFIX.length)
   return dot === -1 ? '' : value.slice(dot + 1)
 }

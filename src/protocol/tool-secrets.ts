@@ -14,10 +14,10 @@ interface SecretField {
 
 /** Fields of an entry of type `mcp` that only its server may see. */
 const MCP_SECRETS = ['authorization', 'headers'] as const
-/** In the Messages API: the gateway does not read it, but passes it on to a provider that does. */
-const TOKEN = 'authorization_token'
+/** The secret of `mcp_servers` in the Messages API, which the gateway only passes on. */
+const TOKEN_FIELD = 'authorization_token'
 /** A body without these words is not parsed for secrets. */
-const SIGNS = /"(?:authorization|authorization_token|headers)"/
+const SECRET_FIELDS_PATTERN = /"(?:authorization|authorization_token|headers)"/
 const REMOVED = 'removed'
 
 /** The path of the first secret in a body of any dialect; null: none. */
@@ -27,8 +27,8 @@ export function secretPath(body: Readonly<Record<string, unknown>>): string | nu
 
 /** The JSON of a body with its secrets replaced, so that `secretPath` still finds their fields. */
 export function blankSecrets(text: string): string {
-  if (!text.includes('mcp') || !SIGNS.test(text)) return text
-  const body = parsed(text)
+  if (!text.includes('mcp') || !SECRET_FIELDS_PATTERN.test(text)) return text
+  const body = parseBody(text)
   const secrets = isObject(body) ? secretsOf(body) : []
   for (const { holder, name } of secrets) {
     holder[name] = typeof holder[name] === 'string' ? REMOVED : { [REMOVED]: REMOVED }
@@ -36,46 +36,50 @@ export function blankSecrets(text: string): string {
   return secrets.length === 0 ? text : JSON.stringify(body)
 }
 
-/** A tool as the caller gave it, without its secrets. */
+/** The caller's tool without its secrets. */
 export function withoutSecrets<Tool extends object>(tool: Tool): Tool {
   const { parameters } = tool as { readonly parameters?: unknown }
   if (isMcp(tool)) {
-    const { authorization: _, headers: __, ...shown } = tool
-    return shown as Tool
+    const { authorization: _, headers: __, ...publicFields } = tool
+    return publicFields as Tool
   }
   if (isFunction(tool) || !isObject(parameters) || !Array.isArray(parameters['tools'])) return tool
-  const tools = parameters['tools'].map(each => (isObject(each) ? withoutSecrets(each) : each))
+  const tools = parameters['tools'].map(entry => (isObject(entry) ? withoutSecrets(entry) : entry))
   return { ...tool, parameters: { ...parameters, tools } }
 }
 
 function secretsOf(body: Readonly<Record<string, unknown>>): readonly SecretField[] {
   return [
-    ...inTools(body['tools'], 'tools'),
-    ...inEach(body['plugins'], 'plugins', (plugin, path) => inTools(plugin['tools'], `${path}.tools`)),
-    ...inEach(body['mcp_servers'], 'mcp_servers', (server, path) => inFields(server, [TOKEN], path)),
+    ...secretsInTools(body['tools'], 'tools'),
+    ...secretsInList(body['plugins'], 'plugins', (plugin, path) =>
+      secretsInTools(plugin['tools'], `${path}.tools`),
+    ),
+    ...secretsInList(body['mcp_servers'], 'mcp_servers', (server, path) =>
+      secretsInFields(server, [TOKEN_FIELD], path),
+    ),
   ]
 }
 
-function inTools(tools: unknown, path: string): readonly SecretField[] {
-  return inEach(tools, path, (tool, at) => {
-    if (isMcp(tool)) return inFields(tool, MCP_SECRETS, at)
+function secretsInTools(tools: unknown, path: string): readonly SecretField[] {
+  return secretsInList(tools, path, (tool, toolPath) => {
+    if (isMcp(tool)) return secretsInFields(tool, MCP_SECRETS, toolPath)
     const { parameters } = tool
     return isFunction(tool) || !isObject(parameters)
       ? []
-      : inTools(parameters['tools'], `${at}.parameters.tools`)
+      : secretsInTools(parameters['tools'], `${toolPath}.parameters.tools`)
   })
 }
 
-function inEach(
+function secretsInList(
   list: unknown,
   path: string,
-  find: (each: Record<string, unknown>, path: string) => readonly SecretField[],
+  find: (entry: Record<string, unknown>, path: string) => readonly SecretField[],
 ): readonly SecretField[] {
   if (!Array.isArray(list)) return []
-  return list.flatMap((each: unknown, index) => (isObject(each) ? find(each, `${path}[${index}]`) : []))
+  return list.flatMap((entry: unknown, index) => (isObject(entry) ? find(entry, `${path}[${index}]`) : []))
 }
 
-function inFields(
+function secretsInFields(
   holder: Record<string, unknown>,
   names: readonly string[],
   path: string,
@@ -84,7 +88,7 @@ function inFields(
 }
 
 /** Null for a value that is not a request; the check of the request reports it. */
-function parsed(text: string): unknown {
+function parseBody(text: string): unknown {
   try {
     return parseJson(Buffer.from(text))
   } catch {

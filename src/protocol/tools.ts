@@ -3,22 +3,21 @@
  *
  * There are three groups. Function and custom tools are run by the client. Native tools (`web_search`, `file_search`,
  * `mcp` and so on) are run by a provider that has them: their shape is checked here, and a wire format that cannot
- * express one refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offered` lists those that are
- * available.
+ * express one refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offering` lists the available ones.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
 import { AnyObject, kind, mapOf, maybe, oneOf, variants } from './json/schema.ts'
 import {
+  NAME_DESCRIPTION,
   NAME_MAX_CHARS,
   NAME_PATTERN,
-  NAME_WORDS,
   NAMED_TOOLS_MAX,
+  TOOL_NAME_DESCRIPTION,
   TOOL_NAME_PATTERN,
-  TOOL_NAME_WORDS,
 } from './limits.ts'
 
-const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_WORDS })
+const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_DESCRIPTION })
 const texts = Type.Array(Type.String())
 
 /** `parameters` is a JSON Schema; null or missing means that the function has no parameters. */
@@ -53,7 +52,7 @@ export const CustomTool = kind('custom', {
 export type CustomTool = Static<typeof CustomTool>
 
 const NamespaceTool = kind('namespace', {
-  name: Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS }),
+  name: Type.String({ pattern: NAME_PATTERN, description: NAME_DESCRIPTION }),
   description: Type.String(),
   tools: Type.Array(
     variants({ function: FunctionTool, custom: CustomTool }, { noun: 'tool of a namespace' }),
@@ -189,8 +188,8 @@ export const Tool = variants(
 )
 export type Tool = Static<typeof Tool>
 
-/** True for a tool that the model sees as the caller wrote it; of others it sees what a runner declares. */
-export function isShownTool({ type }: Pick<Tool, 'type'>): boolean {
+/** True for a tool that the model sees as the caller wrote it. Runners declare the functions of other tools. */
+export function isVisibleTool({ type }: Pick<Tool, 'type'>): boolean {
   return type === 'function' || type === 'custom' || type === 'namespace'
 }
 
@@ -202,24 +201,20 @@ export function isClientSearch(tool: object): boolean {
 
 // tool_choice
 
-function forced<const Spelling extends string>(type: Spelling) {
-  return kind(type)
-}
-
 /** Choices of tools that no client executes, by their `type`. Every dialect has the same spellings. */
 export const forcedHostedTools = {
   mcp: kind('mcp', { server_label: Type.String(), name: maybe(Type.String()) }),
-  web_search: forced('web_search'),
-  web_search_2025_08_26: forced('web_search_2025_08_26'),
-  web_search_preview: forced('web_search_preview'),
-  web_search_preview_2025_03_11: forced('web_search_preview_2025_03_11'),
-  file_search: forced('file_search'),
-  computer_use_preview: forced('computer_use_preview'),
-  computer: forced('computer'),
-  code_interpreter: forced('code_interpreter'),
-  image_generation: forced('image_generation'),
-  apply_patch: forced('apply_patch'),
-  shell: forced('shell'),
+  web_search: kind('web_search'),
+  web_search_2025_08_26: kind('web_search_2025_08_26'),
+  web_search_preview: kind('web_search_preview'),
+  web_search_preview_2025_03_11: kind('web_search_preview_2025_03_11'),
+  file_search: kind('file_search'),
+  computer_use_preview: kind('computer_use_preview'),
+  computer: kind('computer'),
+  code_interpreter: kind('code_interpreter'),
+  image_generation: kind('image_generation'),
+  apply_patch: kind('apply_patch'),
+  shell: kind('shell'),
 }
 
 const ForcedTool = variants(
@@ -240,11 +235,11 @@ const ForcedTool = variants(
 export const ToolChoice = Type.Union([oneOf('auto', 'none', 'required'), ForcedTool])
 export type ToolChoice = Static<typeof ToolChoice>
 
-const FITTING = new RegExp(NAME_PATTERN)
+const FUNCTION_NAME = new RegExp(NAME_PATTERN)
 
 /** The name of an MCP server's tool for the model: characters that functions cannot have become `_`. */
 export function functionName(name: string): string {
-  if (FITTING.test(name)) return name
+  if (FUNCTION_NAME.test(name)) return name
   const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, NAME_MAX_CHARS)
   return /[a-zA-Z0-9]/.test(letters) ? letters : 'tool'
 }

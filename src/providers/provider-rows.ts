@@ -13,7 +13,7 @@ import {
   BATCH_PRICE_FACTOR,
   type Egress,
   type Provider,
-  type Takes,
+  type SupportedSettings,
   type TlsIdentity,
 } from '../protocol/provider.ts'
 import type { ProviderRow } from './row-schemas.ts'
@@ -71,7 +71,7 @@ export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMa
 }
 
 /** What the row says about its models. */
-export function takesOf({ efforts, jsonFormats, jsonBesideTools }: Takes): Takes {
+export function takesOf({ efforts, jsonFormats, jsonBesideTools }: SupportedSettings): SupportedSettings {
   return definedOf({ efforts, jsonFormats, jsonBesideTools })
 }
 

@@ -13,7 +13,7 @@ import {
   type Route,
   type RouteRollout,
   type RouteTarget,
-  TAG,
+  TAG_PREFIX,
 } from '../protocol/route.ts'
 import { quote } from './provider-rows.ts'
 import type { RolloutRow, RouteRow } from './row-schemas.ts'
@@ -122,7 +122,7 @@ function checkedShadow(
 }
 
 function checkCondition({ field, op, value }: ConditionRow, path: string, faults: Faults): void {
-  const kind = field.startsWith(TAG)
+  const kind = field.startsWith(TAG_PREFIX)
     ? 'string'
     : CONDITION_FIELDS[field as Exclude<ConditionField, `tag:${string}`>]
   const values: readonly ConditionValue[] = Array.isArray(value) ? value : [value as ConditionValue]

@@ -5,7 +5,7 @@ import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
   COMPACTION_MODES,
-  CONTINUES,
+  CONTINUE_MODES,
   DATA_REGIONS,
   EFFORTS,
   EMBEDDINGS_FORMAT_NAMES,
@@ -18,7 +18,7 @@ import {
 } from '../protocol/provider.ts'
 import { ProviderPreferences } from '../protocol/request.ts'
 import { ALL_PERCENT, DEFAULT_GUARD_ERRORS, DEFAULT_STEPS } from '../protocol/rollout.ts'
-import { CONDITION_FIELDS, CONDITION_OPS, STICKY, TAG } from '../protocol/route.ts'
+import { CONDITION_FIELDS, CONDITION_OPS, STICKY_UNITS, TAG_PREFIX } from '../protocol/route.ts'
 
 const ContinueStreamsField = Type.Union([Type.Boolean(), Type.Literal('instruction')], {
   expected: 'true, false or "instruction"',
@@ -160,7 +160,7 @@ export const ProviderSchema = Type.Object(
       'overrides the setting `continueStreams` for streams that break at this provider',
     ),
     continues: field(
-      oneOf(CONTINUES),
+      oneOf(CONTINUE_MODES),
       'how it [continues an answer](continuation.md) that broke at another endpoint. `last-message`: it continues an assistant message at the end; `prefix`: that message also needs the field `prefix`; `instruction`: a user message asks for it. Default: it does not',
     ),
     ...takesFields('its models take', 'those of the built-in row'),
@@ -261,7 +261,7 @@ export const EndpointSchema = Type.Object(
       'overrides `continueStreams` for streams that break at this endpoint; default: as for its provider',
     ),
     continues: field(
-      oneOf(CONTINUES),
+      oneOf(CONTINUE_MODES),
       'how the endpoint [continues an answer](continuation.md) that broke at another one; default: as for its provider',
     ),
     ...takesFields('the model takes', 'those of its provider'),
@@ -314,7 +314,7 @@ const ConditionSchema = Type.Object(
   {
     field: required(
       Type.String({
-        pattern: `^(?:${Object.keys(CONDITION_FIELDS).join('|')}|${TAG}.{1,64})$`,
+        pattern: `^(?:${Object.keys(CONDITION_FIELDS).join('|')}|${TAG_PREFIX}.{1,64})$`,
         expected: `one of ${Object.keys(CONDITION_FIELDS).join(', ')}, or tag:NAME`,
       }),
       '`input_tokens` (an estimate), `tools`, `images`, `files`, `audio` (true or false), `hour` (0 to 23, UTC), or `tag:NAME`: the text in the `metadata` of the request',
@@ -363,7 +363,7 @@ export const RouteSchema = Type.Object(
       'models that are tried in this order if the target fails; default: none',
     ),
     sticky: field(
-      oneOf(STICKY),
+      oneOf(STICKY_UNITS),
       'which requests always get the same target: those of a session (`session`, the default), of an end user (`user`), or `none`',
     ),
   },

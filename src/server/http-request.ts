@@ -24,7 +24,7 @@ import type { ApiKeys } from '../callers/keys.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import type { KeyRecord } from '../protocol/management/keys.ts'
 import { sha256 } from '../protocol/management/proof.ts'
-import type { RateRoom } from '../protocol/rate-headers.ts'
+import type { RateStatus } from '../protocol/rate-headers.ts'
 import { StoreError } from '../storage/store-error.ts'
 import type { AdmissionControl } from './admission/admission-control.ts'
 import { AdmittedRequest } from './admission/admitted-request.ts'
@@ -63,7 +63,7 @@ export interface RequestCounter {
    * only if counters must be read first.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
    */
-  enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
+  enter(key: KeyRecord): RateStatus | undefined | Promise<RateStatus | undefined>
   /** Counts nothing. @throws GatewayError `rate_limit_exceeded` if this thread knows that the minute is full */
   refuse(key: KeyRecord): void
 }
@@ -450,9 +450,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   }
 
   /** The body: the next step waits until all of it has arrived, unless the handler reads it in pieces. */
-  #receive(operation: KeyedOperation, room: RateRoom | undefined): void | Promise<void> {
+  #receive(operation: KeyedOperation, room: RateStatus | undefined): void | Promise<void> {
     const { clock } = this.#deps.admissions.deps
-    if (room !== undefined) this.reply.tellRate('requests', room, clock.nowMs())
+    if (room !== undefined) this.reply.setRate('requests', room, clock.nowMs())
     const nowMs = clock.monotonicMs()
     this.watch.enter('upload', nowMs)
     const body = this.#body

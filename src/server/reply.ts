@@ -15,7 +15,7 @@ import type {
 import type { GatewayError } from '../base/errors.ts'
 import type { TraceParent } from '../base/telemetry/request-trace.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
-import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate-headers.ts'
+import { type RateKind, type RateStatus, rateHeaders } from '../protocol/rate-headers.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
 /** Browsers are clients too. Keys are sent in a header, not in cookies, so any origin may send requests. */
@@ -88,7 +88,7 @@ export class HttpReply implements Reply {
   readonly #socket: ResponseSocket
   readonly #owner: ReplyOwner
   /** Null: no limit per minute applies. */
-  #rates: Map<RateKind, RateRoom> | null = null
+  #rates: Map<RateKind, RateStatus> | null = null
   /** Dropped when they are sent, because a stream would keep them until its end. */
   #headers: string[]
   /** Both are written only here. */
@@ -122,7 +122,7 @@ export class HttpReply implements Reply {
     this.#headers.push(name, safeHeaderValue(value))
   }
 
-  tellRate(kind: RateKind, room: RateRoom, nowMs: number): void {
+  setRate(kind: RateKind, room: RateStatus, nowMs: number): void {
     if (this.started) return
     // Of several limits, the tightest one is reported.
     const current = this.#rates?.get(kind)
@@ -134,7 +134,7 @@ export class HttpReply implements Reply {
     else this.#replace(headers)
   }
 
-  tellProviderRates(headers: Readonly<Record<string, string>>): void {
+  setProviderRates(headers: Readonly<Record<string, string>>): void {
     if (!this.started) this.#addUntold(headers)
   }
 

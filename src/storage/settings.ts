@@ -14,8 +14,8 @@ import {
 } from '../base/settings/setting.ts'
 import {
   CACHE_SCOPES,
+  CACHE_SECONDS_DEFAULT,
   CACHE_SECONDS_MAX,
-  CACHE_SECONDS_USUAL,
 } from '../protocol/management/response-cache.ts'
 
 export const storageSettings = group({
@@ -91,7 +91,7 @@ export const cacheSettings = group({
   seconds: setting(
     Type.Integer({ minimum: 1, maximum: CACHE_SECONDS_MAX }),
     'how long an answer is kept after its end',
-    { default: CACHE_SECONDS_USUAL },
+    { default: CACHE_SECONDS_DEFAULT },
   ),
   scope: setting(
     oneOf(CACHE_SCOPES),

@@ -8,7 +8,7 @@ import { GatewayError } from '../../src/base/errors.ts'
 import { parseJson } from '../../src/base/json.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { DONE_BY_PROVIDER } from '../../src/protocol/hosted-items.ts'
+import { PROVIDER_RUN_TYPES } from '../../src/protocol/hosted-items.ts'
 import type { FormatName } from '../../src/protocol/provider.ts'
 import { eventsOfReply } from '../support/assemble-reply.ts'
 import { readFrames } from '../support/decode-reply.ts'
@@ -196,7 +196,7 @@ const ITEM_TYPES = [
   'reasoning',
   'function_call',
   'custom_tool_call',
-  ...DONE_BY_PROVIDER,
+  ...PROVIDER_RUN_TYPES,
   'compaction',
   'tool_search_call',
   'shell_call_output',

@@ -166,15 +166,15 @@ t.test('a stream of events is not to be buffered; one of bytes has the type of i
 
 t.test('limits are told until the answer begins, and those of a provider replace none of ours', async t => {
   const { headers, reply } = start()
-  reply.tellRate('requests', { limit: 60, left: 59, resetsAtMs: 61_000 } as never, 1_000)
+  reply.setRate('requests', { limit: 60, left: 59, resetsAtMs: 61_000 } as never, 1_000)
   const own = headers
-  reply.tellProviderRates({ 'X-RateLimit-Limit-Requests': '9', 'X-Other': '1' })
+  reply.setProviderRates({ 'X-RateLimit-Limit-Requests': '9', 'X-Other': '1' })
   reply.json(200, {})
   t.not(own().get('x-ratelimit-limit-requests'), '9')
   t.equal(own().get('x-other'), '1')
   const before = own().size
-  reply.tellProviderRates({ 'X-Late': '1' })
-  reply.tellRate('requests', { limit: 1, left: 1, resetsAtMs: 1 } as never, 1)
+  reply.setProviderRates({ 'X-Late': '1' })
+  reply.setRate('requests', { limit: 1, left: 1, resetsAtMs: 1 } as never, 1)
   t.equal(own().size, before)
 })
 

@@ -1,6 +1,6 @@
 /** The interface description of workspaces, credits, activity, audit and captures. Pure. */
 import { Type } from '@sinclair/typebox'
-import { count, instant, oneOf, orNoText, usd } from '../../protocol/json/schema.ts'
+import { count, instant, nullableText, oneOf, usd } from '../../protocol/json/schema.ts'
 import { CAPTURE } from '../../protocol/management/captures.ts'
 import { CreditCreation, WORKSPACE } from '../../protocol/management/management.ts'
 import { PauseAnswer, PauseCreation } from '../../protocol/management/pauses.ts'
@@ -63,7 +63,12 @@ const workspaces = tagged('Workspaces', {
 
 // Credits, activity, audit
 
-export const CreditEntryAnswer = Type.Object({ id: text, amount: usd, note: orNoText, created_at: instant })
+export const CreditEntryAnswer = Type.Object({
+  id: text,
+  amount: usd,
+  note: nullableText,
+  created_at: instant,
+})
 const CREDIT_EXAMPLE = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-16T12:00:00.000Z' }
 
 export const ActivityDay = Type.Object({
@@ -78,7 +83,7 @@ export const ActivityDay = Type.Object({
   usage: usd,
   byok_usage_inference: usd,
   ...repeat(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
-  workspace_id: Type.Optional(orNoText),
+  workspace_id: Type.Optional(nullableText),
   session_id: Type.Optional(text),
   agent_id: Type.Optional(text),
   cache_read_tokens: Type.Optional(count),
@@ -88,8 +93,8 @@ export const ActivityDay = Type.Object({
 /** A row of GET /activity with `dimensions`: their values, and the sums. */
 export const ActivitySum = Type.Object({
   date: Type.Optional(Type.String({ format: 'date' })),
-  ...repeat(Type.Optional(orNoText), 'model', 'provider', 'provider_name', 'workspace_id'),
-  ...repeat(Type.Optional(orNoText), 'api_key_hash', 'user_id', 'session_id', 'agent_id'),
+  ...repeat(Type.Optional(nullableText), 'model', 'provider', 'provider_name', 'workspace_id'),
+  ...repeat(Type.Optional(nullableText), 'api_key_hash', 'user_id', 'session_id', 'agent_id'),
   usage: usd,
   byok_usage_inference: usd,
   ...repeat(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
@@ -100,8 +105,8 @@ export const AuditEntryAnswer = Type.Object({
   time: instant,
   action: Type.String({ description: 'For example key.create; others may be added' }),
   actor_label: text,
-  object: Type.Object({ kind: text, id: orNoText, name: orNoText }),
-  client_address: orNoText,
+  object: Type.Object({ kind: text, id: nullableText, name: nullableText }),
+  client_address: nullableText,
 })
 
 const account = tagged('Account', {

@@ -1,7 +1,15 @@
 /** The interface description of batches. Pure. */
 
 import { Type } from '@sinclair/typebox'
-import { AnyObject, count, nullable, oneOf, orNoText, unixSeconds, usd } from '../../protocol/json/schema.ts'
+import {
+  AnyObject,
+  count,
+  nullable,
+  nullableText,
+  oneOf,
+  unixSeconds,
+  usd,
+} from '../../protocol/json/schema.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { ServerToolUse } from '../../protocol/response.ts'
@@ -69,7 +77,7 @@ const UsageOfBatch = Type.Object({
       cache_read_input_tokens: count,
     }),
   ),
-  service_tier: orNoText,
+  service_tier: nullableText,
   speed: text,
 })
 
@@ -83,7 +91,7 @@ export const BatchResult = Type.Object({
       body: Type.Unsafe<object>({ ...AnyObject, description: 'The answer of the endpoint.' }),
     }),
   ),
-  error: nullable(Type.Object({ message: text, type: text, param: orNoText, error_type: text })),
+  error: nullable(Type.Object({ message: text, type: text, param: nullableText, error_type: text })),
 })
 
 const batchFields = {
@@ -96,7 +104,7 @@ const batchFields = {
   created_at: unixSeconds,
   finalized_at: nullable(unixSeconds),
   expires_at: unixSeconds,
-  provider: orNoText,
+  provider: nullableText,
   request_counts: Type.Object({ total: count, completed: count, failed: count }),
   usage: nullable(UsageOfBatch),
   error: nullable(Type.Object({ message: text })),
@@ -106,13 +114,15 @@ const batchFields = {
       { description: 'Why no request of the batch runs, and since when; null while requests run.' },
     ),
   ),
-  input_file_id: orNoText,
-  output_file_id: orNoText,
-  error_file_id: orNoText,
+  input_file_id: nullableText,
+  output_file_id: nullableText,
+  error_file_id: nullableText,
   errors: nullable(
     Type.Object({
       object: Type.Literal('list'),
-      data: Type.Array(Type.Object({ code: text, line: nullable(count), message: text, param: orNoText })),
+      data: Type.Array(
+        Type.Object({ code: text, line: nullable(count), message: text, param: nullableText }),
+      ),
     }),
   ),
   metadata: nullable(Type.Record(Type.String(), text)),

@@ -1,6 +1,13 @@
 /** The interface description of models, endpoints and providers. Pure. */
 import { Type } from '@sinclair/typebox'
-import { count, nullable, oneOf, orNoNumber, orNoText, unixSeconds } from '../../protocol/json/schema.ts'
+import {
+  count,
+  nullable,
+  nullableNumber,
+  nullableText,
+  oneOf,
+  unixSeconds,
+} from '../../protocol/json/schema.ts'
 import {
   answer,
   header,
@@ -102,7 +109,7 @@ export const EndpointAnswer = Type.Object({
   context_length: orNoCount,
   max_completion_tokens: orNoCount,
   max_prompt_tokens: Type.Null(),
-  quantization: orNoText,
+  quantization: nullableText,
   pricing: PricingAnswer,
   supported_parameters: Type.Array(text),
   supports_implicit_caching: Type.Boolean(),
@@ -110,9 +117,9 @@ export const EndpointAnswer = Type.Object({
     ...repeat(Type.Boolean(), 'auto', 'none', 'required', 'function'),
   }),
   status: Type.Integer(),
-  uptime_last_5m: orNoNumber,
-  uptime_last_30m: orNoNumber,
-  uptime_last_1d: orNoNumber,
+  uptime_last_5m: nullableNumber,
+  uptime_last_30m: nullableNumber,
+  uptime_last_1d: nullableNumber,
   latency_last_30m: percentiles,
   throughput_last_30m: percentiles,
 })
@@ -205,14 +212,14 @@ const modelsAnswer = answer(
     Type.Object({
       data: Type.Array(ModelAnswer),
       total_count: count,
-      links: Type.Object({ next: orNoText }),
+      links: Type.Object({ next: nullableText }),
     }),
     Type.Object(
       {
         data: Type.Array(MessagesModelAnswer),
         has_more: Type.Boolean(),
-        first_id: orNoText,
-        last_id: orNoText,
+        first_id: nullableText,
+        last_id: nullableText,
       },
       { description: 'With anthropic-version' },
     ),

@@ -3,10 +3,10 @@
 import { Type } from '@sinclair/typebox'
 import {
   count,
-  facts,
   nullable,
+  nullableText,
   oneOf,
-  orNoText,
+  ReadonlyFields,
   unixSeconds,
   usd,
   variants,
@@ -115,9 +115,9 @@ const ToolCallPiece = Type.Object({
 
 export const ChatAnswerMessage = Type.Object({
   role: Type.Literal('assistant'),
-  content: orNoText,
-  refusal: orNoText,
-  reasoning: orNoText,
+  content: nullableText,
+  refusal: nullableText,
+  reasoning: nullableText,
   reasoning_details: Type.Optional(Type.Array(ReasoningEntry)),
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   annotations: Type.Optional(annotations),
@@ -129,14 +129,14 @@ export const ChatCompletion = Type.Object({
   object: Type.Literal('chat.completion'),
   created: unixSeconds,
   model: text,
-  provider: orNoText,
-  service_tier: orNoText,
+  provider: nullableText,
+  service_tier: nullableText,
   system_fingerprint: Type.Null(),
   choices: Type.Array(
     Type.Object({
       index: count,
       finish_reason: finishReason,
-      native_finish_reason: orNoText,
+      native_finish_reason: nullableText,
       logprobs: nullable(ChatLogprobs),
       message: ChatAnswerMessage,
     }),
@@ -156,7 +156,7 @@ export const ChatErrorFields = Type.Object({
   }),
   message: text,
   type: text,
-  param: orNoText,
+  param: nullableText,
   metadata: ERROR_FACTS,
 })
 
@@ -166,8 +166,8 @@ export const ChatChunk = Type.Object(
     object: Type.Literal('chat.completion.chunk'),
     created: unixSeconds,
     model: text,
-    provider: orNoText,
-    service_tier: Type.Optional(orNoText),
+    provider: nullableText,
+    service_tier: Type.Optional(nullableText),
     choices: Type.Array(
       Type.Object({
         index: count,
@@ -182,14 +182,14 @@ export const ChatChunk = Type.Object(
           images: Type.Optional(images),
         }),
         finish_reason: finishReason,
-        native_finish_reason: orNoText,
+        native_finish_reason: nullableText,
         logprobs: nullable(ChatLogprobs),
       }),
       { maxItems: 1 },
     ),
     usage: Type.Optional(nullable(ChatUsage)),
     error: Type.Optional(ChatErrorFields),
-    debug: Type.Optional(facts),
+    debug: Type.Optional(ReadonlyFields),
     ...reportFields,
   },
   { description: 'One chunk of a stream. The last ones have the finish and the usage.' },

@@ -5,7 +5,7 @@
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { FailureCode } from '../../base/errors.ts'
-import { count, oneOf, orNoText } from '../../protocol/json/schema.ts'
+import { count, nullableText, oneOf } from '../../protocol/json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { AlignmentReport, GatewayMetadata } from '../../protocol/response.ts'
 
@@ -214,7 +214,7 @@ export function listById(schema: TSchema, text: string, example: { readonly id: 
     Type.Object({
       object: Type.Literal('list'),
       data: Type.Array(schema),
-      ...repeat(orNoText, 'first_id', 'last_id'),
+      ...repeat(nullableText, 'first_id', 'last_id'),
       has_more: Type.Boolean(),
     }),
     text,

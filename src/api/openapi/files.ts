@@ -1,6 +1,6 @@
 /** The interface description of files. Pure. */
 import { Type } from '@sinclair/typebox'
-import { count, oneOf, orNoText, unixSeconds } from '../../protocol/json/schema.ts'
+import { count, nullableText, oneOf, unixSeconds } from '../../protocol/json/schema.ts'
 import { answer, listById, query, tagged, text } from './description.ts'
 
 const purpose = oneOf('assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision')
@@ -14,7 +14,7 @@ export const FileAnswer = Type.Object({
   filename: text,
   purpose: text,
   status: oneOf('processed', 'uploaded', 'error'),
-  status_details: orNoText,
+  status_details: nullableText,
 })
 
 const FILE_EXAMPLE = {

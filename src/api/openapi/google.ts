@@ -2,7 +2,7 @@
 
 import { Type } from '@sinclair/typebox'
 import { GeminiBody, GeminiContent } from '../../dialects/gemini/body-schema.ts'
-import { count, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
+import { count, nullable, nullableText, oneOf } from '../../protocol/json/schema.ts'
 import { GatewayMetadata, ResponseUsage } from '../../protocol/response.ts'
 import {
   answer,
@@ -60,7 +60,7 @@ const GeminiAnswer = Type.Object(
     usageMetadata: Type.Optional(Usage),
     modelVersion: Type.Optional(text),
     responseId: Type.Optional(text),
-    provider: Type.Optional(orNoText),
+    provider: Type.Optional(nullableText),
     gateway_metadata: Type.Optional(GatewayMetadata),
   },
   openObject,

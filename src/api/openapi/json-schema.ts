@@ -75,7 +75,7 @@ export function createSchemaWriter(schemas: Iterable<readonly [string, TSchema]>
     const [only] = anyOf
     if (only !== undefined && anyOf.length === 1) return { ...only, ...withDescription(schema) }
     const mapping = [...rule.table].map(([kind, { schema: member }]) => [kind, members.get(member)?.['$ref']])
-    if (rule.absent !== null || mapping.some(([, target]) => target === undefined)) {
+    if (rule.defaultKind !== null || mapping.some(([, target]) => target === undefined)) {
       return { ...withDescription(schema), anyOf }
     }
     const discriminator = { propertyName: rule.tag, mapping: Object.fromEntries(mapping) as object }

@@ -1,6 +1,6 @@
 /** The interface description of API keys. Pure. */
 import { Type } from '@sinclair/typebox'
-import { count, instant, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
+import { count, instant, nullable, nullableText, oneOf } from '../../protocol/json/schema.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { RateLimit } from '../../protocol/management/rate-limit.ts'
 import {
@@ -40,9 +40,9 @@ export const OwnKey = Type.Object({
   role: nullable(oneOf('viewer', 'operator', 'admin')),
   expires_at: orNoInstant,
   secret_expires_at: orNoInstant,
-  creator_user_id: orNoText,
+  creator_user_id: nullableText,
   organization_id: text,
-  workspace_id: orNoText,
+  workspace_id: nullableText,
   free_model_daily_requests: Type.Object({
     limit: Type.Integer(),
     used: count,

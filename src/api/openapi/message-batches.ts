@@ -1,6 +1,6 @@
 /** The interface description of the batches of the Messages API. Pure. */
 import { Type } from '@sinclair/typebox'
-import { AnyObject, count, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
+import { AnyObject, count, nullable, nullableText, oneOf } from '../../protocol/json/schema.ts'
 import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { answer, query, repeat, tagged, text } from './description.ts'
@@ -30,8 +30,8 @@ export const MessageBatchAnswer = Type.Object({
   }),
   created_at: text,
   expires_at: text,
-  ended_at: orNoText,
-  cancel_initiated_at: orNoText,
+  ended_at: nullableText,
+  cancel_initiated_at: nullableText,
   archived_at: Type.Null(),
   waiting: nullable(
     Type.Object(
@@ -87,8 +87,8 @@ export const MESSAGE_BATCHES = tagged('Batches', {
         Type.Object({
           data: Type.Array(MessageBatchAnswer),
           has_more: Type.Boolean(),
-          first_id: orNoText,
-          last_id: orNoText,
+          first_id: nullableText,
+          last_id: nullableText,
         }),
         'A page of batches.',
         { data: [BATCH_EXAMPLE], has_more: false, first_id: BATCH_EXAMPLE.id, last_id: BATCH_EXAMPLE.id },

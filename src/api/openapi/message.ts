@@ -1,7 +1,7 @@
 /** Response schemas of POST /messages: the message, its blocks, and the stream events. Pure. */
 
 import { type TProperties, Type } from '@sinclair/typebox'
-import { count, facts, nullable, oneOf, orNoText, variants } from '../../protocol/json/schema.ts'
+import { count, nullable, nullableText, oneOf, ReadonlyFields, variants } from '../../protocol/json/schema.ts'
 import { DebugReport, ResponseUsage, ServerToolUse } from '../../protocol/response.ts'
 import { reportFields, text } from './description.ts'
 
@@ -18,9 +18,9 @@ export const MessageUsage = Type.Object({
   ...cacheCounts,
   output_tokens_details: nullable(Type.Object({ thinking_tokens: count })),
   server_tool_use: nullable(Type.Object({ web_search_requests: count, web_fetch_requests: count })),
-  service_tier: orNoText,
-  speed: orNoText,
-  inference_geo: orNoText,
+  service_tier: nullableText,
+  speed: nullableText,
+  inference_geo: nullableText,
   server_tool_use_details: Type.Optional(ServerToolUse),
   cost: ResponseUsage.properties.cost,
   cost_details: ResponseUsage.properties.cost_details,
@@ -38,8 +38,8 @@ const ToolUseBlockAnswer = Type.Object({
   type: Type.Literal('tool_use'),
   id: text,
   name: text,
-  input: facts,
-  caller: facts,
+  input: ReadonlyFields,
+  caller: ReadonlyFields,
   toolset_name: Type.Optional(text),
 })
 
@@ -67,9 +67,9 @@ const stopFields = {
     ),
     Type.Null(),
   ]),
-  stop_sequence: orNoText,
+  stop_sequence: nullableText,
   stop_details: nullable(
-    Type.Object({ type: Type.Literal('refusal'), category: Type.Null(), explanation: orNoText }),
+    Type.Object({ type: Type.Literal('refusal'), category: Type.Null(), explanation: nullableText }),
   ),
   container: nullable(Type.Object({ id: text, expires_at: Type.Null(), skills: Type.Null() })),
 }
@@ -85,7 +85,7 @@ export const MessageAnswer = Type.Object({
   type: Type.Literal('message'),
   role: Type.Literal('assistant'),
   model: text,
-  provider: orNoText,
+  provider: nullableText,
   diagnostics: Type.Null(),
   content: Type.Array(MessageBlock),
   ...stopFields,
@@ -110,8 +110,8 @@ const MessageErrorFields = Type.Object({
   message: text,
   error_type: text,
   param: Type.Optional(text),
-  details: Type.Optional(facts),
-  metadata: Type.Optional(facts),
+  details: Type.Optional(ReadonlyFields),
+  metadata: Type.Optional(ReadonlyFields),
   http_status: Type.Optional(Type.Integer()),
   availability: Type.Optional(Type.Unknown()),
 })
@@ -157,7 +157,7 @@ export const MessageEvent = variants(
     }),
     message_stop: event('message_stop', reportFields),
     error: MessageFailure,
-    debug: event('debug', { debug: facts }),
+    debug: event('debug', { debug: ReadonlyFields }),
   },
   { noun: 'event' },
 )

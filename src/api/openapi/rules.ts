@@ -1,6 +1,6 @@
 /** The interface description of provider credentials (BYOK), guardrails and their assignments. Pure. */
 import { Type } from '@sinclair/typebox'
-import { count, instant, nullable, oneOf, orNoText, usd } from '../../protocol/json/schema.ts'
+import { count, instant, nullable, nullableText, oneOf, usd } from '../../protocol/json/schema.ts'
 import {
   CREDENTIAL,
   CredentialCheck,
@@ -60,7 +60,7 @@ const KeyCheckResult = Type.Object({
   field: nullable(
     Type.String({ description: 'The field to correct; null: no field is at fault, or the key works' }),
   ),
-  advice: orNoText,
+  advice: nullableText,
   duration_ms: count,
 })
 
@@ -173,9 +173,9 @@ export const CheckedText = Type.Object({
 })
 
 export const GuardrailBudget = Type.Object({
-  key_hash: orNoText,
-  key_name: orNoText,
-  user_id: orNoText,
+  key_hash: nullableText,
+  key_name: nullableText,
+  user_id: nullableText,
   limit_usd: usd,
   reset_interval: oneOf('daily', 'weekly', 'monthly'),
   spent_usd: usd,
@@ -240,12 +240,12 @@ const guardrails = tagged('Guardrails', {
 
 // Assignments
 
-const assignment = { id: text, guardrail_id: text, assigned_by: orNoText, created_at: instant }
+const assignment = { id: text, guardrail_id: text, assigned_by: nullableText, created_at: instant }
 export const KeyAssignment = Type.Object({
   ...assignment,
   key_hash: text,
-  key_name: orNoText,
-  key_label: orNoText,
+  key_name: nullableText,
+  key_label: nullableText,
 })
 export const MemberAssignment = Type.Object({ ...assignment, user_id: text, organization_id: text })
 const ASSIGNMENT_EXAMPLE = { id: '1', guardrail_id: EXAMPLE_ID, assigned_by: null, created_at: EXAMPLE_TIME }

@@ -65,11 +65,11 @@ class DocumentReply implements Reply {
     // Headers are not needed.
   }
 
-  tellRate(): void {
+  setRate(): void {
     // Headers are not needed.
   }
 
-  tellProviderRates(): void {
+  setProviderRates(): void {
     // Headers are not needed.
   }
 

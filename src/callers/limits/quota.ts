@@ -8,7 +8,7 @@ import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
-import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
+import type { RateKind, RateStatus } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
 import type { CounterEntry, Counters, TakeResult } from './counters.ts'
 import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
@@ -157,8 +157,8 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
   }
 }
 
-function isRated({ key, workspace, ofEndUsers }: KeyRates): boolean {
-  return ofEndUsers || isLimitedLater(key) || isLimitedLater(workspace)
+function isRated({ key, workspace, hasEndUserLimits }: KeyRates): boolean {
+  return hasEndUserLimits || isLimitedLater(key) || isLimitedLater(workspace)
 }
 
 /** True if a limit is checked here: requests per minute of keys and workspaces were counted before the body was read. */
@@ -171,7 +171,7 @@ function endUserOf(
   { organizationId, rates }: Caller,
   user: string | null,
 ): RateOwner | null | Promise<RateOwner | null> {
-  if (endUsers === undefined || user === null || rates?.ofEndUsers !== true) return null
+  if (endUsers === undefined || user === null || rates?.hasEndUserLimits !== true) return null
   return whenReady(endUsers.of(organizationId, user), limits =>
     limits === null ? null : endUserOwner(organizationId, user, limits),
   )
@@ -332,8 +332,8 @@ class Admission {
   }
 
   /** The tightest limit per minute of each kind. */
-  tightestRooms(rooms: TakeResult['rooms']): ReadonlyMap<RateKind, RateRoom> {
-    const tightest = new Map<RateKind, RateRoom>()
+  tightestRooms(rooms: TakeResult['rooms']): ReadonlyMap<RateKind, RateStatus> {
+    const tightest = new Map<RateKind, RateStatus>()
     for (const [at, { limit, entry }] of this.#rates.entries()) {
       const room = rooms[this.#money.length + at]
       if (room === undefined || limit.kind === 'parallel') continue

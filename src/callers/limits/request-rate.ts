@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts'
 import { serviceUnavailable } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
 import type { RateLimit } from '../../protocol/management/rate-limit.ts'
-import type { RateRoom } from '../../protocol/rate-headers.ts'
+import type { RateStatus } from '../../protocol/rate-headers.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Counters } from './counters.ts'
 import { rateError } from './limit-errors.ts'
@@ -44,7 +44,7 @@ export class RequestRate {
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` if the counters do not
    * answer.
    */
-  enter(caller: Caller): RateRoom | undefined | Promise<RateRoom | undefined> {
+  enter(caller: Caller): RateStatus | undefined | Promise<RateStatus | undefined> {
     const { counters, clock } = this.#options
     const nowMs = clock.nowMs()
     const limits = rateEntries('requests', ownersOf(caller, this.#standard), 1, nowMs)
@@ -89,8 +89,8 @@ export class RequestRate {
   }
 }
 
-function tightest(entries: readonly CounterEntry[], rooms: readonly CounterRoom[]): RateRoom | undefined {
-  let found: RateRoom | undefined
+function tightest(entries: readonly CounterEntry[], rooms: readonly CounterRoom[]): RateStatus | undefined {
+  let found: RateStatus | undefined
   for (const [at, { ceiling, endsMs }] of entries.entries()) {
     const limit = ceiling ?? 0
     const remaining = Math.max(0, limit - (rooms[at]?.total ?? 0) - 1)

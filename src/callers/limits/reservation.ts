@@ -2,7 +2,7 @@
 import { type GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
-import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
+import type { RateKind, RateStatus } from '../../protocol/rate-headers.ts'
 import type { Allowance, Reservation, Spending } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Counters, TakeResult } from './counters.ts'
 import { reservedError, spentError } from './limit-errors.ts'
@@ -10,7 +10,7 @@ import { counts, type EntryLimit, RATE_FIELDS, type RateRule, restOf, usedAmount
 import { picoToNano } from './spending.ts'
 
 export class CounterReservation implements Reservation, Allowance {
-  readonly rooms: ReadonlyMap<RateKind, RateRoom>
+  readonly rateStatuses: ReadonlyMap<RateKind, RateStatus>
   readonly #counters: Counters
   readonly #entries: readonly CounterEntry[]
   /** The limits, one per entry. */
@@ -30,9 +30,9 @@ export class CounterReservation implements Reservation, Allowance {
     entries: readonly CounterEntry[],
     limits: readonly EntryLimit[],
     rooms: readonly CounterRoom[],
-    tightestRooms: ReadonlyMap<RateKind, RateRoom> = new Map(),
+    tightestRooms: ReadonlyMap<RateKind, RateStatus> = new Map(),
   ) {
-    this.rooms = tightestRooms
+    this.rateStatuses = tightestRooms
     this.#counters = counters
     this.#entries = entries
     this.#limits = limits
@@ -46,7 +46,7 @@ export class CounterReservation implements Reservation, Allowance {
     return this.#limits.some(limit => !isRate(limit)) ? this : null
   }
 
-  rest(isOwn: boolean): PicoUsd {
+  remaining(isOwn: boolean): PicoUsd {
     let rest = Number.POSITIVE_INFINITY
     for (const [at, limit] of this.#limits.entries()) {
       const room = this.#rooms[at]

@@ -1,5 +1,5 @@
 /** Parts of a chat reply that chunks and whole completions share. Pure. */
-import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
+import { PROVIDER_RUN_TYPES } from '../../protocol/hosted-items.ts'
 import type {
   CustomToolCallItem,
   FunctionCallItem,
@@ -112,7 +112,7 @@ export function callSignature(item: CallItem): ChatFields | null {
 
 // Tools that ran elsewhere
 
-const RAN_AT_PROVIDER: ReadonlySet<string> = new Set(DONE_BY_PROVIDER)
+const RAN_AT_PROVIDER: ReadonlySet<string> = new Set(PROVIDER_RUN_TYPES)
 const NOT_TOLD: ReadonlySet<string> = new Set(['mcp_list_tools', 'image_generation_call'])
 
 /** A tool that the gateway or the provider ran, as an entry of `reasoning_details`; null where there is none. */

@@ -3,11 +3,11 @@ import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { AnyObject, kind, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import {
+  NAME_DESCRIPTION,
   NAME_PATTERN,
-  NAME_WORDS,
   NAMED_TOOLS_MAX,
+  TOOL_NAME_DESCRIPTION,
   TOOL_NAME_PATTERN,
-  TOOL_NAME_WORDS,
 } from '../../protocol/limits.ts'
 import { ReasoningConfig } from '../../protocol/request.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
@@ -16,7 +16,7 @@ import { ChatMessage } from './message-schema.ts'
 
 // Tools
 
-const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_WORDS })
+const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_DESCRIPTION })
 const flags = { async: maybe(Type.Boolean()), defer_loading: maybe(Type.Boolean()) }
 
 const FunctionTool = kind('function', {
@@ -99,7 +99,7 @@ const ResponseFormat = variants(
     json_object: kind('json_object'),
     json_schema: kind('json_schema', {
       json_schema: Type.Object({
-        name: Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS }),
+        name: Type.String({ pattern: NAME_PATTERN, description: NAME_DESCRIPTION }),
         description: maybe(Type.String()),
         schema: maybe(AnyObject),
         strict: maybe(Type.Boolean()),

@@ -77,7 +77,7 @@ const ToolCall = variants(
       custom: Type.Object({ name: filled, input: Type.String() }),
     }),
   },
-  { noun: 'tool call', absent: 'function' },
+  { noun: 'tool call', defaultKind: 'function' },
 )
 export type ChatToolCall = Static<typeof ToolCall>
 

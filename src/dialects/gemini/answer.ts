@@ -7,7 +7,7 @@ import {
   type ReasoningItem,
   refusalIn,
 } from '../../protocol/items.ts'
-import { nativeOf, TOOL_PROMPT } from '../../protocol/json/native.ts'
+import { nativeOf, TOOL_PROMPT_FIELD } from '../../protocol/json/native.ts'
 import type { Logprob } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
@@ -205,10 +205,10 @@ export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
 export function usageMetadata(usage: ResponseUsage): GeminiFields {
   const { input_tokens_details: read, output_tokens_details: written, cost, cost_details, is_byok } = usage
   const thoughts = written.reasoning_tokens
-  const tools = Math.min(Number(nativeOf(usage)?.[TOOL_PROMPT] ?? 0), usage.input_tokens)
+  const tools = Math.min(Number(nativeOf(usage)?.[TOOL_PROMPT_FIELD] ?? 0), usage.input_tokens)
   return {
     promptTokenCount: usage.input_tokens - tools,
-    ...(tools === 0 ? {} : { [TOOL_PROMPT]: tools }),
+    ...(tools === 0 ? {} : { [TOOL_PROMPT_FIELD]: tools }),
     ...(read.cached_tokens === 0 ? {} : { cachedContentTokenCount: read.cached_tokens }),
     candidatesTokenCount: Math.max(0, usage.output_tokens - thoughts),
     ...(thoughts === 0 ? {} : { thoughtsTokenCount: thoughts }),

@@ -35,7 +35,7 @@ export type CustomMessagesTool = Static<typeof CustomTool>
  */
 const MessagesTool = variants(
   { custom: CustomTool, ...gatewayTools },
-  { noun: 'tool', absent: 'custom', open: true },
+  { noun: 'tool', defaultKind: 'custom', open: true },
 )
 export type MessagesTool = Static<typeof MessagesTool>
 

@@ -3,7 +3,7 @@ import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../ba
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'
-import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
+import type { RateKind, RateStatus } from '../../protocol/rate-headers.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { FailureDetails } from '../dialect.ts'
@@ -80,7 +80,7 @@ function refusedRates(headers: Readonly<Record<string, string>>): Readonly<Recor
 }
 
 /** A limit per minute in the headers of this API. */
-export function rateHeaders(kind: RateKind, { limit, remaining, resetMs }: RateRoom) {
+export function rateHeaders(kind: RateKind, { limit, remaining, resetMs }: RateStatus) {
   return {
     [`anthropic-ratelimit-${kind}-limit`]: String(limit),
     [`anthropic-ratelimit-${kind}-remaining`]: String(remaining),

@@ -6,7 +6,7 @@
 
 import type { InputItem } from '../../protocol/items.ts'
 import { writtenJson } from '../../protocol/json/as-written.ts'
-import { keepWritten } from '../../protocol/json/verbatim.ts'
+import { keepMessage } from '../../protocol/json/verbatim.ts'
 import { drawnItem } from '../hosted-items.ts'
 import { contentPart, type Item, imageUrl, picturedParts } from './content.ts'
 import {
@@ -47,7 +47,7 @@ export class MessagesConversation {
     if (blocks.length === 0) return
     const item = { type: 'message', role: 'system', content: parts(blocks) }
     this.#push(item, null, 0, true)
-    if (isPlainContent(blocks)) keepWritten({ role: null, content: blocks, items: [item] })
+    if (isPlainContent(blocks)) keepMessage({ role: null, content: blocks, items: [item] })
   }
 
   add(message: MessageInput, index: number): void {
@@ -59,7 +59,7 @@ export class MessagesConversation {
     }
     const before = this.items.length
     this.#blocks(message, index)
-    if (isPlainContent(content)) keepWritten({ role, content, items: this.items.slice(before) })
+    if (isPlainContent(content)) keepMessage({ role, content, items: this.items.slice(before) })
   }
 
   #blocks({ role, content }: MessageInput, index: number): void {

@@ -7,9 +7,9 @@ import { GatewayError } from '../../base/errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Fitting, Plugin } from '../../exchange/plugin.ts'
 import type { InputItem } from '../../protocol/items.ts'
-import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../../protocol/limits.ts'
+import { ASSUMED_OUTPUT_TOKENS, MIN_TOKENS_SHARE, SMALL_CONTEXT_TOKENS } from '../../protocol/limits.ts'
 import { itemsOf, type ResponsesRequest } from '../../protocol/request.ts'
-import { isShownTool } from '../../protocol/tools.ts'
+import { isVisibleTool } from '../../protocol/tools.ts'
 import { compressContext } from '../tasks/compress-context.ts'
 import type { ModelFacts, PluginDeps } from './plugin-deps.ts'
 
@@ -110,7 +110,7 @@ class ActiveCompression implements ActivePlugin {
     const context = contextOf(endpoint)
     if (fit === 'refused') {
       // An estimate alone never refuses a request, because the provider counts more precisely.
-      if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
+      if (this.#tokens(prompt) * MIN_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
       return undefined
     }
     if (this.#trigger === 'truncation' && this.#deps.truncates(endpoint.format)) return undefined
@@ -164,7 +164,7 @@ class ActiveCompression implements ActivePlugin {
 
   /** Tokens that are never cut. */
   #fixedTokens({ instructions, tools }: ResponsesRequest): number {
-    return this.#deps.tokensOf([instructions, tools?.filter(isShownTool)])
+    return this.#deps.tokensOf([instructions, tools?.filter(isVisibleTool)])
   }
 }
 
@@ -208,7 +208,7 @@ function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
 
 /** Tokens reserved for the answer: at most half of the context, so that a prompt still fits. */
 function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
-  const requested = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
+  const requested = prompt.max_output_tokens ?? Math.min(ASSUMED_OUTPUT_TOKENS, context / 4)
   return Math.floor(Math.min(requested, maxOutputTokens ?? requested, context / 2))
 }
 

@@ -14,8 +14,8 @@
  */
 import { recordOrEmpty, records } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
-import { parsedWritten } from '../../protocol/json/as-written.ts'
-import { writtenAt } from '../../protocol/json/verbatim.ts'
+import { parseWritten } from '../../protocol/json/as-written.ts'
+import { writtenMessageAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
@@ -95,7 +95,7 @@ class Writer {
 
   all(input: readonly InputItem[]): void {
     for (let at = 0; at < input.length; at++) {
-      const written = writtenAt(input, at)
+      const written = writtenMessageAt(input, at)
       if (written !== null) {
         const content = written.content as readonly MessagesBlock[]
         if (written.role === null) this.system.push(...content)
@@ -181,7 +181,7 @@ class Writer {
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>): void {
     const more = { ...callerOf(item), ...nativeFields(item) }
     // The text of an object; see preconditions/.
-    this.#call(item.call_id, item.name, recordOrEmpty(parsedWritten(item.arguments)), more)
+    this.#call(item.call_id, item.name, recordOrEmpty(parseWritten(item.arguments)), more)
   }
 
   #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {

@@ -9,7 +9,7 @@
  */
 import { isRecord, recordOrEmpty } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
-import { parsedWritten } from '../../protocol/json/as-written.ts'
+import { parseWritten } from '../../protocol/json/as-written.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
@@ -85,7 +85,7 @@ class Writer {
         return
       case 'function_call':
         // The text of an object; see preconditions/.
-        this.#call(item.call_id, item.name, recordOrEmpty(parsedWritten(item.arguments)))
+        this.#call(item.call_id, item.name, recordOrEmpty(parseWritten(item.arguments)))
         return
       case 'function_call_output':
         this.#result(

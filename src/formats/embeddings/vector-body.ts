@@ -7,8 +7,8 @@
 import { GatewayError } from '../../base/errors.ts'
 import {
   EMBEDDING_INPUTS_MAX,
+  EMBEDDINGS_EXTRA_MAX_BYTES,
   EMBEDDINGS_REPLY_MAX_BYTES,
-  EMBEDDINGS_REST_MAX_BYTES,
   REPLY_MAX_COMMAS,
   VECTOR_MAX_BYTES,
 } from '../../protocol/limits.ts'
@@ -64,7 +64,7 @@ export class VectorBody {
     this.#receivedBytes += chunk.length
     if (this.#receivedBytes > this.#limitBytes) throw this.#tooLarge()
     for (let at = 0; at < chunk.length; ) at = this.#read(chunk, at)
-    if (this.#length > EMBEDDINGS_REST_MAX_BYTES) throw this.#tooLarge()
+    if (this.#length > EMBEDDINGS_EXTRA_MAX_BYTES) throw this.#tooLarge()
   }
 
   /** Copies an error page unchanged, up to `limitBytes`; false if it is larger. */

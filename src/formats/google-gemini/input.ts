@@ -5,7 +5,7 @@
  */
 import { filled, type Json, parseJson, record, records, textOrEmpty } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
-import { parsedWritten } from '../../protocol/json/as-written.ts'
+import { parseWritten } from '../../protocol/json/as-written.ts'
 import type { InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
@@ -73,7 +73,7 @@ class Turns {
         break
       case 'function_call':
         // The text of an object; see preconditions/.
-        this.#call(item, record(parsedWritten(String(item['arguments']))) ?? {})
+        this.#call(item, record(parseWritten(String(item['arguments']))) ?? {})
         break
       case 'function_call_output':
         this.#result(item, path)
@@ -253,7 +253,7 @@ function contentPart(part: Json, path: string): Json | null {
 function saidPart(part: Json, path: string): Json | null {
   const text =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
-  if (text !== undefined) return typeof text === 'string' && text !== '' ? { text: text } : null
+  if (text !== undefined) return typeof text === 'string' && text !== '' ? { text } : null
   return encodePart(part as InputPart, path)
 }
 

@@ -12,7 +12,7 @@ import {
   type Endpoint,
   type FormatName,
   type JsonFormat,
-  REFUSABLE,
+  REFUSABLE_SETTINGS,
   type RefusableName,
 } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -567,8 +567,8 @@ function objectRoots(prompt: Prompt): void {
 
 /** True if the request has a setting that some models refuse. */
 function hasRefusable(request: ResponsesRequest): boolean {
-  for (let at = 0; at < REFUSABLE.length; at++)
-    if (request[REFUSABLE[at] as RefusableName] != null) return true
+  for (let at = 0; at < REFUSABLE_SETTINGS.length; at++)
+    if (request[REFUSABLE_SETTINGS[at] as RefusableName] != null) return true
   return false
 }
 

@@ -10,7 +10,7 @@ import {
   type JsonFormat,
   type Quirk,
   type RefusableName,
-  type Takes,
+  type SupportedSettings,
 } from '../../protocol/provider.ts'
 import type { Change } from '../format.ts'
 
@@ -312,7 +312,7 @@ function ruleOf({ modelId, provider: { modelRules = [] }, upstreamModel }: Endpo
   return { ...takesOf(rule), refuses, refusesThinking }
 }
 
-function takesOf({ efforts, jsonFormats, jsonBesideTools }: Takes): Takes {
+function takesOf({ efforts, jsonFormats, jsonBesideTools }: SupportedSettings): SupportedSettings {
   return {
     ...(efforts === undefined ? {} : { efforts }),
     ...(jsonFormats === undefined ? {} : { jsonFormats }),

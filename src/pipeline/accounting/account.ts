@@ -67,8 +67,8 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
     exchange.reservation = await reserveLater(deps, exchange, demand, error)
   }
   if (rates === undefined) return
-  const { rooms } = exchange.reservation
-  if (rooms !== undefined) for (const [kind, room] of rooms) rates.tellRate(kind, room, deps.clock.nowMs())
+  const { rateStatuses: rooms } = exchange.reservation
+  if (rooms !== undefined) for (const [kind, room] of rooms) rates.setRate(kind, room, deps.clock.nowMs())
 }
 
 /** A call within another request has no place of its own, nor has a line that a batch service may take for hours. */

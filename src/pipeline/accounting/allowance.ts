@@ -7,7 +7,7 @@ import { isPending } from '../../base/maybe-promise.ts'
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../base/money.ts'
 import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../callers/limits/demand.ts'
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
-import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import { ASSUMED_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { honours } from '../../providers/parameters.ts'
@@ -15,7 +15,7 @@ import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
 import { dearestPrices } from './highest-price.ts'
 
 /** Tokens that a stream reserves at a time. */
-const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
+const PIECE_TOKENS = ASSUMED_OUTPUT_TOKENS
 /** More is reserved when this many tokens are left: the counters may be in another thread, or on another machine. */
 const AHEAD_TOKENS = PIECE_TOKENS / 2
 const QUARTERS = 4
@@ -108,7 +108,7 @@ export function admitCall(
   const spentCost = bill.closedCost
   const fullOffer = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
-  const rest = allowance.rest(fullOffer.isOwn) - spentCost - bill.inner.cost
+  const rest = allowance.remaining(fullOffer.isOwn) - spentCost - bill.inner.cost
   const affordableTokens = affordable(fullOffer, rest)
   if (affordableTokens === 0) return null
   const first = Math.min(fullOffer.first, affordableTokens)

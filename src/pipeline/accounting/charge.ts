@@ -9,7 +9,7 @@ import { atFactor, type PicoUsd, toUsd } from '../../base/money.ts'
 import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
-import { TOOL_PROMPT, withNative } from '../../protocol/json/native.ts'
+import { TOOL_PROMPT_FIELD, withNative } from '../../protocol/json/native.ts'
 import type { Pricing } from '../../protocol/provider.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
@@ -117,7 +117,7 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
       : {}),
   }
   const prompts = usage.toolPromptTokens
-  return prompts === undefined ? response : withNative(response, { [TOOL_PROMPT]: prompts })
+  return prompts === undefined ? response : withNative(response, { [TOOL_PROMPT_FIELD]: prompts })
 }
 
 const NOTHING: Charge = {

@@ -72,5 +72,5 @@ export function admitEmbedding(
   factor: PriceFactor,
 ): boolean | Promise<boolean> {
   const { base, isOwn } = offerOf(prompt, embeddingTokens(inputsOf(prompt)), candidate, factor)
-  return base <= allowance.rest(isOwn) && allowance.cover(base, isOwn)
+  return base <= allowance.remaining(isOwn) && allowance.cover(base, isOwn)
 }

@@ -4,10 +4,10 @@
  */
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { EFFORT_SHARES } from '../../formats/reasoning.ts'
-import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import { ASSUMED_OUTPUT_TOKENS, MIN_TOKENS_SHARE } from '../../protocol/limits.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { isShownTool } from '../../protocol/tools.ts'
+import { isVisibleTool } from '../../protocol/tools.ts'
 import { honours } from '../../providers/parameters.ts'
 
 /** Estimates count quarters of tokens: the weight of one Latin letter. */
@@ -124,14 +124,14 @@ export function ordinaryOutput(
   { max_output_tokens }: ResponsesRequest,
   { maxOutputTokens }: Endpoint,
 ): number {
-  const outputLimit = max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
+  const outputLimit = max_output_tokens ?? ASSUMED_OUTPUT_TOKENS
   return Math.min(outputLimit, maxOutputTokens ?? outputLimit)
 }
 
 /** Input tokens of a request, including its schemas and the declarations that the model sees. */
 export function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false) + quartersOf(input, false)
-  for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
+  for (const tool of tools ?? []) if (isVisibleTool(tool)) quarters += quartersOf(tool, true)
   if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
   return Math.ceil(quarters / QUARTERS)
 }
@@ -139,9 +139,9 @@ export function inputTokensOf({ instructions, input, tools, text }: ResponsesReq
 /** Minimum number of input tokens. Attachments that are not text count as zero, because providers scale them. */
 export function leastInputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false, false) + quartersOf(input, false, false)
-  for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
+  for (const tool of tools ?? []) if (isVisibleTool(tool)) quarters += quartersOf(tool, true)
   if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
-  return Math.floor((quarters * LEAST_TOKENS_SHARE) / QUARTERS)
+  return Math.floor((quarters * MIN_TOKENS_SHARE) / QUARTERS)
 }
 
 /**

@@ -6,7 +6,7 @@ import { FORMATS } from '../../formats/table.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { type hostedTools, isShownTool, type Tool } from '../../protocol/tools.ts'
+import { type hostedTools, isVisibleTool, type Tool } from '../../protocol/tools.ts'
 import { toolEndpointOf } from '../tool-calls/tool-calls.ts'
 
 /** In the row of an endpoint, it says that the model may search by itself. */
@@ -70,7 +70,7 @@ const RUNS_ELSEWHERE: ReadonlySet<string> = new Set<keyof typeof hostedTools>([
 
 /** A provider may run any tool that is not known here. */
 function mayRunThere(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
-  if (isShownTool(tool as Tool)) return false
+  if (isVisibleTool(tool as Tool)) return false
   if (runsThere(tool, endpoint)) return true
   return serverToolName(tool.type) === null && !RUNS_ELSEWHERE.has(tool.type)
 }

@@ -4,7 +4,7 @@
  */
 import { mapLeaf } from '../../features/guardrails/texts/text-leaves.ts'
 import type { Window, WindowFindings } from '../../features/guardrails/window.ts'
-import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
+import { PROVIDER_RUN_TYPES } from '../../protocol/hosted-items.ts'
 import type { Logprob } from '../../protocol/parts.ts'
 import type { Content } from '../answer/answer.ts'
 import type { TextScan } from './evaluate.ts'
@@ -148,7 +148,7 @@ const SERVER_TOOLS = [
  * the client to do something: the model wrote it, so it counts as text.
  */
 const RUN_BY_PROVIDER: ReadonlySet<string> = new Set([
-  ...DONE_BY_PROVIDER,
+  ...PROVIDER_RUN_TYPES,
   'shell_call_output',
   'apply_patch_call_output',
   'tool_search_output',

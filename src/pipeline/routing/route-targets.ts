@@ -11,7 +11,7 @@ import {
   type ConditionValue,
   type Route,
   type RouteTarget,
-  TAG,
+  TAG_PREFIX,
 } from '../../protocol/route.ts'
 import { conversationOf, hasAnswer } from './conversation.ts'
 
@@ -137,7 +137,7 @@ function actualOf(field: Condition['field'], routed: RoutedRequest): ConditionVa
     case 'audio':
       return hasPart(request, 'input_audio')
     default:
-      return request.metadata?.[field.slice(TAG.length)] ?? null
+      return request.metadata?.[field.slice(TAG_PREFIX.length)] ?? null
   }
 }
 

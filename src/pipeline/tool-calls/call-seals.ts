@@ -12,7 +12,7 @@ import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import type { FormatName } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { isMarked, wholeSeal } from '../../protocol/sealed-content.ts'
+import { isMarked, sealThought } from '../../protocol/sealed-content.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { SummarySeal } from '../compaction.ts'
 
@@ -57,7 +57,7 @@ export class CallSeals {
       if (!CALLS.has(item.type)) continue
       const { call_id: id } = item as Fields
       if (text === '' || typeof id !== 'string') return
-      const thought = wholeSeal({ format: 'unknown', signature: 'none', text }, maker)
+      const thought = sealThought({ format: 'unknown', signature: 'none', text }, maker)
       const ciphertext = this.#seal.seal(thought, ownerOf(caller))
       if (ciphertext.length <= SEAL_MAX_CHARS)
         this.#pins.set(thoughtKeyOf(caller, id), ciphertext, KEPT_MS, caller.keyHash)

@@ -9,7 +9,7 @@ import type { WholeMessage } from '../../formats/whole-message.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { CompactedBy } from '../../protocol/json/request-notes.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { marked, SEALED_BY } from '../../protocol/sealed-content.ts'
+import { SEALED_BY, withMaker } from '../../protocol/sealed-content.ts'
 import { inputOf } from '../accounting/charge.ts'
 import type { Answer, Content } from '../answer/answer.ts'
 import { type LearnFrame, Relay, type RelayDeps } from '../answer/relay.ts'
@@ -223,7 +223,7 @@ class SealMarks {
       return { ...delta, start: { ...start, item: { ...start.item, encrypted_content: '' } } }
     }
     if (start.type !== 'function_call' || start.extra === null) return delta
-    const extra = marked(start.extra, makerOf(this.#record))
+    const extra = withMaker(start.extra, makerOf(this.#record))
     return extra === start.extra ? delta : { ...delta, start: { ...start, extra } }
   }
 
@@ -235,7 +235,7 @@ class SealMarks {
     const { signature, encrypted_content: encrypted } = fields
     const isWhole =
       this.#sealsThoughts && typeof signature === 'string' && signature !== '' && encrypted == null
-    const sealedFields = marked(fields, maker)
+    const sealedFields = withMaker(fields, maker)
     return {
       ...delta,
       fields: isWhole ? { ...sealedFields, [SEALED_BY]: { maker, signature } } : sealedFields,

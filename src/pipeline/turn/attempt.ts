@@ -211,7 +211,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   #tellRates({ status, headers }: UpstreamHead): void {
     const rates = status < 300 ? providerRates(headers) : null
-    if (rates !== null) this.#exchange.clientRequest.rates?.tellProviderRates(rates)
+    if (rates !== null) this.#exchange.clientRequest.rates?.setProviderRates(rates)
   }
 
   /** Decodes or relays a read, counts the bytes that the reply holds, and ends a reply that exceeds its bounds. */

@@ -449,7 +449,7 @@ async function endUnanswered<Terms, Then>(
     // Under a limit that is spent, waiting for a provider is of no use.
     const allowance = reservation?.allowance ?? null
     const isPayable = ({ credential }: Candidate): boolean =>
-      allowance === null || allowance.rest(credential !== null) >= 0
+      allowance === null || allowance.remaining(credential !== null) >= 0
     const payable = waiting.filter(({ candidate }) => isPayable(candidate))
     if (payable.length > 0) throw nobodyNow(payable)
     if (exchange.lossy.length > 0) throw tooLossy(exchange.lossy, exchange.clientRequest)

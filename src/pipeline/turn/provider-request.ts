@@ -14,8 +14,8 @@ import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { FOREIGN_THOUGHT } from '../../formats/replayed.ts'
 import { changedSettings, NO_SUCH_FIELD, SETTINGS, unsentStops } from '../../formats/sent-settings.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
-import { AS_WRITTEN, MARKED, type MaybeWritten, writtenJson } from '../../protocol/json/as-written.ts'
-import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
+import { AS_WRITTEN, MARKED_OBJECTS, type MaybeWritten, writtenJson } from '../../protocol/json/as-written.ts'
+import { RAW_MIN_MEMORY_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import {
   type Endpoint,
   type OutgoingKey,
@@ -24,7 +24,7 @@ import {
   type Provider,
 } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { holdsSealed, openedFor } from '../../protocol/sealed-content.ts'
+import { hasSealedContent, openItems } from '../../protocol/sealed-content.ts'
 import { baseUrlFor, fillGaps } from '../../providers/address.ts'
 import type { Credential } from '../../providers/credentials/catalog.ts'
 import { API_OF_FORMAT } from '../../providers/format-apis.ts'
@@ -86,7 +86,7 @@ export class ProviderRequests {
     const outgoing = outgoingRequest(tiered, format, exchange.dialect)
     const { safety_identifier, user } = exchange.request
     const isNamed = (safety_identifier ?? user) != null
-    const marked = MARKED.objects
+    const marked = MARKED_OBJECTS.count
     const wire = format.encode(
       {
         request: outgoing.prompt_cache_key == null ? outgoing : this.#hashed(outgoing, exchange, attempt),
@@ -124,9 +124,9 @@ export class ProviderRequests {
       const opening = openedPrompt === prompt ? NONE_LOST : lostThoughts(prompt, openedPrompt)
       noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact, fitted, opening })
     }
-    if (MARKED.objects !== marked || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
+    if (MARKED_OBJECTS.count !== marked || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
       return { ...wire, isWritten: true }
-    if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
+    if (exchange.held.bytes < RAW_MIN_MEMORY_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
     return raw === null ? wire : { ...wire, raw }
   }
@@ -297,8 +297,8 @@ function isSealed(item: { readonly signature?: unknown; readonly encrypted_conte
 /** The prompt as this provider may see it: without data sealed by others. */
 function openSummaries(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
   const { input } = prompt
-  if (typeof input === 'string' || !holdsSealed(input)) return prompt
-  return { ...prompt, input: [...openedFor(input, makerOf(attempt))] }
+  if (typeof input === 'string' || !hasSealedContent(input)) return prompt
+  return { ...prompt, input: [...openItems(input, makerOf(attempt))] }
 }
 
 function betasOf(request: ResponsesRequest): readonly string[] {

@@ -30,8 +30,8 @@ import {
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const check = compile(schema)
   return body => {
-    const forbidden = isClean(body) ? null : locate(body)
-    if (forbidden !== null) throw new GatewayError('invalid_request', forbidden)
+    const forbiddenProblem = isClean(body) ? null : locate(body)
+    if (forbiddenProblem !== null) throw new GatewayError('invalid_request', forbiddenProblem)
     if (!check(body)) {
       throw new GatewayError(
         'invalid_request',
@@ -50,10 +50,10 @@ export function explain(schema: TSchema, value: unknown, path = ''): string | nu
   if (isKind(schema, 'Map')) return explainMap(schema as MapSchema, value, path)
   if (KindGuard.IsUnion(schema)) return explainUnion(schema.anyOf, value, path)
   if (isKind(schema, 'Metadata')) return metadataProblem(value, path)
-  return Value.Check(schema, value) ? null : problem(path, `must be ${expected(schema)}`)
+  return Value.Check(schema, value) ? null : problemAt(path, `must be ${describe(schema)}`)
 }
 
-function problem(path: string, text: string): string {
+function problemAt(path: string, text: string): string {
   return `${path === '' ? 'body' : path}: ${text}`
 }
 
@@ -67,46 +67,50 @@ function isVariants(schema: TSchema): schema is VariantsSchema {
 
 function explainVariants(schema: VariantsSchema, value: unknown, path: string): string | null {
   const rule = schema[Rule]
-  if (!isObject(value)) return problem(path, `must be an object (${rule.noun})`)
+  if (!isObject(value)) return problemAt(path, `must be an object (${rule.noun})`)
   const variant = variantOf(rule, value)
   // The compiled check runs first, so that in a long list only the invalid element needs the slow explanation.
   if (variant !== undefined) {
     if (variant.check(value)) return null
     // An object without a kind that does not look like the default kind either.
-    if (rule.absentNeeds !== null && value[rule.tag] === undefined && value[rule.absentNeeds] === undefined) {
-      return problem(fieldPath(path, rule.tag), `is required and names the kind of ${rule.noun}`)
+    if (
+      rule.defaultKindField !== null &&
+      value[rule.tag] === undefined &&
+      value[rule.defaultKindField] === undefined
+    ) {
+      return problemAt(fieldPath(path, rule.tag), `is required and names the kind of ${rule.noun}`)
     }
     return explain(variant.schema, value, path)
   }
   if (passesOpen(rule, value)) return null
   const tag = value[rule.tag]
   const tagPath = fieldPath(path, rule.tag)
-  if (tag === undefined) return problem(tagPath, `is required and names the kind of ${rule.noun}`)
-  if (typeof tag !== 'string') return problem(tagPath, 'must be a string')
+  if (tag === undefined) return problemAt(tagPath, `is required and names the kind of ${rule.noun}`)
+  if (typeof tag !== 'string') return problemAt(tagPath, 'must be a string')
   const ownRule = rule.otherNames.get(tag)
   if (ownRule !== undefined)
-    return problem(tagPath, `must be ${ownRule} here: ${tag} is its name in another API`)
+    return problemAt(tagPath, `must be ${ownRule} here: ${tag} is its name in another API`)
   // Without aliases: clients should learn the gateway's own names.
-  const known = [...rule.table.keys()].filter(key => !key.startsWith('openrouter:'))
-  return problem(tagPath, `must name a known ${rule.noun}: ${known.join(', ')}`)
+  const knownKinds = [...rule.table.keys()].filter(key => !key.startsWith('openrouter:'))
+  return problemAt(tagPath, `must name a known ${rule.noun}: ${knownKinds.join(', ')}`)
 }
 
 function explainObject(schema: TSchema, value: unknown, path: string): string | null {
-  if (!isObject(value)) return problem(path, 'must be an object')
+  if (!isObject(value)) return problemAt(path, 'must be an object')
   const properties = schema['properties'] as Readonly<Record<string, TSchema>>
   for (const [key, property] of Object.entries(properties)) {
     const field = value[key]
     if (field === undefined) {
       if (OptionalKind in property) continue
-      return problem(fieldPath(path, key), `is required and must be ${expected(property)}`)
+      return problemAt(fieldPath(path, key), `is required and must be ${describe(property)}`)
     }
-    const found = explain(property, field, fieldPath(path, key))
-    if (found !== null) return found
+    const problem = explain(property, field, fieldPath(path, key))
+    if (problem !== null) return problem
   }
   if (schema['additionalProperties'] === false) {
     for (const key of Object.keys(value)) {
       if (!Object.hasOwn(properties, key)) {
-        return problem(
+        return problemAt(
           fieldPath(path, key),
           `is not a known field; the known ones are ${Object.keys(properties).join(', ')}`,
         )
@@ -117,39 +121,39 @@ function explainObject(schema: TSchema, value: unknown, path: string): string | 
 }
 
 function explainArray(schema: TSchema, value: unknown, path: string): string | null {
-  if (!Array.isArray(value)) return problem(path, 'must be an array')
+  if (!Array.isArray(value)) return problemAt(path, 'must be an array')
   const minItems = schema['minItems'] as number | undefined
   const maxItems = schema['maxItems'] as number | undefined
   if (minItems !== undefined && value.length < minItems)
-    return problem(path, `must have at least ${minItems} element`)
+    return problemAt(path, `must have at least ${minItems} element`)
   if (maxItems !== undefined && value.length > maxItems)
-    return problem(path, `must have at most ${maxItems} elements`)
+    return problemAt(path, `must have at most ${maxItems} elements`)
   const items = schema['items'] as TSchema
   for (let index = 0; index < value.length; index++) {
-    const found = explain(items, value[index], elementPath(path, index))
-    if (found !== null) return found
+    const problem = explain(items, value[index], elementPath(path, index))
+    if (problem !== null) return problem
   }
   return null
 }
 
 function explainMap(schema: MapSchema, value: unknown, path: string): string | null {
-  if (!isObject(value)) return problem(path, 'must be an object')
+  if (!isObject(value)) return problemAt(path, 'must be an object')
   for (const key of Object.keys(value)) {
-    const found = explain(schema[Rule].schema, value[key], fieldPath(path, key))
-    if (found !== null) return found
+    const problem = explain(schema[Rule].schema, value[key], fieldPath(path, key))
+    if (problem !== null) return problem
   }
   return null
 }
 
 /** Descends into the only member with the JSON type of the value; without one, lists what is expected. */
 function explainUnion(members: readonly TSchema[], value: unknown, path: string): string | null {
-  const flat = flatten(members)
-  if (flat.some(member => isLeaf(member) && Value.Check(member, value))) return null
+  const flatMembers = flatten(members)
+  if (flatMembers.some(member => isLeaf(member) && Value.Check(member, value))) return null
   const type = jsonType(value)
-  const candidates = flat.filter(member => !KindGuard.IsLiteral(member) && typeOf(member) === type)
+  const candidates = flatMembers.filter(member => !KindGuard.IsLiteral(member) && typeOf(member) === type)
   const [candidate] = candidates
   if (candidate !== undefined && candidates.length === 1) return explain(candidate, value, path)
-  return problem(path, `must be ${expectedAny(flat)}`)
+  return problemAt(path, `must be ${describeUnion(flatMembers)}`)
 }
 
 function flatten(members: readonly TSchema[]): TSchema[] {
@@ -172,28 +176,29 @@ function typeOf(schema: TSchema): string {
   return schema['type'] === 'integer' ? 'number' : String(schema['type'])
 }
 
-function expectedAny(members: readonly TSchema[]): string {
-  const words = members.filter(member => KindGuard.IsLiteral(member))
-  const rest = members.filter(member => !KindGuard.IsLiteral(member))
-  const texts = rest.map(expected)
-  if (words.length > 0) texts.unshift(words.length === 1 ? expected(words[0] as TSchema) : oneOfWords(words))
+function describeUnion(members: readonly TSchema[]): string {
+  const literals = members.filter(member => KindGuard.IsLiteral(member))
+  const otherMembers = members.filter(member => !KindGuard.IsLiteral(member))
+  const texts = otherMembers.map(describe)
+  if (literals.length > 0)
+    texts.unshift(literals.length === 1 ? describe(literals[0] as TSchema) : describeLiterals(literals))
   // The characters that a string must not contain come last.
   return texts.toSorted((a, b) => Number(a.includes(';')) - Number(b.includes(';'))).join(' or ')
 }
 
-function oneOfWords(words: readonly TSchema[]): string {
-  return `one of ${words.map(word => String(word['const'])).join(', ')}`
+function describeLiterals(literals: readonly TSchema[]): string {
+  return `one of ${literals.map(literal => String(literal['const'])).join(', ')}`
 }
 
 /** Describes a value of this schema, in words that follow `must be`. */
-function expected(schema: TSchema): string {
+function describe(schema: TSchema): string {
   if (isVariants(schema)) return `an object (${schema[Rule].noun})`
-  if (KindGuard.IsUnion(schema)) return expectedAny(flatten(schema.anyOf))
+  if (KindGuard.IsUnion(schema)) return describeUnion(flatten(schema.anyOf))
   if (KindGuard.IsLiteral(schema)) return String(schema.const)
-  if (isKind(schema, 'Text')) return expectedText(schema as TextSchema)
-  if (KindGuard.IsString(schema)) return expectedString(schema)
-  if (KindGuard.IsInteger(schema)) return schema.description ?? `an integer${bounds(schema)}`
-  if (KindGuard.IsNumber(schema)) return `a number${bounds(schema)}`
+  if (isKind(schema, 'Text')) return describeText(schema as TextSchema)
+  if (KindGuard.IsString(schema)) return describeString(schema)
+  if (KindGuard.IsInteger(schema)) return schema.description ?? `an integer${describeBounds(schema)}`
+  if (KindGuard.IsNumber(schema)) return `a number${describeBounds(schema)}`
   if (KindGuard.IsArray(schema)) return 'an array'
   if (KindGuard.IsBoolean(schema)) return 'true or false'
   if (KindGuard.IsNull(schema)) return 'null'
@@ -201,27 +206,27 @@ function expected(schema: TSchema): string {
   return 'an object'
 }
 
-function expectedText(schema: TextSchema): string {
+function describeText(schema: TextSchema): string {
   const { min, max, storable, singleLine, noControls } = schema[Rule]
   const length = min > 0 ? `${min} to ${max}` : `at most ${max}`
-  const without = [
+  const excluded = [
     ...(noControls ? ['control characters'] : storable ? ['NUL characters'] : []),
     ...(singleLine ? ['line breaks'] : []),
     ...(noControls || storable ? ['broken Unicode'] : []),
   ]
-  const last = without.pop()
-  if (last === undefined) return `a string of ${length} characters`
-  return `a string of ${length} characters; it must not contain ${[without.join(', '), last].filter(part => part !== '').join(' or ')}`
+  const lastExcluded = excluded.pop()
+  if (lastExcluded === undefined) return `a string of ${length} characters`
+  return `a string of ${length} characters; it must not contain ${[excluded.join(', '), lastExcluded].filter(part => part !== '').join(' or ')}`
 }
 
 /** A pattern is described by its `description`, because nobody reads an expression in an error. */
-function expectedString(schema: TSchema): string {
+function describeString(schema: TSchema): string {
   const { description } = schema
   if (description !== undefined) return description
   return schema['minLength'] === undefined ? 'a string' : 'a non-empty string'
 }
 
-function bounds(schema: TSchema): string {
+function describeBounds(schema: TSchema): string {
   const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = schema as {
     minimum?: number
     exclusiveMinimum?: number
@@ -254,7 +259,7 @@ function holdsSchema(parent: object, key: string): boolean {
   return type === 'function' || (type === undefined && typeof name === 'string')
 }
 
-interface Place {
+interface ObjectPosition {
   readonly value: object
   readonly path: string
   readonly depth: number
@@ -262,12 +267,10 @@ interface Place {
 }
 
 /**
- * Finds keys such as `__proto__`, which would change a prototype when an object is copied or merged. The first pass
- * only checks; a second pass finds the path if there is such a key.
- *
- * The problem as `<path>: …` if an object anywhere in the value has the key `__proto__`, `constructor` or `prototype`,
- * or if the value is nested too deeply; otherwise null. In a JSON Schema only `__proto__` is refused, because an
- * argument of a function may be called `constructor`.
+ * Returns a problem as `<path>: …` if an object in the value has the key `__proto__`, `constructor` or `prototype`,
+ * which would change a prototype when the object is copied, or if the value is nested too deeply; otherwise null. In a
+ * JSON Schema only `__proto__` is refused, because an argument of a function may be called `constructor`. The first pass
+ * only checks; a second pass finds the path.
  */
 export function forbiddenKey(root: unknown): string | null {
   return isClean(root) ? null : locate(root)
@@ -297,15 +300,15 @@ function isClean(root: unknown): boolean {
 }
 
 function locate(root: unknown): string | null {
-  const places: Place[] = [{ value: root as object, path: '', depth: 1, inSchema: false }]
-  for (let place = places.pop(); place !== undefined; place = places.pop()) {
-    const { value, path, depth, inSchema } = place
+  const positions: ObjectPosition[] = [{ value: root as object, path: '', depth: 1, inSchema: false }]
+  for (let position = positions.pop(); position !== undefined; position = positions.pop()) {
+    const { value, path, depth, inSchema } = position
     if (depth > JSON_MAX_DEPTH) return `body: must not be nested deeper than ${JSON_MAX_DEPTH} levels`
     if (Array.isArray(value)) {
       for (let index = 0; index < value.length; index++) {
         const element: unknown = value[index]
         if (typeof element === 'object' && element !== null) {
-          places.push({ value: element, path: elementPath(path, index), depth: depth + 1, inSchema })
+          positions.push({ value: element, path: elementPath(path, index), depth: depth + 1, inSchema })
         }
       }
       continue
@@ -315,7 +318,7 @@ function locate(root: unknown): string | null {
         return `${fieldPath(path, key)}: is not an allowed field name`
       const field: unknown = (value as Record<string, unknown>)[key]
       if (typeof field === 'object' && field !== null) {
-        places.push({
+        positions.push({
           value: field,
           path: fieldPath(path, key),
           depth: depth + 1,

@@ -12,7 +12,7 @@ import { repairTexts, type TextRule } from './well-formed.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
 
-const TOO_MUCH: Readonly<Record<keyof JsonBounds, string>> = {
+const EXCESS_MESSAGES: Readonly<Record<keyof JsonBounds, string>> = {
   depth: `is nested deeper than ${JSON_MAX_DEPTH} levels`,
   parts: `has more than ${JSON_MAX_PARTS} objects, arrays and fields`,
   commas: `has more than ${JSON_MAX_COMMAS} values`,
@@ -39,14 +39,14 @@ export interface JsonWeigher {
 export function parseJson(
   bytes: Uint8Array,
   weigher: JsonWeigher | null = null,
-  texts: TextRule = 'text',
+  textRule: TextRule = 'text',
 ): unknown {
   if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
   const { byteLength } = bytes
   const finder = byteLength < RAW_MIN_BYTES || byteLength > RAW_MAX_BYTES ? null : new ListFinder()
   const count = countJson(bytes, BODY_BOUNDS, finder)
   if (count.excess !== null)
-    throw new GatewayError('invalid_request', `The request body ${TOO_MUCH[count.excess]}`)
+    throw new GatewayError('invalid_request', `The request body ${EXCESS_MESSAGES[count.excess]}`)
   let text: string
   try {
     text = decoder.decode(bytes)
@@ -54,8 +54,8 @@ export function parseJson(
     throw new GatewayError('invalid_request', 'The request body is not valid UTF-8')
   }
   if (weigher !== null) {
-    const texts = textBytes(bytes, text.length)
-    weigher.weigh(texts + structureBytes(count) + (finder?.listBytes ?? 0), texts)
+    const textSize = textBytes(bytes, text.length)
+    weigher.weigh(textSize + structureBytes(count) + (finder?.listBytes ?? 0), textSize)
   }
   let value: unknown
   try {
@@ -65,7 +65,7 @@ export function parseJson(
   }
   // The bytes of a list are sent only if they mean the same as its value.
   const mayBeBroken = text.includes('\\u') && HARD_ESCAPE.test(text)
-  if (!mayBeBroken || !repairTexts(value, texts)) {
+  if (!mayBeBroken || !repairTexts(value, textRule)) {
     finder?.keep(value, bytes)
     if (count.mayChange) keepTexts(value, text)
   }
@@ -108,7 +108,7 @@ const NINE = 0x39
 const POINT = 0x2e
 const SMALL_E = 0x65
 const LARGE_E = 0x45
-/** A double has this many digits of a decimal number for certain. */
+/** A double keeps this many decimal digits of any number. */
 const SAFE_DIGITS = 15
 
 /** Names the bound that a document exceeds. */
@@ -131,34 +131,39 @@ export function countJson(
   let parts = 0
   let commas = 0
   let mayChange = false
-  // The text that was read last: before a colon, a name.
-  let nameFrom = 0
-  let nameTo = 0
+  // Bounds of the last string; before a colon, that is a name.
+  let nameStart = 0
+  let nameEnd = 0
   for (let index = 0; index < bytes.length && limitExceeded === null; index++) {
     const byte = bytes[index]
     if (byte === QUOTE) {
-      const from = index + 1
-      index = closingQuote(bytes, from)
-      nameFrom = from
-      nameTo = index
-      if (finder !== null && depth === 1) finder.text(bytes, from, index)
+      const start = index + 1
+      index = closingQuote(bytes, start)
+      nameStart = start
+      nameEnd = index
+      if (finder !== null && depth === 1) finder.readText(bytes, start, index)
     } else if (byte === COMMA) {
       if (++commas > bounds.commas) limitExceeded = 'commas'
     } else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
       if (++depth > bounds.depth) limitExceeded = 'depth'
       else if (++parts > bounds.parts) limitExceeded = 'parts'
-      else if (finder !== null && depth === 2) finder.opens(byte === OPEN_BRACKET, index, parts - 1)
+      else if (finder !== null && depth === 2) finder.openValue(byte === OPEN_BRACKET, index, parts - 1)
     } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) {
       depth--
-      if (finder !== null && depth === 1) finder.closes(index + 1, parts)
+      if (finder !== null && depth === 1) finder.closeValue(index + 1, parts)
     } else if (byte === COLON) {
-      if (finder !== null && depth === 1) finder.fields++
+      if (finder !== null && depth === 1) finder.fieldCount++
       if (++parts > bounds.parts) limitExceeded = 'parts'
-      let at = nameFrom
-      while (at < nameTo && (bytes[at] as number) >= ZERO && (bytes[at] as number) <= NINE) at++
-      if (at === nameTo && at > nameFrom) mayChange = true
+      let digitIndex = nameStart
+      while (
+        digitIndex < nameEnd &&
+        (bytes[digitIndex] as number) >= ZERO &&
+        (bytes[digitIndex] as number) <= NINE
+      )
+        digitIndex++
+      if (digitIndex === nameEnd && digitIndex > nameStart) mayChange = true
     } else if (byte !== undefined && byte >= ZERO && byte <= NINE) {
-      const from = index
+      const start = index
       let hasPoint = false
       for (;;) {
         const next = bytes[index + 1] as number
@@ -168,30 +173,30 @@ export function countJson(
         index++
       }
       // As in 1.0 and 0.50.
-      if (index - from >= SAFE_DIGITS || (hasPoint && bytes[index] === ZERO)) mayChange = true
+      if (index - start >= SAFE_DIGITS || (hasPoint && bytes[index] === ZERO)) mayChange = true
     }
   }
   return { excess: limitExceeded, parts, commas, mayChange }
 }
 
 /** Index of the quote that ends the string whose content begins at `from`; past the last byte if there is none. */
-function closingQuote(bytes: Buffer, from: number): number {
-  let at = from
+function closingQuote(bytes: Buffer, start: number): number {
+  let index = start
   for (;;) {
     // Several escapes often follow each other, and each would cost a search.
-    const until = Math.min(bytes.length, at + SHORT_STRING_BYTES)
-    while (at < until) {
-      const byte = bytes[at]
-      if (byte === QUOTE) return at
-      at += byte === BACKSLASH ? 2 : 1
+    const searchEnd = Math.min(bytes.length, index + SHORT_STRING_BYTES)
+    while (index < searchEnd) {
+      const byte = bytes[index]
+      if (byte === QUOTE) return index
+      index += byte === BACKSLASH ? 2 : 1
     }
-    if (at >= bytes.length) return bytes.length
-    const quote = bytes.indexOf(QUOTE, at)
+    if (index >= bytes.length) return bytes.length
+    const quote = bytes.indexOf(QUOTE, index)
     if (quote === -1) return bytes.length
     let backslashes = 0
-    while (quote - backslashes > at && bytes[quote - backslashes - 1] === BACKSLASH) backslashes++
+    while (quote - backslashes > index && bytes[quote - backslashes - 1] === BACKSLASH) backslashes++
     if (backslashes % 2 === 0) return quote
-    at = quote + 1
+    index = quote + 1
   }
 }
 

@@ -12,7 +12,7 @@ type Native = Readonly<Record<string, unknown>>
 const NATIVE = Symbol('native')
 
 /** In the usage of an answer, as counted by Google: input tokens from prompts of the provider's tools. */
-export const TOOL_PROMPT = 'toolUsePromptTokenCount'
+export const TOOL_PROMPT_FIELD = 'toolUsePromptTokenCount'
 
 /** Adds the provider's own fields to the object. */
 export function withNative<Fields extends object>(fields: Fields, native: Native): Fields {

@@ -6,8 +6,8 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** The schema of an object with exactly these fields. */
 export function objectSchema(required: readonly string[], properties: Fields): Fields {
-  const needed = required.length === 0 ? {} : { required }
-  return { type: 'object', properties, ...needed, additionalProperties: false }
+  const requiredField = required.length === 0 ? {} : { required }
+  return { type: 'object', properties, ...requiredField, additionalProperties: false }
 }
 
 /** The setting `text` for an answer that is an object with all these fields. */

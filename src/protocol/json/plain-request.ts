@@ -5,7 +5,7 @@
 import type { ResponsesRequest } from '../request.ts'
 
 /** Fields that only the model, the usage record or the pin of a conversation uses. */
-const ORDINARY: ReadonlySet<string> = new Set<keyof ResponsesRequest>([
+const ORDINARY_FIELDS: ReadonlySet<string> = new Set<keyof ResponsesRequest>([
   'model',
   'input',
   'instructions',
@@ -33,7 +33,7 @@ const ORDINARY: ReadonlySet<string> = new Set<keyof ResponsesRequest>([
   'reasoning',
   'trace',
 ])
-const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
+const TEXT_PART_TYPES: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
 
 interface Part {
   readonly type?: unknown
@@ -44,12 +44,13 @@ interface Part {
 export function isPlain(request: ResponsesRequest): boolean {
   if (request.model === undefined || request.store === true || request.reasoning?.mode != null) return false
   for (const name in request) {
-    if (!ORDINARY.has(name) && (request as Readonly<Record<string, unknown>>)[name] != null) return false
+    if (!ORDINARY_FIELDS.has(name) && (request as Readonly<Record<string, unknown>>)[name] != null)
+      return false
   }
   const { input } = request
   if (typeof input === 'string') return true
-  for (let at = 0; at < input.length; at++) {
-    const { type, content, output } = input[at] as {
+  for (let index = 0; index < input.length; index++) {
+    const { type, content, output } = input[index] as {
       readonly type?: string
       readonly content?: unknown
       readonly output?: unknown
@@ -59,10 +60,10 @@ export function isPlain(request: ResponsesRequest): boolean {
     const parts = type === 'function_call_output' ? output : content
     if (typeof parts === 'string') continue
     if (!Array.isArray(parts)) return false
-    for (let part = 0; part < parts.length; part++) {
-      const { type: kind, native } = parts[part] as Part
+    for (let partIndex = 0; partIndex < parts.length; partIndex++) {
+      const { type: partType, native } = parts[partIndex] as Part
       // A kind of part that only providers of the caller's own API know.
-      if (!TEXTS.has(kind) || native?.unknown !== undefined) return false
+      if (!TEXT_PART_TYPES.has(partType) || native?.unknown !== undefined) return false
     }
   }
   return true

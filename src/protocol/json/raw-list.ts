@@ -6,15 +6,15 @@
  */
 import { isObject } from './schema.ts'
 
-const NAMES = ['input', 'messages'] as const
-type RawListName = (typeof NAMES)[number]
+const LIST_NAMES = ['input', 'messages'] as const
+type RawListName = (typeof LIST_NAMES)[number]
 
 /** Shorter bodies are written faster than compared; longer ones would be in memory twice for too long. */
 export const RAW_MIN_BYTES = 16 * 1024
 export const RAW_MAX_BYTES = 256 * 1024
 
 /** A request with less memory has no such list. Two bytes of a text in memory are at most three of UTF-8. */
-export const RAW_LEAST_HELD_BYTES = RAW_MIN_BYTES / 2
+export const RAW_MIN_MEMORY_BYTES = RAW_MIN_BYTES / 2
 
 interface RawList {
   readonly name: RawListName
@@ -30,91 +30,92 @@ const lists = new WeakMap<object, RawList>()
 /** Finds the list while the parts of a body are counted. */
 export class ListFinder {
   /** Fields of the body itself. */
-  fields = 0
+  fieldCount = 0
   #name: RawListName | null = null
-  #last: RawListName | null = null
+  #lastName: RawListName | null = null
   #start = 0
   #end = 0
   #parts = 0
   #isInside = false
-  #isTwice = false
+  #hasSeveralLists = false
 
   /** A top-level text of the body: the name of a field, or its value. */
-  text(bytes: Buffer, from: number, to: number): void {
-    const text = to - from > 'messages'.length ? '' : bytes.toString('latin1', from, to)
-    this.#last = NAMES.find(name => name === text) ?? null
+  readText(bytes: Buffer, start: number, end: number): void {
+    const text = end - start > 'messages'.length ? '' : bytes.toString('latin1', start, end)
+    this.#lastName = LIST_NAMES.find(name => name === text) ?? null
   }
 
-  /** A value of the body begins; `parts`: those before it. */
-  opens(isList: boolean, at: number, parts: number): void {
-    if (!isList || this.#last === null) return
-    if (this.#name !== null) this.#isTwice = true
-    this.#name = this.#last
-    this.#start = at
+  /** A value of the body begins; `parts` counts the parts before it. */
+  openValue(isList: boolean, start: number, parts: number): void {
+    if (!isList || this.#lastName === null) return
+    if (this.#name !== null) this.#hasSeveralLists = true
+    this.#name = this.#lastName
+    this.#start = start
     this.#parts = -parts
     this.#isInside = true
   }
 
   /** A value of the body has ended. */
-  closes(end: number, parts: number): void {
+  closeValue(end: number, parts: number): void {
     if (!this.#isInside) return
     this.#isInside = false
     this.#end = end
     this.#parts += parts
   }
 
-  /** Bytes that are kept for the list; 0: there is none. */
+  /** Bytes that are kept for the list; 0 without a list. */
   get listBytes(): number {
-    return this.#isTwice ? 0 : this.#end - this.#start
+    return this.#hasSeveralLists ? 0 : this.#end - this.#start
   }
 
-  /** Keeps the list, where there is one only. `value`: the parsed body. */
+  /** Keeps the list if the body has exactly one. `value` is the parsed body. */
   keep(value: unknown, bytes: Uint8Array): void {
     const name = this.#name
-    if (name === null || this.#isTwice || !isObject(value)) return
+    if (name === null || this.#hasSeveralLists || !isObject(value)) return
     const list: unknown = value[name]
-    if (!Array.isArray(list) || Object.keys(value).length !== this.fields) return
+    if (!Array.isArray(list) || Object.keys(value).length !== this.fieldCount) return
     lists.set(value, { name, list, bytes: bytes.subarray(this.#start, this.#end), parts: this.#parts })
   }
 }
 
-/** The list of the body belongs to the request from here on. */
+/** Attaches the list of the body to the request. */
 export function carryList(body: unknown, request: object): void {
   const list = isObject(body) ? lists.get(body) : undefined
   if (list !== undefined) lists.set(request, list)
 }
 
-/** Replaces the list of an encoded body, once; null: it must be written. */
+/** The JSON for the list of an encoded body, once; null: the list must be written. */
 export function takeList(
   request: object,
   encoded: Readonly<Record<string, unknown>>,
 ): { readonly name: RawListName; readonly json: string } | null {
-  const found = lists.get(request)
-  if (found === undefined) return null
+  const entry = lists.get(request)
+  if (entry === undefined) return null
   lists.delete(request)
-  const { name, list, bytes, parts } = found
-  if (partsOfBoth(list, encoded[name]) !== parts) return null
+  const { name, list, bytes, parts } = entry
+  if (partsOfEqual(list, encoded[name]) !== parts) return null
   return { name, json: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString() }
 }
 
-/** Arrays, objects and fields of two values that are the same; NaN if they differ, or have a number. */
-function partsOfBoth(one: unknown, other: unknown): number {
-  if (typeof one !== 'object' || one === null)
-    return one === other && typeof one !== 'number' ? 0 : Number.NaN
-  if (Array.isArray(one)) {
-    if (!Array.isArray(other) || other.length !== one.length) return Number.NaN
+/** Counts the arrays, objects and fields of two equal values; NaN if they differ or contain a number. */
+function partsOfEqual(value: unknown, encoded: unknown): number {
+  if (typeof value !== 'object' || value === null)
+    return value === encoded && typeof value !== 'number' ? 0 : Number.NaN
+  if (Array.isArray(value)) {
+    if (!Array.isArray(encoded) || encoded.length !== value.length) return Number.NaN
     let parts = 1
-    for (let at = 0; at < one.length && parts > 0; at++) parts += partsOfBoth(one[at], other[at])
+    for (let index = 0; index < value.length && parts > 0; index++)
+      parts += partsOfEqual(value[index], encoded[index])
     return parts
   }
-  if (!isObject(other)) return Number.NaN
-  const fields = one as Readonly<Record<string, unknown>>
+  if (!isObject(encoded)) return Number.NaN
+  const fields = value as Readonly<Record<string, unknown>>
   const names = Object.keys(fields)
-  if (names.length !== Object.keys(other).length) return Number.NaN
+  if (names.length !== Object.keys(encoded).length) return Number.NaN
   let parts = 1
   for (const name of names) {
-    if (!Object.hasOwn(other, name)) return Number.NaN
-    parts += 1 + partsOfBoth(fields[name], other[name])
+    if (!Object.hasOwn(encoded, name)) return Number.NaN
+    parts += 1 + partsOfEqual(fields[name], encoded[name])
   }
   return parts
 }

@@ -12,13 +12,13 @@ export const COMPACTS = Symbol('compacts')
 /** For an input item: the provider's own summary, which only that provider can read. */
 export const COMPACTED_BY = Symbol('compacted by')
 
-interface CompactionWish {
+interface CompactionRequest {
   /** Input tokens from which a summary is created; null: it is created now, and nothing else is requested. */
   readonly threshold: number | null
 }
 
 export interface CompactedBy {
-  /** As `makerOf` names provider and credential. */
+  /** The name of provider and credential, made by `makerOf`. */
   readonly maker: string
   /** Display name of the provider. */
   readonly provider: string
@@ -27,7 +27,7 @@ export interface CompactedBy {
 /** The notes that a request may have. */
 export interface NotedRequest {
   readonly [CONTINUES]?: string
-  readonly [COMPACTS]?: CompactionWish
+  readonly [COMPACTS]?: CompactionRequest
 }
 
 /** The note that an item may have. */

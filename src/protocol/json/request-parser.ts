@@ -13,7 +13,7 @@ import type { AssistantPart } from '../parts.ts'
 import type { PluginSettings } from '../plugins.ts'
 import { ResponsesRequest } from '../request.ts'
 import { routerSlug } from '../routers.ts'
-import { isClientSearch, isShownTool, type Tool } from '../tools.ts'
+import { isClientSearch, isVisibleTool, type Tool } from '../tools.ts'
 import { bodyCheck } from './body.ts'
 import { isPlain } from './plain-request.ts'
 import { isObject } from './schema.ts'
@@ -35,14 +35,14 @@ export interface Offering {
   readonly defaultModel?: string | null
 }
 
-type Rule = (request: ResponsesRequest, offered: Offering) => string | null
+type Rule = (request: ResponsesRequest, offering: Offering) => string | null
 
 const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, null, 'auto', 'native'])
 
 const NOT_OFFERED = 'is not offered by this gateway yet'
 
 /** Fields whose type has no null: null means absent, for clients that serialize typed objects. */
-const ABSENT_BY_NULL = [
+const ABSENT_IF_NULL = [
   'user',
   'session_id',
   'tools',
@@ -59,14 +59,14 @@ const ABSENT_BY_NULL = [
 
 /** Applied in this order. The first violated rule gives the error. */
 const RULES: readonly Rule[] = [
-  modelPresent,
-  models,
-  nothingStored,
-  oneChoice,
-  toolSteps,
-  tools,
-  plugins,
-  inputItems,
+  missingModelRefusal,
+  modelsRefusal,
+  storageRefusal,
+  choiceCountRefusal,
+  toolStepsRefusal,
+  requestToolsRefusal,
+  pluginsRefusal,
+  inputRefusal,
 ]
 
 const check = bodyCheck(ResponsesRequest)
@@ -76,45 +76,45 @@ const check = bodyCheck(ResponsesRequest)
  * nulls must be removed. It throws GatewayError `invalid_request` with the path of the field and the expected value,
  * and never repeats what the client sent.
  */
-export function createRequestParser(offered: Offering): (body: unknown) => ResponsesRequest {
+export function createRequestParser(offering: Offering): (body: unknown) => ResponsesRequest {
   return body => {
-    const request = check(isObject(body) ? usable(body) : body)
-    if (request.model === undefined) useDefaultModel(request, offered)
-    const refused = refusal(request, offered)
-    if (refused !== null) throw new GatewayError('invalid_request', refused)
+    const request = check(isObject(body) ? normalizedBody(body) : body)
+    if (request.model === undefined) useDefaultModel(request, offering)
+    const reason = refusal(request, offering)
+    if (reason !== null) throw new GatewayError('invalid_request', reason)
     return request
   }
 }
 
-const CHAT_BODY =
+const CHAT_BODY_REFUSAL =
   'input: is required and must be a string or an array; send a body with messages to POST /v1/chat/completions or POST /v1/messages'
 
 /** The body without nulls that mean absent. @throws GatewayError for a body of another operation */
-function usable(body: Record<string, unknown>): unknown {
+function normalizedBody(body: Record<string, unknown>): unknown {
   if (body['input'] === undefined && Array.isArray(body['messages']))
-    throw new GatewayError('invalid_request', CHAT_BODY)
+    throw new GatewayError('invalid_request', CHAT_BODY_REFUSAL)
   let copy: Record<string, unknown> | null = null
-  for (const field of ABSENT_BY_NULL) {
+  for (const field of ABSENT_IF_NULL) {
     if (body[field] !== null || !Object.hasOwn(body, field)) continue
     copy ??= { ...body }
     delete copy[field]
   }
-  if (body['generate'] === false && isNothing(body['input'])) copy = { ...(copy ?? body), input: '' }
+  if (body['generate'] === false && isEmptyInput(body['input'])) copy = { ...(copy ?? body), input: '' }
   return copy ?? body
 }
 
 /** True for the empty input of a client that opens a conversation. */
-function isNothing(input: unknown): boolean {
+function isEmptyInput(input: unknown): boolean {
   return input == null || (Array.isArray(input) && input.length === 0)
 }
 
 /** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
-export function refusal(request: ResponsesRequest, offered: Offering): string | null {
-  // No rule concerns a plain request beyond these.
-  if (isPlain(request)) return models(request, offered)
+export function refusal(request: ResponsesRequest, offering: Offering): string | null {
+  // A plain request can violate only the rules about models.
+  if (isPlain(request)) return modelsRefusal(request, offering)
   for (const rule of RULES) {
-    const found = rule(request, offered)
-    if (found !== null) return found
+    const reason = rule(request, offering)
+    if (reason !== null) return reason
   }
   return null
 }
@@ -129,27 +129,30 @@ export function useDefaultModel(
   request.model = defaultModel
 }
 
-function modelPresent(request: ResponsesRequest): string | null {
+function missingModelRefusal(request: ResponsesRequest): string | null {
   if (request.model !== undefined || (request.models !== undefined && request.models.length > 0)) return null
   return 'model: is required: name a model, or give several in models'
 }
 
-function models(request: ResponsesRequest, offered: Offering): string | null {
-  const { model: firstModel, models: others } = request
-  const found = firstModel === undefined ? null : modelRefusal(firstModel, 'model', offered)
-  if (found !== null) return found
-  if (others === undefined && request.preset == null) return null
-  let named = firstModel === undefined ? null : routerSlug(firstModel)
-  for (const [index, model] of (others ?? []).entries()) {
-    const refused = modelRefusal(model, `models[${index}]`, offered)
-    if (refused !== null) return refused
+function modelsRefusal(request: ResponsesRequest, offering: Offering): string | null {
+  const { model: firstModel, models: fallbacks } = request
+  const reason = firstModel === undefined ? null : modelRefusal(firstModel, 'model', offering)
+  if (reason !== null) return reason
+  if (fallbacks === undefined && request.preset == null) return null
+  let firstRouter = firstModel === undefined ? null : routerSlug(firstModel)
+  for (const [index, model] of (fallbacks ?? []).entries()) {
+    const fallbackReason = modelRefusal(model, `models[${index}]`, offering)
+    if (fallbackReason !== null) return fallbackReason
     const router = routerSlug(model)
     if (router === null) continue
-    if (named !== null && (named.name !== router.name || named.variants !== router.variants)) {
-      return `models[${index}]: a request can name only one router, and it already names ${named.name}`
+    if (
+      firstRouter !== null &&
+      (firstRouter.name !== router.name || firstRouter.variants !== router.variants)
+    ) {
+      return `models[${index}]: a request can name only one router, and it already names ${firstRouter.name}`
     }
-    named = router
-    if (request.model !== model && ALONE.has(router.name)) {
+    firstRouter = router
+    if (request.model !== model && UNCOMBINABLE_ROUTERS.has(router.name)) {
       return `models[${index}]: the router ${router.name} cannot be a fallback: name it in the field model`
     }
   }
@@ -157,7 +160,11 @@ function models(request: ResponsesRequest, offered: Offering): string | null {
 }
 
 /** Routers that read `models`, or answer in a form of their own: they cannot be a fallback. */
-const ALONE: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router', 'bodybuilder'])
+const UNCOMBINABLE_ROUTERS: ReadonlySet<string> = new Set([
+  'nvidia/switchyard',
+  'typesafe/jev-router',
+  'bodybuilder',
+])
 
 function modelRefusal(model: string, path: string, { routers, plugins }: Offering): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
@@ -169,7 +176,7 @@ function modelRefusal(model: string, path: string, { routers, plugins }: Offerin
   return `${path}: the router ${router.name} ${NOT_OFFERED}`
 }
 
-function nothingStored(request: ResponsesRequest): string | null {
+function storageRefusal(request: ResponsesRequest): string | null {
   if (request.previous_response_id != null) {
     return 'previous_response_id: must be null: responses are not stored; send the full history in input'
   }
@@ -182,7 +189,7 @@ function nothingStored(request: ResponsesRequest): string | null {
 }
 
 /** A reply has one answer: the caller would pay for other choices and never get them. */
-function oneChoice(request: ResponsesRequest): string | null {
+function choiceCountRefusal(request: ResponsesRequest): string | null {
   for (const field of ['n', 'best_of'] as const) {
     const value = (request as Readonly<Record<string, unknown>>)[field]
     if (value != null && value !== 1) return `${field}: must be 1: a response has one answer`
@@ -190,57 +197,60 @@ function oneChoice(request: ResponsesRequest): string | null {
   return null
 }
 
-/** The limit counts only where no condition replaces it. */
-function toolSteps({ max_tool_calls: steps, stop_server_tools_when: stop }: ResponsesRequest): string | null {
+/** A stop condition replaces the limit. */
+function toolStepsRefusal({
+  max_tool_calls: steps,
+  stop_server_tools_when: stop,
+}: ResponsesRequest): string | null {
   if (steps == null || steps <= TOOL_STEPS_MAX || stop != null) return null
   return `max_tool_calls: must be an integer from 1 to ${TOOL_STEPS_MAX} or null, unless stop_server_tools_when is set`
 }
 
-function tools(request: ResponsesRequest, offered: Offering): string | null {
+function requestToolsRefusal(request: ResponsesRequest, offering: Offering): string | null {
   const list = request.tools ?? []
-  const refused =
-    toolsRefusal(list, 'tools', offered.tools) ??
-    choiceRefusal(request, offered.tools) ??
-    namedRefusal(request, list)
-  if (refused !== null) return refused
-  return serversIn(list) > SERVER_TOOLS_MAX
+  const reason =
+    toolsRefusal(list, 'tools', offering.tools) ??
+    choiceRefusal(request, offering.tools) ??
+    choiceNameRefusal(request, list)
+  if (reason !== null) return reason
+  return countServerTools(list) > SERVER_TOOLS_MAX
     ? `tools: must name at most ${SERVER_TOOLS_MAX} server tools`
     : null
 }
 
-function serversIn(tools: readonly Tool[]): number {
-  let servers = 0
-  for (const { type } of tools) if (serverToolName(type) !== null) servers++
-  return servers
+function countServerTools(tools: readonly Tool[]): number {
+  let count = 0
+  for (const { type } of tools) if (serverToolName(type) !== null) count++
+  return count
 }
 
 function choiceRefusal(
   { tool_choice: choice }: ResponsesRequest,
-  offered: ReadonlySet<string>,
+  offeredTools: ReadonlySet<string>,
 ): string | null {
   if (choice === undefined || typeof choice === 'string') return null
-  const server = serverToolName(choice.type)
-  if (server === null || offered.has(server)) return null
-  return `tool_choice.type: the ${server} server tool ${NOT_OFFERED}`
+  const serverTool = serverToolName(choice.type)
+  if (serverTool === null || offeredTools.has(serverTool)) return null
+  return `tool_choice.type: the ${serverTool} server tool ${NOT_OFFERED}`
 }
 
 /** A choice by a name that no tool of the request has. */
-function namedRefusal(request: ResponsesRequest, list: readonly Tool[]): string | null {
+function choiceNameRefusal(request: ResponsesRequest, list: readonly Tool[]): string | null {
   const { tool_choice: choice } = request
   if (choice === undefined || typeof choice === 'string') return null
   const isList = choice.type === 'allowed_tools'
   if (!isList && choice.type !== 'function' && choice.type !== 'custom') return null
-  const names = shownNames(request, list)
+  const names = toolNames(request, list)
   if (names === null) return null
   const isKnown = ({ name }: { readonly name?: unknown }): boolean =>
     typeof name !== 'string' || names.has(name) || serverToolName(`gateway:${name}`) !== null
-  const at = isList ? choice.tools.findIndex(tool => !isKnown(tool)) : isKnown(choice) ? -1 : 0
-  if (at === -1) return null
-  return `tool_choice${isList ? `.tools[${at}]` : ''}.name: must be the name of one of the tools`
+  const index = isList ? choice.tools.findIndex(tool => !isKnown(tool)) : isKnown(choice) ? -1 : 0
+  if (index === -1) return null
+  return `tool_choice${isList ? `.tools[${index}]` : ''}.name: must be the name of one of the tools`
 }
 
 /** The names of a request's tools; null if it may have more that are unknown here. */
-function shownNames(request: ResponsesRequest, list: readonly Tool[]): ReadonlySet<string> | null {
+function toolNames(request: ResponsesRequest, list: readonly Tool[]): ReadonlySet<string> | null {
   const { input, prompt, mcp_servers: servers } = request as ResponsesRequest & { mcp_servers?: unknown }
   if (prompt != null || servers != null) return null
   const names = new Set<string>()
@@ -254,18 +264,18 @@ function shownNames(request: ResponsesRequest, list: readonly Tool[]): ReadonlyS
 /** Returns false if a tool may have any name: tools of an MCP server, or of a provider. */
 function addNames(list: readonly Tool[], names: Set<string>): boolean {
   for (const tool of list) {
-    if (!isShownTool(tool)) return false
+    if (!isVisibleTool(tool)) return false
     names.add(String((tool as { readonly name?: unknown }).name))
     if (tool.type === 'namespace') addNames(tool.tools, names)
   }
   return true
 }
 
-function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {
+function toolsRefusal(list: readonly Tool[], path: string, offeredTools: ReadonlySet<string>): string | null {
   const names = new Set<string>()
   for (const [index, tool] of list.entries()) {
-    const found = toolRefusal(tool, `${path}[${index}]`, offered)
-    if (found !== null) return found
+    const reason = toolRefusal(tool, `${path}[${index}]`, offeredTools)
+    if (reason !== null) return reason
     if (tool.type !== 'function' && tool.type !== 'custom') continue
     if (names.has(tool.name)) return `${path}[${index}].name: must differ from the names of the other tools`
     names.add(tool.name)
@@ -273,19 +283,20 @@ function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<
   return null
 }
 
-function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): string | null {
-  const server = isClientSearch(tool) ? null : serverToolName(tool.type)
-  if (server !== null && !offered.has(server)) return `${path}.type: the ${server} server tool ${NOT_OFFERED}`
-  if ((tool as { defer_loading?: unknown }).defer_loading === true && !offered.has('tool_search')) {
+function toolRefusal(tool: Tool, path: string, offeredTools: ReadonlySet<string>): string | null {
+  const serverTool = isClientSearch(tool) ? null : serverToolName(tool.type)
+  if (serverTool !== null && !offeredTools.has(serverTool))
+    return `${path}.type: the ${serverTool} server tool ${NOT_OFFERED}`
+  if ((tool as { defer_loading?: unknown }).defer_loading === true && !offeredTools.has('tool_search')) {
     return `${path}.defer_loading: a deferred tool needs the tool_search server tool, which ${NOT_OFFERED}`
   }
-  if (server !== null) {
-    const refused = settingsRefusal(server, tool as GatewayTool)
-    return refused === null ? null : `${path}.parameters.${refused}`
+  if (serverTool !== null) {
+    const reason = settingsRefusal(serverTool, tool as GatewayTool)
+    return reason === null ? null : `${path}.parameters.${reason}`
   }
   switch (tool.type) {
     case 'namespace':
-      return toolsRefusal(tool.tools, `${path}.tools`, offered)
+      return toolsRefusal(tool.tools, `${path}.tools`, offeredTools)
     case 'mcp':
       return tool.server_url == null && tool.connector_id == null
         ? `${path}.server_url: is required without connector_id`
@@ -294,44 +305,48 @@ function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): st
     case 'web_search_2025_08_26':
     case 'web_search_preview':
     case 'web_search_preview_2025_03_11':
-      return searchRefusal(tool, path, offered)
+      return searchRefusal(tool, path, offeredTools)
     default:
       return null
   }
 }
 
-function searchRefusal(tool: SearchTool, path: string, offered: ReadonlySet<string>): string | null {
-  if (!SEARCH_ENGINES_OF_PROVIDERS.has(tool.engine) && !offered.has('web_search')) {
+function searchRefusal(tool: SearchTool, path: string, offeredTools: ReadonlySet<string>): string | null {
+  if (!SEARCH_ENGINES_OF_PROVIDERS.has(tool.engine) && !offeredTools.has('web_search')) {
     return `${path}.engine: must be auto or native: another search engine ${NOT_OFFERED}`
   }
-  if (someOf(tool.allowed_domains) && someOf(tool.excluded_domains)) {
+  if (hasElements(tool.allowed_domains) && hasElements(tool.excluded_domains)) {
     return `${path}.excluded_domains: must not be set together with allowed_domains`
   }
-  if (someOf(tool.x_search?.allowed_x_handles) && someOf(tool.x_search?.excluded_x_handles)) {
+  if (hasElements(tool.x_search?.allowed_x_handles) && hasElements(tool.x_search?.excluded_x_handles)) {
     return `${path}.x_search.excluded_x_handles: must not be set together with allowed_x_handles`
   }
   return null
 }
 
-function someOf(list: readonly string[] | null | undefined): boolean {
+function hasElements(list: readonly string[] | null | undefined): boolean {
   return list != null && list.length > 0
 }
 
-function plugins(request: ResponsesRequest, offered: Offering): string | null {
+function pluginsRefusal(request: ResponsesRequest, offering: Offering): string | null {
   const list = request.plugins ?? []
-  const seen = new Set<string>()
+  const seenIds = new Set<string>()
   for (const [index, plugin] of list.entries()) {
-    if (seen.has(plugin.id)) return `plugins[${index}].id: the ${plugin.id} plugin is already in the list`
-    seen.add(plugin.id)
+    if (seenIds.has(plugin.id)) return `plugins[${index}].id: the ${plugin.id} plugin is already in the list`
+    seenIds.add(plugin.id)
   }
   for (const [index, plugin] of list.entries()) {
-    const found = pluginRefusal(plugin, `plugins[${index}]`, offered.plugins)
-    if (found !== null) return found
+    const reason = pluginRefusal(plugin, `plugins[${index}]`, offering.plugins)
+    if (reason !== null) return reason
   }
   return null
 }
 
-function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySet<string>): string | null {
+function pluginRefusal(
+  plugin: PluginSettings,
+  path: string,
+  offeredPlugins: ReadonlySet<string>,
+): string | null {
   for (const field of ['models', 'allowed_models', 'excluded_models'] as const) {
     const patterns = (plugin as Partial<Record<typeof field, string[] | null>>)[field]
     if (patterns != null && totalLength(patterns) > ROUTER_PATTERNS_TOTAL_MAX_CHARS) {
@@ -339,7 +354,7 @@ function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySe
     }
   }
   // A request may turn off a plugin that is not offered.
-  if ((plugin as { enabled?: unknown }).enabled === false || offered.has(plugin.id)) return null
+  if ((plugin as { enabled?: unknown }).enabled === false || offeredPlugins.has(plugin.id)) return null
   return `${path}.id: the ${plugin.id} plugin ${NOT_OFFERED}`
 }
 
@@ -347,16 +362,17 @@ function totalLength(texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + text.length, 0)
 }
 
-function inputItems(request: ResponsesRequest, offered: Offering): string | null {
+function inputRefusal(request: ResponsesRequest, offering: Offering): string | null {
   if (typeof request.input === 'string') return null
   let previous: InputItem | undefined
-  let servers: number | null = null
+  let serverToolCount: number | null = null
   for (const [index, item] of request.input.entries()) {
-    const found = itemRefusal(item, previous, offered.tools)
-    if (found !== null) return `input[${index}]${found}`
+    const reason = itemRefusal(item, previous, offering.tools)
+    if (reason !== null) return `input[${index}]${reason}`
     if (item.type === 'additional_tools') {
-      servers = (servers ?? serversIn(request.tools ?? [])) + serversIn(item.tools)
-      if (servers > SERVER_TOOLS_MAX)
+      serverToolCount =
+        (serverToolCount ?? countServerTools(request.tools ?? [])) + countServerTools(item.tools)
+      if (serverToolCount > SERVER_TOOLS_MAX)
         return `input[${index}].tools: a request must name at most ${SERVER_TOOLS_MAX} server tools`
     }
     previous = item
@@ -368,7 +384,7 @@ function inputItems(request: ResponsesRequest, offered: Offering): string | null
 function itemRefusal(
   item: InputItem,
   previous: InputItem | undefined,
-  offered: ReadonlySet<string>,
+  offeredTools: ReadonlySet<string>,
 ): string | null {
   switch (item.type) {
     case undefined:
@@ -380,7 +396,7 @@ function itemRefusal(
     case 'item_reference':
       return '.type: item_reference cannot be resolved: items are not stored'
     case 'additional_tools':
-      return toolsRefusal(item.tools, '.tools', offered)
+      return toolsRefusal(item.tools, '.tools', offeredTools)
     case 'configuration_update':
       return previous?.type === 'configuration_update'
         ? '.type: a configuration_update must not directly follow another one'

@@ -16,7 +16,7 @@ import {
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from '../limits.ts'
 
-interface Checked {
+interface CheckedSchema {
   readonly schema: TSchema
   readonly check: (value: unknown) => boolean
 }
@@ -28,16 +28,16 @@ export interface VariantsRule {
   /** The field that names the kind. */
   readonly tag: string
   /** The kind of an object without the field; null: the field is required. */
-  readonly absent: string | null
+  readonly defaultKind: string | null
   /** True: an object of an unknown kind is accepted unchecked, for lists that providers extend. */
   readonly open: boolean
   /** The noun in errors for one of these, for example `input item`. */
   readonly noun: string
   /** A field that an object without the tag must have; null: none. */
-  readonly absentNeeds: string | null
+  readonly defaultKindField: string | null
   /** Kinds by the names that other APIs give them, for errors. */
   readonly otherNames: ReadonlyMap<string, string>
-  readonly table: ReadonlyMap<string, Checked>
+  readonly table: ReadonlyMap<string, CheckedSchema>
 }
 
 /** A union of objects whose kind is one field; its `anyOf` is the equivalent JSON Schema. */
@@ -49,7 +49,7 @@ export interface VariantsSchema extends TSchema {
 /** An object with any keys and one kind of value. Unlike TypeBox's record it also checks keys with line breaks. */
 export interface MapSchema extends TSchema {
   readonly [Kind]: 'Map'
-  readonly [Rule]: Checked
+  readonly [Rule]: CheckedSchema
 }
 
 interface TextRule {
@@ -71,8 +71,8 @@ export interface TextSchema extends TSchema {
 interface VariantsOptions {
   readonly noun: string
   readonly tag?: string
-  readonly absent?: string
-  readonly absentNeeds?: string
+  readonly defaultKind?: string
+  readonly defaultKindField?: string
   readonly open?: boolean
   readonly otherNames?: Readonly<Record<string, string>>
 }
@@ -93,15 +93,18 @@ export function compile(schema: TSchema): (value: unknown) => boolean {
   }
 }
 
-function withCheck(schema: TSchema): Checked {
+function withCheck(schema: TSchema): CheckedSchema {
   return { schema, check: compile(schema) }
 }
 
 /** The schema and check for the kind of a value; undefined: its kind is missing or unknown. */
-export function variantOf(rule: VariantsRule, value: Readonly<Record<string, unknown>>): Checked | undefined {
+export function variantOf(
+  rule: VariantsRule,
+  value: Readonly<Record<string, unknown>>,
+): CheckedSchema | undefined {
   const tag = value[rule.tag]
   if (typeof tag === 'string') return rule.table.get(tag)
-  return tag === undefined && rule.absent !== null ? rule.table.get(rule.absent) : undefined
+  return tag === undefined && rule.defaultKind !== null ? rule.table.get(rule.defaultKind) : undefined
 }
 
 /** True if an open list accepts an object of unknown kind. */
@@ -155,12 +158,19 @@ export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
   kinds: Kinds,
   options: VariantsOptions,
 ): TUnsafe<Static<Kinds[keyof Kinds]>> {
-  const { noun, tag = 'type', absent = null, absentNeeds = null, open = false, otherNames = {} } = options
+  const {
+    noun,
+    tag = 'type',
+    defaultKind = null,
+    defaultKindField = null,
+    open = false,
+    otherNames = {},
+  } = options
   const checkOf = new Map([...new Set(Object.values(kinds))].map(schema => [schema, withCheck(schema)]))
-  const table = new Map<string, Checked>()
+  const table = new Map<string, CheckedSchema>()
   for (const [key, schema] of Object.entries(kinds)) table.set(key, checkOf.get(schema) ?? withCheck(schema))
   const names = new Map(Object.entries(otherNames))
-  const rule: VariantsRule = { tag, absent, absentNeeds, open, noun, otherNames: names, table }
+  const rule: VariantsRule = { tag, defaultKind, defaultKindField, open, noun, otherNames: names, table }
   const schema = {
     [Kind]: 'Variants',
     [Rule]: rule,
@@ -224,20 +234,20 @@ export const instant = Type.String({ format: 'date-time' })
 
 export const unixSeconds = Type.Integer({ description: 'Unix time in seconds' })
 export const count = Type.Integer({ minimum: 0 })
-export const orNoText = nullable(Type.String())
-export const orNoNumber = nullable(Type.Number())
+export const nullableText = nullable(Type.String())
+export const nullableNumber = nullable(Type.Number())
 
 /** An object whose fields are not checked. */
 export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
-/** The same, for readers who need not know every field. */
-export const facts = Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object({}))
+/** An object whose fields are not checked and must not be changed. */
+export const ReadonlyFields = Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object({}))
 
 /** Keys that are safe to repeat. Other keys of clients may have any length and may even be secrets. */
-const SPEAKABLE = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
+const SAFE_KEY = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
 
 /** The path of a field, with `*` for a key that is not a plain word. */
 export function fieldPath(parent: string, key: string): string {
-  const name = SPEAKABLE.test(key) ? key : '*'
+  const name = SAFE_KEY.test(key) ? key : '*'
   return parent === '' ? name : `${parent}.${name}`
 }
 
@@ -245,20 +255,20 @@ export function elementPath(parent: string, index: number): string {
   return `${parent}[${index}]`
 }
 
-const PAIRS = `must have at most ${METADATA_MAX_PAIRS} pairs`
-const KEY = `must have keys of at most ${METADATA_KEY_MAX_CHARS} characters without brackets`
-const VALUE = `must be a string of at most ${METADATA_VALUE_MAX_CHARS} characters`
+const PAIRS_PROBLEM = `must have at most ${METADATA_MAX_PAIRS} pairs`
+const KEY_PROBLEM = `must have keys of at most ${METADATA_KEY_MAX_CHARS} characters without brackets`
+const VALUE_PROBLEM = `must be a string of at most ${METADATA_VALUE_MAX_CHARS} characters`
 
 /** The problem of a metadata map; null: none. */
 export function metadataProblem(value: unknown, path: string): string | null {
   if (!isObject(value)) return `${path}: must be an object of strings`
   const keys = Object.keys(value)
-  if (keys.length > METADATA_MAX_PAIRS) return `${path}: ${PAIRS}`
+  if (keys.length > METADATA_MAX_PAIRS) return `${path}: ${PAIRS_PROBLEM}`
   for (const key of keys) {
-    if (!withinCharacters(key, METADATA_KEY_MAX_CHARS) || /[[\]]/.test(key)) return `${path}: ${KEY}`
+    if (!withinCharacters(key, METADATA_KEY_MAX_CHARS) || /[[\]]/.test(key)) return `${path}: ${KEY_PROBLEM}`
     const entry = value[key]
     if (typeof entry !== 'string' || !withinCharacters(entry, METADATA_VALUE_MAX_CHARS)) {
-      return `${fieldPath(path, key)}: ${VALUE}`
+      return `${fieldPath(path, key)}: ${VALUE_PROBLEM}`
     }
   }
   return null

@@ -7,7 +7,7 @@
 interface WrittenMessage {
   /** Null: the system prompt. */
   readonly role: 'user' | 'assistant' | 'system' | null
-  /** Blocks. */
+  /** Content blocks. */
   readonly content: readonly unknown[]
   readonly items: readonly object[]
 }
@@ -15,15 +15,15 @@ interface WrittenMessage {
 /** Keyed by the first item. */
 const messages = new WeakMap<object, WrittenMessage>()
 
-export function keepWritten(message: WrittenMessage): void {
-  const [first] = message.items
-  if (first !== undefined) messages.set(first, message)
+export function keepMessage(message: WrittenMessage): void {
+  const [firstItem] = message.items
+  if (firstItem !== undefined) messages.set(firstItem, message)
 }
 
 /** The message whose items are at this position, complete and unchanged; null: there is none. */
-export function writtenAt(input: readonly object[], at: number): WrittenMessage | null {
-  const first = input[at]
-  const message = first === undefined ? undefined : messages.get(first)
+export function writtenMessageAt(input: readonly object[], index: number): WrittenMessage | null {
+  const firstItem = input[index]
+  const message = firstItem === undefined ? undefined : messages.get(firstItem)
   if (message === undefined) return null
-  return message.items.every((item, index) => input[at + index] === item) ? message : null
+  return message.items.every((item, offset) => input[index + offset] === item) ? message : null
 }

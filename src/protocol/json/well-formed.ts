@@ -6,8 +6,8 @@
 import { GatewayError } from '../../base/errors.ts'
 import { elementPath } from './schema.ts'
 
-/** Fields whose text is a name, or is stored. */
-const NAMING: ReadonlySet<string> = new Set([
+/** Fields whose text is a name or an id. */
+const NAME_FIELDS: ReadonlySet<string> = new Set([
   'call_id',
   'custom_id',
   'id',
@@ -22,9 +22,9 @@ const NAMING: ReadonlySet<string> = new Set([
   'user',
 ])
 /** Fields whose texts are all stored. */
-const STORED: ReadonlySet<string> = new Set(['metadata', 'trace'])
+const STORED_FIELDS: ReadonlySet<string> = new Set(['metadata', 'trace'])
 /** Objects whose keys are chosen by the caller: arguments, results and schemas. */
-const FOREIGN: ReadonlySet<string> = new Set([
+const FOREIGN_OBJECTS: ReadonlySet<string> = new Set([
   'args',
   'arguments',
   'input',
@@ -40,7 +40,7 @@ const FOREIGN: ReadonlySet<string> = new Set([
 export type TextRule = 'text' | 'stored'
 type Rule = TextRule | 'foreign'
 
-interface Place {
+interface ObjectPosition {
   readonly value: object
   readonly path: string
   readonly rule: Rule
@@ -50,24 +50,28 @@ interface Place {
  * Makes the texts of a body well-formed, in place. Returns true if one was not.
  * @throws GatewayError `invalid_request` for a name, an id or a stored text with half a character or NUL
  */
-export function repairTexts(root: unknown, texts: TextRule): boolean {
+export function repairTexts(root: unknown, textRule: TextRule): boolean {
   if (typeof root !== 'object' || root === null) return false
   let isRepaired = false
-  const places: Place[] = [{ value: root, path: '', rule: texts }]
-  for (let place = places.pop(); place !== undefined; place = places.pop()) {
-    const { value, path, rule } = place
+  const positions: ObjectPosition[] = [{ value: root, path: '', rule: textRule }]
+  for (let position = positions.pop(); position !== undefined; position = positions.pop()) {
+    const { value, path, rule } = position
     const fields = value as Record<string, unknown>
     for (const key of Object.keys(value)) {
       const field = fields[key]
-      const at = Array.isArray(value) ? elementPath(path, Number(key)) : path === '' ? key : `${path}.${key}`
+      const fieldPath = Array.isArray(value)
+        ? elementPath(path, Number(key))
+        : path === ''
+          ? key
+          : `${path}.${key}`
       if (typeof field === 'string') {
-        if (rule === 'stored' || (rule === 'text' && NAMING.has(key))) refuseBroken(field, at)
+        if (rule === 'stored' || (rule === 'text' && NAME_FIELDS.has(key))) refuseBrokenText(field, fieldPath)
         else if (!field.isWellFormed()) {
           fields[key] = field.toWellFormed()
           isRepaired = true
         }
       } else if (typeof field === 'object' && field !== null)
-        places.push({ value: field, path: at, rule: ruleOf(rule, key, field) })
+        positions.push({ value: field, path: fieldPath, rule: ruleOf(rule, key, field) })
     }
   }
   return isRepaired
@@ -75,11 +79,11 @@ export function repairTexts(root: unknown, texts: TextRule): boolean {
 
 function ruleOf(rule: Rule, key: string, field: object): Rule {
   if (rule !== 'text') return rule
-  if (STORED.has(key)) return 'stored'
-  return FOREIGN.has(key) && !Array.isArray(field) ? 'foreign' : 'text'
+  if (STORED_FIELDS.has(key)) return 'stored'
+  return FOREIGN_OBJECTS.has(key) && !Array.isArray(field) ? 'foreign' : 'text'
 }
 
-function refuseBroken(text: string, path: string): void {
+function refuseBrokenText(text: string, path: string): void {
   if (text.isWellFormed() && !text.includes('\0')) return
   throw new GatewayError('invalid_request', `${path}: must have no NUL and no half of a surrogate pair`)
 }

@@ -89,28 +89,28 @@ export const NO_USAGE: BatchUsage = {
 }
 
 /** The sum of two usages; `NO_USAGE` changes nothing. */
-export function addUsage(one: BatchUsage, other: BatchUsage): BatchUsage {
-  if (one === NO_USAGE) return other
-  if (other === NO_USAGE) return one
+export function addUsage(a: BatchUsage, b: BatchUsage): BatchUsage {
+  if (a === NO_USAGE) return b
+  if (b === NO_USAGE) return a
   return {
-    inputTokens: one.inputTokens + other.inputTokens,
-    cachedTokens: one.cachedTokens + other.cachedTokens,
-    cacheWriteTokens: one.cacheWriteTokens + other.cacheWriteTokens,
-    outputTokens: one.outputTokens + other.outputTokens,
-    reasoningTokens: one.reasoningTokens + other.reasoningTokens,
-    toolCallsExecuted: one.toolCallsExecuted + other.toolCallsExecuted,
-    toolCallsRequested: one.toolCallsRequested + other.toolCallsRequested,
-    webSearchRequests: one.webSearchRequests + other.webSearchRequests,
-    cost: addText(one.cost, other.cost),
+    inputTokens: a.inputTokens + b.inputTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+    reasoningTokens: a.reasoningTokens + b.reasoningTokens,
+    toolCallsExecuted: a.toolCallsExecuted + b.toolCallsExecuted,
+    toolCallsRequested: a.toolCallsRequested + b.toolCallsRequested,
+    webSearchRequests: a.webSearchRequests + b.webSearchRequests,
+    cost: addDecimals(a.cost, b.cost),
     upstream: {
-      prompt: addText(one.upstream.prompt, other.upstream.prompt),
-      completions: addText(one.upstream.completions, other.upstream.completions),
+      prompt: addDecimals(a.upstream.prompt, b.upstream.prompt),
+      completions: addDecimals(a.upstream.completions, b.upstream.completions),
     },
-    isByok: one.isByok || other.isByok,
-    serviceTier: one.serviceTier === other.serviceTier ? one.serviceTier : null,
+    isByok: a.isByok || b.isByok,
+    serviceTier: a.serviceTier === b.serviceTier ? a.serviceTier : null,
   }
 }
 
-function addText(one: string, other: string): string {
-  return String(BigInt(one) + BigInt(other))
+function addDecimals(a: string, b: string): string {
+  return String(BigInt(a) + BigInt(b))
 }

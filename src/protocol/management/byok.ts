@@ -70,7 +70,7 @@ const fields = {
   isByokOnly: flag,
   /** Credentials of a workspace and provider are tried in ascending order. */
   sortOrder: { schema: Type.Integer() },
-  /** Null: no restriction; so in the next two. */
+  /** Null: no restriction, also in the next two fields. */
   allowedApiKeyHashes: { ...list, ...inBodies(restriction(KeyHash)) },
   allowedModels: { ...list, ...inBodies(restriction(ModelSlug)) },
   allowedUserIds: { ...list, ...inBodies(restriction(EndUserName)) },
@@ -92,7 +92,7 @@ const fields = {
     only: 'answer',
   },
   organizationId: { schema: Type.String(), only: 'stored' },
-  /** 1 for the first key, one more for each that replaces it: an older sealed key does not open in its place. */
+  /** Starts at 1 and grows with each new key: an older sealed key cannot be decrypted with a newer revision. */
   keyRevision: { schema: Type.Integer(), only: 'stored' },
   updatedAt: { schema: instant, only: 'stored' },
   key: { schema: Type.Null(), only: 'body', ...inBodies(key) },
@@ -141,30 +141,30 @@ export function flagsRefusal({ isRequired, isFallback, isByokOnly }: CredentialF
 }
 
 /** Providers whose keys carry their region: a declared region must be the same. */
-const REGION_IN_KEY: ReadonlySet<string> = new Set(['openai', 'fireworks'])
+const PROVIDERS_WITH_REGION_IN_KEY: ReadonlySet<string> = new Set(['openai', 'fireworks'])
 /** Providers whose keys carry no region, but whose credentials may be declared for one. */
-const REGION_DECLARED: ReadonlySet<string> = new Set(['azure'])
+const PROVIDERS_WITH_DECLARED_REGION: ReadonlySet<string> = new Set(['azure'])
 
 /** True if the key material of this provider has the region. */
 export function regionIsInKey(provider: string): boolean {
-  return REGION_IN_KEY.has(provider)
+  return PROVIDERS_WITH_REGION_IN_KEY.has(provider)
 }
 
 /**
- * The reason why a credential cannot be declared for this region; null: it can. `ofKey` is the region in the key
+ * The reason why a credential cannot be declared for this region; null: it can. `keyRegion` is the region in the key
  * material; null and `global` mean the same on both sides.
  */
 export function regionRefusal(
   provider: string,
-  declared: DeclaredRegion | null,
-  ofKey: DeclaredRegion | null,
+  declaredRegion: DeclaredRegion | null,
+  keyRegion: DeclaredRegion | null,
 ): string | null {
   if (regionIsInKey(provider)) {
-    return (declared ?? 'global') === (ofKey ?? 'global')
+    return (declaredRegion ?? 'global') === (keyRegion ?? 'global')
       ? null
       : 'declared_region: must be the region of the key, or be left out, which means the same'
   }
-  return isInRegion(declared) && !REGION_DECLARED.has(provider)
+  return isInRegion(declaredRegion) && !PROVIDERS_WITH_DECLARED_REGION.has(provider)
     ? 'declared_region: must be global or null for this provider'
     : null
 }

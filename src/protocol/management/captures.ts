@@ -11,7 +11,7 @@ const CAPTURE_MINUTES_MAX = 60
 /** A few requests. */
 const CAPTURE_MIN_BYTES = 65_536
 
-const counted = { schema: Type.Integer({ minimum: 0 }), column: 'big', initial: 0 } as const
+const countField = { schema: Type.Integer({ minimum: 0 }), column: 'big', initial: 0 } as const
 
 const fields = {
   id: { schema: Type.String() },
@@ -32,15 +32,15 @@ const fields = {
     create: maybe(Type.Integer({ minimum: CAPTURE_MIN_BYTES, maximum: Number.MAX_SAFE_INTEGER })),
   },
   /** The bytes of all files together. */
-  bytes: counted,
+  bytes: countField,
   /** Requests in it. */
-  requests: counted,
+  requests: countField,
   /** Number of requests that did not fit. */
-  leftOut: counted,
+  leftOut: countField,
   createdAt: { schema: instant },
-  /** Requests that begin later are not in it. */
+  /** Requests that begin later are not captured. */
   endsAt: { schema: instant },
-  /** Before `endsAt`; null: it was not ended early. */
+  /** Set if it ended before `endsAt`. */
   endedAt: { schema: nullable(instant), initial: null },
   /** The reason why it ended early: it was full. */
   endedBy: { schema: nullable(oneOf('size')), initial: null },
@@ -51,9 +51,9 @@ const fields = {
       Type.Object({
         node: Type.String(),
         host: Type.String(),
-        bytes: counted.schema,
-        requests: counted.schema,
-        left_out: counted.schema,
+        bytes: countField.schema,
+        requests: countField.schema,
+        left_out: countField.schema,
       }),
     ),
     only: 'answer',

@@ -53,7 +53,7 @@ export type DataRegion = 'europe' | 'us'
 export type AllowedRegion = 'global' | DataRegion
 export type FailMode = 'open' | 'closed'
 
-const slugs = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]
+const builtinSlugs = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]
 const action = oneOf('redact', 'mask', 'block', 'flag')
 const outputAction = oneOf('redact', 'block', 'flag')
 /** Read only: accepted, so that clients can send back what they have read, and ignored. */
@@ -61,7 +61,7 @@ const ignoredLabel = Type.Optional(Type.Unknown())
 
 const BuiltinEntry = Type.Object(
   {
-    slug: oneOf(...slugs),
+    slug: oneOf(...builtinSlugs),
     action,
     scan_scope: maybe(oneOf('user_only', 'all_messages')),
     label: ignoredLabel,
@@ -70,9 +70,9 @@ const BuiltinEntry = Type.Object(
 )
 type BuiltinEntry = Static<typeof BuiltinEntry>
 
-/** Without `scan_scope`: output has no author among the callers. */
+/** Without `scan_scope`: no caller is the author of output. */
 const OutputBuiltinEntry = Type.Object(
-  { slug: oneOf(...slugs), action: outputAction, label: ignoredLabel },
+  { slug: oneOf(...builtinSlugs), action: outputAction, label: ignoredLabel },
   { additionalProperties: false },
 )
 
@@ -89,7 +89,7 @@ const OutputFilterEntry = Type.Object(
 
 /** Each slug once. */
 const builtins = <Entry extends typeof BuiltinEntry | typeof OutputBuiltinEntry>(entry: Entry) =>
-  maybe(Type.Array(entry, { maxItems: slugs.length }))
+  maybe(Type.Array(entry, { maxItems: builtinSlugs.length }))
 const filters = maybe(Type.Array(FilterEntry, { maxItems: FILTERS_MAX_ITEMS }))
 const outputFilters = maybe(Type.Array(OutputFilterEntry, { maxItems: FILTERS_MAX_ITEMS }))
 
@@ -137,7 +137,7 @@ export interface ZdrRules {
   readonly other: boolean | null
 }
 
-const builtinAnswer = { slug: oneOf(...slugs), action, label: Type.String() }
+const builtinAnswer = { slug: oneOf(...builtinSlugs), action, label: Type.String() }
 const filtersAnswer = nullable(
   Type.Array(Type.Object({ pattern: Type.String(), action, label: nullable(Type.String()) })),
 )
@@ -155,7 +155,7 @@ const region = oneOf('global', 'europe', 'us')
 /** A requirement of zero data retention in bodies and answers: `enforceZdr` has all of them. */
 const zdr = { schema: nullable(Type.Boolean()), only: 'answer', ...inBodies(flag) } as const
 
-/** A rule, which restricts nothing where it is null. */
+/** A rule; null restricts nothing. */
 function rule<Schema extends TSchema>(schema: Schema) {
   return { inside: 'rules', initial: null, ...inBodies(schema) } as const
 }
@@ -197,7 +197,7 @@ const ruleFields = {
     ...rule(builtins(BuiltinEntry)),
     initial: [],
     read: readBuiltins,
-    write: (filters: readonly BuiltinFilter[]) => orNull(filters.map(toInputBuiltin)),
+    write: (filters: readonly BuiltinFilter[]) => nullIfEmpty(filters.map(toInputBuiltin)),
   },
   contentFilters: {
     schema: filtersAnswer,
@@ -320,7 +320,7 @@ function readOutput(output: OutputEntry): OutputRules {
   }
 }
 
-function orNull<Item>(list: readonly Item[]): readonly Item[] | null {
+function nullIfEmpty<Item>(list: readonly Item[]): readonly Item[] | null {
   return list.length === 0 ? null : list
 }
 
@@ -329,18 +329,18 @@ function toBuiltin({ slug, action }: BuiltinFilter) {
 }
 
 function toInputBuiltin(filter: BuiltinFilter) {
-  const converted = toBuiltin(filter)
-  return filter.slug === INJECTION_SLUG ? { ...converted, scan_scope: filter.scanScope } : converted
+  const builtin = toBuiltin(filter)
+  return filter.slug === INJECTION_SLUG ? { ...builtin, scan_scope: filter.scanScope } : builtin
 }
 
 function writeFilters(filters: readonly CustomFilter[]) {
-  return orNull(filters.map(({ pattern, action, label }) => ({ pattern, action, label })))
+  return nullIfEmpty(filters.map(({ pattern, action, label }) => ({ pattern, action, label })))
 }
 
 function writeOutput(output: OutputRules | null) {
   return (
     output && {
-      content_filter_builtins: orNull(output.contentFilterBuiltins.map(toBuiltin)),
+      content_filter_builtins: nullIfEmpty(output.contentFilterBuiltins.map(toBuiltin)),
       content_filters: writeFilters(output.contentFilters),
       window_bytes: output.windowBytes,
       overlap_bytes: output.overlapBytes,
@@ -385,14 +385,14 @@ export function budgetRefusal(limit: number | null, interval: ResetInterval | nu
 
 /** The reason why the filters of one body are invalid, with the field; null: they are valid. */
 export function filtersRefusal(body: GuardrailUpdate): string | null {
-  for (const [at, { slug, scan_scope: scope }] of (body.content_filter_builtins ?? []).entries()) {
+  for (const [index, { slug, scan_scope: scope }] of (body.content_filter_builtins ?? []).entries()) {
     if (slug !== INJECTION_SLUG && scope === 'user_only') {
-      return `content_filter_builtins[${at}].scan_scope: must be all_messages, except for ${INJECTION_SLUG}`
+      return `content_filter_builtins[${index}].scan_scope: must be all_messages, except for ${INJECTION_SLUG}`
     }
   }
   return (
-    repetition('content_filter_builtins', body.content_filter_builtins) ??
-    repetition('output.content_filter_builtins', body.output?.content_filter_builtins) ??
+    repetitionRefusal('content_filter_builtins', body.content_filter_builtins) ??
+    repetitionRefusal('output.content_filter_builtins', body.output?.content_filter_builtins) ??
     windowRefusal(body.output)
   )
 }
@@ -427,14 +427,14 @@ function windowRefusal(output: OutputEntry | null | undefined): string | null {
   return overlap < window ? null : 'output.overlap_bytes: must be less than window_bytes'
 }
 
-function repetition(
+function repetitionRefusal(
   path: string,
   list: readonly { readonly slug: string }[] | null | undefined,
 ): string | null {
-  const seen = new Set<string>()
-  for (const [at, { slug }] of (list ?? []).entries()) {
-    if (seen.has(slug)) return `${path}[${at}].slug: is listed already`
-    seen.add(slug)
+  const seenSlugs = new Set<string>()
+  for (const [index, { slug }] of (list ?? []).entries()) {
+    if (seenSlugs.has(slug)) return `${path}[${index}].slug: is listed already`
+    seenSlugs.add(slug)
   }
   return null
 }

@@ -104,7 +104,7 @@ const fields = {
   },
   /** Issuer and subject, separated by a space, of the user who signed in to the console; null: not a session key. */
   identity: { schema: nullable(Type.String()), only: 'stored', initial: null },
-  /** Known, so that its refusal can name it. */
+  /** Always refused; declared so that the error can name it. */
   external: { schema: Type.Null(), only: 'body', create: maybe(AnyObject) },
 } as const
 
@@ -117,11 +117,11 @@ export const KEY = new Declaration(fields, [
 export interface KeyRecord extends RecordOf<typeof fields> {
   /** Expiry of the secret with which the key was found; null: it expires with the key. */
   readonly secretExpiresAt: string | null
-  /** Null: no rate limit holds for its requests. Known only of a key that was looked up for a request. */
+  /** Null: no rate limit holds for its requests. Set only for a key that was looked up for a request. */
   readonly rates: KeyRates | null
-  /** Of the key or else of its workspace; null: none. Known only of a key that was looked up for a request. */
+  /** Of the key or else of its workspace; null: none. Set only for a key that was looked up for a request. */
   readonly loopPolicy: LoopPolicy | null
-  /** Null: neither the key nor its workspace has a policy. Known only of a key that was looked up for a request. */
+  /** Null: neither the key nor its workspace has a policy. Set only for a key that was looked up for a request. */
   readonly caching: KeyCaching | null
 }
 

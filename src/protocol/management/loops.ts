@@ -4,31 +4,31 @@ import { maybe, nullable, oneOf } from '../json/schema.ts'
 import { inBodies } from './record.ts'
 
 const ACTIONS = ['off', 'tell', 'stop'] as const
-const times = Type.Integer({ minimum: 2, maximum: 1_000 })
-const parts = {
+const repeatCount = Type.Integer({ minimum: 2, maximum: 1_000 })
+const policyFields = {
   /** `tell`: in a header and an alert; `stop`: the request is refused too. */
   action: oneOf(...ACTIONS),
   /** How often the same call with the same result is a loop. */
-  repeats: times,
-  /** How often a cycle of two or three calls with the same results is one. */
-  cycles: times,
+  repeats: repeatCount,
+  /** How often a cycle of two or three calls with the same results is a loop. */
+  cycles: repeatCount,
   /** USD that a session may spend without a new message of the user; null: any amount. */
   usd: nullable(Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 })),
 }
 const DEFAULTS = { repeats: 5, cycles: 4, usd: null }
 
-export const LoopPolicy = Type.Object(parts)
+export const LoopPolicy = Type.Object(policyFields)
 export type LoopPolicy = Readonly<Static<typeof LoopPolicy>>
 
 const body = Type.Union(
   [
-    parts.action,
+    policyFields.action,
     Type.Object(
       {
-        action: parts.action,
-        repeats: Type.Optional(parts.repeats),
-        cycles: Type.Optional(parts.cycles),
-        usd: Type.Optional(parts.usd),
+        action: policyFields.action,
+        repeats: Type.Optional(policyFields.repeats),
+        cycles: Type.Optional(policyFields.cycles),
+        usd: Type.Optional(policyFields.usd),
       },
       { additionalProperties: false },
     ),

@@ -79,7 +79,7 @@ const workspaceFields = {
         ),
       ),
     ),
-    /** Keyed by `gateway:<name>`, `openrouter:<name>` or their bare name. */
+    /** Accepts `gateway:<name>`, `openrouter:<name>` and the bare name. */
     read: (tools: readonly string[]): readonly string[] | null =>
       tools.length === 0
         ? null
@@ -164,7 +164,7 @@ const DAY = /^\d{4}-\d{2}-\d{2}$/
 export function parseInstant(text: string): number | null {
   const [, local] = INSTANT.exec(text) ?? []
   // The runtime reads 30 February as 2 March, and 24:00 as the next day.
-  if (local === undefined || !exists(`${local}.000Z`)) return null
+  if (local === undefined || !isExistingTime(`${local}.000Z`)) return null
   const ms = Date.parse(text)
   return Number.isNaN(ms) ? null : ms
 }
@@ -172,10 +172,10 @@ export function parseInstant(text: string): number | null {
 /** Unix milliseconds of the midnight (UTC) at which a day `YYYY-MM-DD` begins; null: there is no such day. */
 export function parseDay(text: string): number | null {
   const midnight = `${text}T00:00:00.000Z`
-  return DAY.test(text) && exists(midnight) ? Date.parse(midnight) : null
+  return DAY.test(text) && isExistingTime(midnight) ? Date.parse(midnight) : null
 }
 
-function exists(iso: string): boolean {
+function isExistingTime(iso: string): boolean {
   const ms = Date.parse(iso)
   return !Number.isNaN(ms) && new Date(ms).toISOString() === iso
 }

@@ -1,7 +1,7 @@
 /** Providers out of service for a time: the body that pauses one, and a pause as the API shows it. */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from '../json/body.ts'
-import { instant, maybe, orNoText, text } from '../json/schema.ts'
+import { instant, maybe, nullableText, text } from '../json/schema.ts'
 
 /** A week: for a longer time, change the configuration. */
 export const PAUSE_MINUTES_MAX = 7 * 24 * 60
@@ -19,7 +19,7 @@ export const PauseAnswer = Type.Object({
   provider: Type.String({ description: 'Its slug. Its regions, such as google-vertex/us, are paused too.' }),
   since: instant,
   until: instant,
-  reason: orNoText,
+  reason: nullableText,
   actor_label: Type.String({ description: 'Label of the management key, or the name of the person.' }),
 })
 export type PauseAnswer = Static<typeof PauseAnswer>

@@ -34,7 +34,7 @@ export interface ProofCall {
 }
 
 /** The placement settings of the request. */
-export interface ProofWish {
+export interface PlacementWish {
   data_region: DataRegion | null
   zdr: boolean
   data_collection: 'allow' | 'deny'
@@ -42,7 +42,7 @@ export interface ProofWish {
 
 /**
  * The bytes behind the digest of the answer. `reply`: the canonical JSON of the object with `gateway_metadata`.
- * `events`: that of each event of the stream in order, each with a line feed. Both without the proof itself.
+ * `events`: the canonical JSON of each event in order, each with a line feed. Both without the proof itself.
  */
 export type ProofScope = 'reply' | 'events'
 
@@ -56,7 +56,7 @@ export interface ProofStatement {
   provider: string
   /** Setting `region`: the gateway's location. */
   gateway_region: string
-  asked: ProofWish
+  asked: PlacementWish
   calls: ProofCall[]
   /** SHA-256 of the received body, in hex. */
   request: { sha256: string }
@@ -82,36 +82,39 @@ interface ProofPosition {
   /** The object with `gateway_metadata`: the value, or its `response`. */
   readonly reply: Fields
   readonly metadata: Fields
-  /** The value with this proof; null: without any. */
-  with(proof: string | null): Fields
+  /** The value with this proof; null removes the proof. */
+  withProof(proof: string | null): Fields
 }
 
-/** Finds the place of the proof in a reply or an event; null: it has none. */
-export function proofPlace(value: unknown): ProofPosition | null {
+/** Finds the position of the proof in a reply or an event; null: it has no gateway metadata. */
+export function proofPosition(value: unknown): ProofPosition | null {
   if (!isObject(value)) return null
   const { response } = value
-  const inner = isObject(response) && isObject(response['gateway_metadata'])
-  const reply = inner ? response : value
+  const isInner = isObject(response) && isObject(response['gateway_metadata'])
+  const reply = isInner ? response : value
   const metadata = reply['gateway_metadata']
   if (!isObject(metadata)) return null
   return {
     reply,
     metadata,
-    with(proof) {
-      const { proof: _, ...rest } = metadata
-      const signed = { ...reply, gateway_metadata: proof === null ? rest : { ...rest, proof } }
-      return inner ? { ...value, response: signed } : signed
+    withProof(proof) {
+      const { proof: _, ...otherMetadata } = metadata
+      const signed = {
+        ...reply,
+        gateway_metadata: proof === null ? otherMetadata : { ...otherMetadata, proof },
+      }
+      return isInner ? { ...value, response: signed } : signed
     },
   }
 }
 
-/** Digest of a whole reply, as `reply` has it. */
+/** Digest of a whole reply, for the scope `reply`. */
 export function replyDigest(reply: Fields): string {
-  return sha256(canonicalJson(proofPlace(reply)?.with(null) ?? reply))
+  return sha256(canonicalJson(proofPosition(reply)?.withProof(null) ?? reply))
 }
 
-/** A line of the digest of a stream. */
-export function digestedEvent(event: unknown): string {
+/** The line of one event, for the scope `events`. */
+export function digestLine(event: unknown): string {
   return `${canonicalJson(event)}\n`
 }
 

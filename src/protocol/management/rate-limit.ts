@@ -3,25 +3,25 @@ import { type Static, Type } from '@sinclair/typebox'
 import { maybe, nullable } from '../json/schema.ts'
 import { inBodies } from './record.ts'
 
-const amount = nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 }))
-const amounts = {
+const limitField = nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 }))
+const limitFields = {
   /** Of a clock minute, including failed ones. */
-  requests_per_minute: amount,
+  requests_per_minute: limitField,
   /** Input and output, of a clock minute. */
-  tokens_per_minute: amount,
+  tokens_per_minute: limitField,
   /** That run at the same time. */
-  parallel: amount,
+  parallel: limitField,
 }
 
-export const RateLimit = Type.Object(amounts)
+export const RateLimit = Type.Object(limitFields)
 /** Null: no limit of its own. */
 export type RateLimit = Readonly<Static<typeof RateLimit>>
 
 const body = Type.Object(
   {
-    requests_per_minute: Type.Optional(amounts.requests_per_minute),
-    tokens_per_minute: Type.Optional(amounts.tokens_per_minute),
-    parallel: Type.Optional(amounts.parallel),
+    requests_per_minute: Type.Optional(limitFields.requests_per_minute),
+    tokens_per_minute: Type.Optional(limitFields.tokens_per_minute),
+    parallel: Type.Optional(limitFields.parallel),
   },
   { additionalProperties: false },
 )
@@ -44,5 +44,5 @@ export interface KeyRates {
   /** For the sum of the workspace's keys. */
   readonly workspace: RateLimit | null
   /** True if end users of the organization have limits. */
-  readonly ofEndUsers: boolean
+  readonly hasEndUserLimits: boolean
 }

@@ -23,31 +23,31 @@ export interface ReadingContext {
 }
 
 export interface Field {
-  /** As clients read it; the record has the same type. */
+  /** The field in answers; the record has the same type unless `type` is set. */
   readonly schema: TSchema
-  /** The type that it has in the record, if that is another. */
+  /** Its type in the record, if that differs. */
   readonly type?: TSchema
-  /** `stored`: clients do not see it. `answer`: it is computed for each answer. `body`: clients send it, that is all. */
+  /** `stored`: clients do not see it. `answer`: it is computed for each answer. `body`: only bodies have it. */
   readonly only?: 'stored' | 'answer' | 'body'
   /** Absent: stored unchanged. */
   readonly column?: ColumnForm
   /** The JSON column that it shares with other fields. They are written together. */
   readonly inside?: string
-  /** The name of its column, if it has another. */
+  /** The name of its column, if that differs. */
   readonly as?: string
   /** The value in every answer. */
   readonly fixed?: unknown
-  /** Its name for clients, if not the same in snake case. */
+  /** Its name for clients, if that is not its name in snake case. */
   readonly wire?: string
-  /** In bodies that create a record. */
+  /** Its schema in bodies that create a record. */
   readonly create?: TSchema
-  /** In bodies that change one, where every field may be missing. */
+  /** Its schema in bodies that change a record, where every field may be missing. */
   readonly change?: TSchema
-  /** The value of a new record, unless its body says another; null in a body gives it too. */
+  /** The value of a new record whose body has none; null in a body sets it too. */
   readonly initial?: unknown
   /** Reads a value of a body. @throws GatewayError `invalid_request` */
-  readonly read?: (value: never, place: ReadingContext) => unknown
-  /** The value for clients, if it is another. */
+  readonly read?: (value: never, context: ReadingContext) => unknown
+  /** The value for clients, if that differs. */
   readonly write?: (value: never) => unknown
 }
 
@@ -139,7 +139,7 @@ export class Declaration<Of extends Fields> {
   /** The defaults of a new record. */
   readonly initial: InitialOf<Of>
   /** The fields that are stored. */
-  readonly stored: readonly Entry[]
+  readonly storedEntries: readonly Entry[]
   readonly fields: Of
   readonly #entries: readonly Entry[]
 
@@ -154,11 +154,13 @@ export class Declaration<Of extends Fields> {
     this.initial = Object.fromEntries(
       this.#entries.filter(({ field }) => 'initial' in field).map(({ name, field }) => [name, field.initial]),
     ) as InitialOf<Of>
-    this.stored = this.#entries.filter(({ field: { only } }) => only === undefined || only === 'stored')
-    const placeOf = ({ wire }: Entry): number => bodyOrder.indexOf(wire) + 1 || Number.POSITIVE_INFINITY
-    const inBodies = this.#entries.toSorted((a, b) => placeOf(a) - placeOf(b) || 0)
+    this.storedEntries = this.#entries.filter(
+      ({ field: { only } }) => only === undefined || only === 'stored',
+    )
+    const bodyIndexOf = ({ wire }: Entry): number => bodyOrder.indexOf(wire) + 1 || Number.POSITIVE_INFINITY
+    const bodyEntries = this.#entries.toSorted((a, b) => bodyIndexOf(a) - bodyIndexOf(b) || 0)
     const body = (schemaOf: (field: Field) => TSchema | undefined): TObject => {
-      const properties = inBodies.flatMap(({ wire, field }) => {
+      const properties = bodyEntries.flatMap(({ wire, field }) => {
         const schema = schemaOf(field)
         return schema === undefined ? [] : [[wire, schema] as const]
       })
@@ -167,11 +169,11 @@ export class Declaration<Of extends Fields> {
     this.creation = body(({ create }) => create) as typeof this.creation
     this.update = body(({ change }) => change && Type.Optional(change)) as typeof this.update
     this.answer = Type.Object(
-      Object.fromEntries(this.#served().map(({ wire, field }) => [wire, field.schema] as const)),
+      Object.fromEntries(this.#servedEntries().map(({ wire, field }) => [wire, field.schema] as const)),
     )
   }
 
-  #served(): readonly Entry[] {
+  #servedEntries(): readonly Entry[] {
     return this.#entries.filter(({ field: { only } }) => only === undefined || only === 'answer')
   }
 
@@ -184,17 +186,17 @@ export class Declaration<Of extends Fields> {
     return { ...this.initial, ...this.#read(body, 'create', nowMs) } as unknown as NewOf<Of>
   }
 
-  /** The changes that a body asks for; absent fields stay. @throws GatewayError `invalid_request` */
+  /** The changes in a body; absent fields stay unchanged. @throws GatewayError `invalid_request` */
   readChange(body: object, nowMs = 0): ChangeOf<Of> {
     return this.#read(body, 'change', nowMs) as ChangeOf<Of>
   }
 
-  #read(body: object, act: 'create' | 'change', nowMs: number): Values {
+  #read(body: object, bodyKind: 'create' | 'change', nowMs: number): Values {
     const values: Record<string, unknown> = {}
-    for (const { name, wire, field } of this.stored) {
+    for (const { name, wire, field } of this.storedEntries) {
       const value = (body as Values)[wire]
-      if (field[act] === undefined || value === undefined) continue
-      const read = field.read as ((value: unknown, place: ReadingContext) => unknown) | undefined
+      if (field[bodyKind] === undefined || value === undefined) continue
+      const read = field.read as ((value: unknown, context: ReadingContext) => unknown) | undefined
       values[name] =
         value === null
           ? (field.initial ?? null)
@@ -205,10 +207,10 @@ export class Declaration<Of extends Fields> {
     return values
   }
 
-  /** The document for clients. @param computed by their names there; they go before fields of the record */
+  /** The document for clients. @param computed values by their names there; they replace fields of the record */
   toDocument(record: RecordOf<Of>, computed: Values = {}): Values {
     const values: Record<string, unknown> = {}
-    for (const { name, wire, field } of this.#served()) {
+    for (const { name, wire, field } of this.#servedEntries()) {
       const { fixed, write } = field
       if (Object.hasOwn(computed, wire)) values[wire] = computed[wire]
       else if (fixed !== undefined) values[wire] = fixed

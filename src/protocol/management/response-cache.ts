@@ -5,21 +5,25 @@ import { inBodies } from './record.ts'
 
 export const CACHE_SECONDS_MAX = 86_400
 export const CACHE_SCOPES = ['key', 'workspace'] as const
-export const CACHE_SECONDS_USUAL = 300
+export const CACHE_SECONDS_DEFAULT = 300
 
-const parts = {
+const policyFields = {
   enabled: Type.Boolean(),
   /** How long an answer is kept after its end, and its maximum age when it is used. */
   seconds: Type.Integer({ minimum: 1, maximum: CACHE_SECONDS_MAX }),
-  /** `key`: only requests of the same key get it; `workspace`: those of all its keys that have this scope. */
+  /** `key`: only requests of the same key get it; `workspace`: requests of all keys there that have this scope. */
   scope: oneOf(...CACHE_SCOPES),
 }
 
-export const CachePolicy = Type.Object(parts)
+export const CachePolicy = Type.Object(policyFields)
 export type CachePolicy = Readonly<Static<typeof CachePolicy>>
 
 const body = Type.Object(
-  { enabled: parts.enabled, seconds: Type.Optional(parts.seconds), scope: Type.Optional(parts.scope) },
+  {
+    enabled: policyFields.enabled,
+    seconds: Type.Optional(policyFields.seconds),
+    scope: Type.Optional(policyFields.scope),
+  },
   { additionalProperties: false },
 )
 
@@ -29,7 +33,7 @@ export const cacheField = {
   column: 'json',
   initial: null,
   ...inBodies(maybe(body)),
-  read: ({ enabled, seconds = CACHE_SECONDS_USUAL, scope = 'key' }: Static<typeof body>): CachePolicy => ({
+  read: ({ enabled, seconds = CACHE_SECONDS_DEFAULT, scope = 'key' }: Static<typeof body>): CachePolicy => ({
     enabled,
     seconds,
     scope,

@@ -226,8 +226,12 @@ function keyOf(row: KeyRow): KeyRecord {
   return { ...recordOf(KEY, row), secretExpiresAt: null, rates: null, loopPolicy: null, caching: null }
 }
 
-function ratesOf({ rateLimit }: KeyRecord, ofWorkspace: string | null, ofEndUsers: boolean): KeyRates | null {
-  if (rateLimit === null && ofWorkspace === null && !ofEndUsers) return null
+function ratesOf(
+  { rateLimit }: KeyRecord,
+  ofWorkspace: string | null,
+  hasEndUserLimits: boolean,
+): KeyRates | null {
+  if (rateLimit === null && ofWorkspace === null && !hasEndUserLimits) return null
   const workspace = ofWorkspace === null ? null : (JSON.parse(ofWorkspace) as RateLimit)
-  return { key: rateLimit, workspace, ofEndUsers }
+  return { key: rateLimit, workspace, hasEndUserLimits }
 }

@@ -78,7 +78,7 @@ export function cellsOf<Of extends Fields>(
 export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: object): Partial<RowOf<Of>> {
   const cells: Record<string, unknown> = {}
   const shared: Record<string, object> = {}
-  for (const { name, field } of declared.stored) {
+  for (const { name, field } of declared.storedEntries) {
     const value = (change as Values)[name]
     if (value === undefined) continue
     if (field.inside !== undefined) {
@@ -96,7 +96,7 @@ export function recordOf<Of extends Fields>(declared: Declaration<Of>, row: RowO
   const cells = row as Values
   const shared: Record<string, Values> = {}
   const record: Record<string, unknown> = {}
-  for (const { name, field } of declared.stored) {
+  for (const { name, field } of declared.storedEntries) {
     if (field.inside !== undefined) {
       const values = shared[field.inside] ?? (JSON.parse(cells[field.inside] as string) as Values)
       shared[field.inside] = values

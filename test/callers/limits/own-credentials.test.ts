@@ -108,7 +108,7 @@ async function serves(t: Test, rule: Rule, redisUrl: string | null): Promise<voi
   t.equal(await codeOf(() => quota.admit(caller, demand(0))), refused, 'nothing is free')
   const own = (await quota.admit(caller, demandOfBoth(0.5 * USD))) as Reservation
   t.equal(await own.allowance?.cover(0.5 * USD, true), true)
-  t.ok((own.allowance?.rest(false) ?? 0) < 0, 'nothing is left for a shared endpoint')
+  t.ok((own.allowance?.remaining(false) ?? 0) < 0, 'nothing is left for a shared endpoint')
   t.equal(await own.allowance?.cover(0.5 * USD, false), false)
   t.match(own.allowance?.refusal, { code: refused }, 'which waiting could not change')
   own.settle(spent(0.5, true))

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { VectorBody } from '../../../src/formats/embeddings/vector-body.ts'
-import { EMBEDDINGS_REST_MAX_BYTES, VECTOR_MAX_BYTES } from '../../../src/protocol/limits.ts'
+import { EMBEDDINGS_EXTRA_MAX_BYTES, VECTOR_MAX_BYTES } from '../../../src/protocol/limits.ts'
 import { search } from '../../support/property.ts'
 import { arrivals } from '../../support/recordings.ts'
 
@@ -140,7 +140,7 @@ t.test('everything has a bound', async t => {
   t.throws(() => pour('[', '[1],'.repeat(1_000), 100), { message: /too many vectors/ })
   t.throws(() => pour('[', '[],'.repeat(10_000), 200), { message: /too many elements/ })
   t.throws(() => pour('[', '"",'.repeat(10_000), 200), { message: /too many elements/ })
-  t.throws(() => pour('{"a":"', 'x y'.repeat(MIB / 3), EMBEDDINGS_REST_MAX_BYTES / MIB + 1), {
+  t.throws(() => pour('{"a":"', 'x y'.repeat(MIB / 3), EMBEDDINGS_EXTRA_MAX_BYTES / MIB + 1), {
     code: 'reply_too_large',
     message: /too large/,
   })

@@ -14,7 +14,7 @@ function allowanceOf(amount: number, answer: (covered: boolean) => boolean | Pro
   const asked: number[] = []
   const allowance: Allowance = {
     refusal: null,
-    rest: () => amount,
+    remaining: () => amount,
     cover(cost) {
       asked.push(cost)
       return answer(cost <= amount)

@@ -5,7 +5,9 @@ import { compile, mapOf, text, variants, withinCharacters } from '../../../src/p
 t.test('a union by discriminator', t => {
   const Dot = Type.Object({ kind: Type.Literal('dot') })
   const Line = Type.Object({ kind: Type.Optional(Type.Literal('line')), length: Type.Number() })
-  const closed = compile(variants({ dot: Dot, line: Line }, { noun: 'mark', tag: 'kind', absent: 'line' }))
+  const closed = compile(
+    variants({ dot: Dot, line: Line }, { noun: 'mark', tag: 'kind', defaultKind: 'line' }),
+  )
   t.ok(closed({ kind: 'dot' }))
   t.ok(closed({ length: 1 }), 'a missing tag means the kind that may be left out')
   t.notOk(closed({ kind: 'line' }))

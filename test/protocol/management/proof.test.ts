@@ -2,8 +2,8 @@
 import t from 'tap'
 import {
   canonicalJson,
-  digestedEvent,
-  proofPlace,
+  digestLine,
+  proofPosition,
   replyDigest,
 } from '../../../src/protocol/management/proof.ts'
 
@@ -27,7 +27,7 @@ t.test('canonical JSON is that of RFC 8785', t => {
 
 t.test('a digest is the same with and without the proof, and for any order of members', t => {
   const bare = { id: 'a', gateway_metadata: { region: 'x' } }
-  const signed = proofPlace(bare)?.with('p') as typeof bare
+  const signed = proofPosition(bare)?.withProof('p') as typeof bare
   t.match(signed, { gateway_metadata: { proof: 'p' } })
   t.equal(replyDigest(signed), replyDigest(bare))
   t.equal(replyDigest({ gateway_metadata: { region: 'x' }, id: 'a' }), replyDigest(bare))
@@ -37,8 +37,11 @@ t.test('a digest is the same with and without the proof, and for any order of me
 
 t.test('the place of a proof is the reply, or the response of an event', t => {
   const event = { type: 'response.completed', response: { id: 'a', gateway_metadata: {} } }
-  t.same(proofPlace(event)?.with('p'), { ...event, response: { id: 'a', gateway_metadata: { proof: 'p' } } })
-  t.same(proofPlace(event)?.reply, event.response)
+  t.same(proofPosition(event)?.withProof('p'), {
+    ...event,
+    response: { id: 'a', gateway_metadata: { proof: 'p' } },
+  })
+  t.same(proofPosition(event)?.reply, event.response)
   for (const none of [
     null,
     1,
@@ -49,7 +52,7 @@ t.test('the place of a proof is the reply, or the response of an event', t => {
     { gateway_metadata: null },
     { response: { id: 1 } },
   ])
-    t.equal(proofPlace(none), null, JSON.stringify(none))
-  t.equal(digestedEvent({ b: 1, a: 2 }), '{"a":2,"b":1}\n')
+    t.equal(proofPosition(none), null, JSON.stringify(none))
+  t.equal(digestLine({ b: 1, a: 2 }), '{"a":2,"b":1}\n')
   t.end()
 })

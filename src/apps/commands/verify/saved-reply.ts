@@ -1,9 +1,9 @@
 /** A saved reply with its proof: a JSON document, an event stream, or one JSON document per event. Pure. */
 import { createHash } from 'node:crypto'
 import {
-  digestedEvent,
+  digestLine,
   type ProofScope,
-  proofPlace,
+  proofPosition,
   replyDigest,
 } from '../../../protocol/management/proof.ts'
 
@@ -22,8 +22,8 @@ export interface SavedReply {
 export function readSavedReply(text: string): SavedReply | string {
   const values = valuesOf(text)
   if (values === null) return 'is neither a JSON reply nor an event stream'
-  const proofIndex = values.findIndex(value => proofPlace(value)?.metadata['proof'] !== undefined)
-  const position = proofPlace(values[proofIndex])
+  const proofIndex = values.findIndex(value => proofPosition(value)?.metadata['proof'] !== undefined)
+  const position = proofPosition(values[proofIndex])
   const proof = position?.metadata['proof']
   if (position === null)
     return 'has no gateway_metadata.proof: send the request with X-Gateway-Proof: true and X-Gateway-Metadata: enabled'
@@ -35,8 +35,8 @@ export function readSavedReply(text: string): SavedReply | string {
     digest(of) {
       if (of === 'reply') return replyDigest(position.reply)
       const hash = createHash('sha256')
-      for (const value of values.slice(0, proofIndex)) hash.update(digestedEvent(value))
-      return hash.update(digestedEvent(position.with(null))).digest('hex')
+      for (const value of values.slice(0, proofIndex)) hash.update(digestLine(value))
+      return hash.update(digestLine(position.withProof(null))).digest('hex')
     },
   }
 }

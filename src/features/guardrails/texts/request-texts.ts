@@ -126,7 +126,7 @@ function fieldsOf(schema: TSchema, rules: FieldRules): ReadonlyMap<string, Plan>
   )
 }
 
-function variantsPlan({ tag, absent, table }: VariantsRule, rules: FieldRules): Plan {
+function variantsPlan({ tag, defaultKind: absent, table }: VariantsRule, rules: FieldRules): Plan {
   const plans = new Map<unknown, Plan>()
   for (const [kind, { schema }] of table) plans.set(kind, kindPlan(kind, schema, rules))
   const usual = absent === null ? undefined : plans.get(absent)

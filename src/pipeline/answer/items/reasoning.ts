@@ -3,7 +3,7 @@
 import { shortList } from '../../../base/lists.ts'
 import { LongText } from '../../../formats/long-text.ts'
 import type { OutputItem, ReasoningItem } from '../../../protocol/items.ts'
-import { SEALED_BY, type SealedBy, wholeSeal } from '../../../protocol/sealed-content.ts'
+import { SEALED_BY, type SealedBy, sealThought } from '../../../protocol/sealed-content.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
 type Form = 'text' | 'summary'
@@ -62,7 +62,7 @@ export class ReasoningBuilder extends ItemBuilder {
     if (sealed === undefined) return this.finished(this.#item(status), fields)
     const texts = this.#parts.filter(part => part.form === 'text').map(part => part.text.toString())
     const thought = { format: this.#format ?? '', signature: sealed.signature, text: texts.join('') }
-    const sealedFields = { ...fields, encrypted_content: wholeSeal(thought, sealed.maker) }
+    const sealedFields = { ...fields, encrypted_content: sealThought(thought, sealed.maker) }
     return this.finished(this.#item(status), sealedFields)
   }
 
