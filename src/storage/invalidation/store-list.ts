@@ -1,9 +1,9 @@
 /** A short list of the Store that a thread keeps whole, and reads again when one of its records has changed. */
-import type { Clock } from '../../base/clock.ts'
+import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 
-/** How long to wait before the Store is asked again. */
-const AGAIN_MS = 1_000
+/** Delay before the next read after a failure. */
+const RETRY_DELAY_MS = 1_000
 
 interface StoreListDeps<Row> {
   readonly read: () => Promise<readonly Row[]>
@@ -23,27 +23,32 @@ export class StoreList<Row> {
   #isStale = false
   #isFailing = false
   #isClosed = false
+  /** The next read after a failure; null while none is scheduled. */
+  #retry: Timer | null = null
 
   constructor(deps: StoreListDeps<Row>) {
     this.#deps = deps
   }
 
-  /** Reads the list. Never rejects: until the Store answers, the known one stays. */
+  /** Reads the list. Never rejects: until the Store answers, the last list stays in use. */
   refresh(): Promise<void> {
     this.#isStale = this.#reading !== null
     this.#reading ??= this.#read().finally(() => {
       this.#reading = null
-      if (this.#isStale) void this.refresh()
+      if (this.#isStale && !this.#isClosed) void this.refresh()
     })
     return this.#reading
   }
 
   close(): void {
     this.#isClosed = true
+    this.#retry?.cancel()
   }
 
   async #read(): Promise<void> {
     const { read, onRead, component, failure, clock, log } = this.#deps
+    // Otherwise each `refresh` during an outage would start a chain of retries of its own.
+    this.#retry?.cancel()
     let rows: readonly Row[]
     try {
       rows = await read()
@@ -51,9 +56,7 @@ export class StoreList<Row> {
       if (this.#isClosed) return
       if (!this.#isFailing) log.fault(component, failure, error)
       this.#isFailing = true
-      clock.after(AGAIN_MS, () => {
-        if (!this.#isClosed) void this.refresh()
-      })
+      this.#retry = clock.after(RETRY_DELAY_MS, () => void this.refresh())
       return
     }
     this.#isFailing = false
