@@ -11,7 +11,7 @@ import { CREDENTIAL_EVICTIONS } from '../src/base/metrics/table.ts'
 import { DEGRADED, THREAD_STATES } from '../src/process/threads/process-metrics.ts'
 import { BATCH_ENDPOINTS } from '../src/protocol/management/batches.ts'
 import { ROLLOUT_STATES } from '../src/protocol/rollout.ts'
-import { OTHER_KEYS } from '../src/providers/credentials/vault-key-rotation.ts'
+import { OTHER_KEYS_LABEL } from '../src/providers/credentials/vault-key-rotation.ts'
 import { allMetrics } from './support/metrics.ts'
 
 // Extracts the names in a PromQL expression: metrics with their label matchers, and labels that it groups or
@@ -165,7 +165,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   ],
   'gateway_usage_records_total accounting': ['exact', 'estimated', 'none', 'lost'],
   // Names that the operator gave, but for this one.
-  'gateway_credentials key_id': [OTHER_KEYS],
+  'gateway_credentials key_id': [OTHER_KEYS_LABEL],
   'gateway_credential_cache_evictions_total reason': CREDENTIAL_EVICTIONS,
   'gateway_tokens_total direction': ['input', 'output'],
   'gateway_overhead_seconds_sum stage': STAGES,

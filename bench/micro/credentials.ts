@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { systemClock } from '../../src/base/clock.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { OpenedKeys } from '../../src/providers/credentials/decrypted-keys.ts'
+import { DecryptedKeys } from '../../src/providers/credentials/decrypted-keys.ts'
 import { createVault, ownerOf } from '../../src/providers/credentials/vault.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { someCredential, someVaultKey } from '../../test/support/own-keys.ts'
@@ -52,7 +52,7 @@ time('wrap anew', 5_000, () => vault.rewrap(record.sealed, owner))
 
 const store = await openStore(`sqlite:${join(folder, 'gateway.db')}`)
 const metrics = createMetrics()
-const cache = new OpenedKeys({ store, vault, clock: systemClock, metrics, maxEntries: KEPT })
+const cache = new DecryptedKeys({ store, vault, clock: systemClock, metrics, maxEntries: KEPT })
 const { sealed: _, ...known } = await store.credentials.add(record)
 await cache.open(known)
 const warm = time('warm open', 200_000, () => {

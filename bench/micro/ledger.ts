@@ -146,7 +146,7 @@ async function timeShipping(name: string, storageUrl: string): Promise<void> {
     const each: number[] = []
     for (let round = -3; round < rounds; round++) {
       for (let at = 0; at < batch; at++) shipped.append(record(n++))
-      await shipped.written()
+      await shipped.whenWritten()
       const before = process.cpuUsage()
       await shipper.ship()
       const { user, system } = process.cpuUsage(before)

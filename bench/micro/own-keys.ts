@@ -12,7 +12,7 @@ import {
   NO_CREDENTIALS,
   type WorkspaceCredentials,
 } from '../../src/providers/credentials/catalog.ts'
-import { OpenedKeys } from '../../src/providers/credentials/decrypted-keys.ts'
+import { DecryptedKeys } from '../../src/providers/credentials/decrypted-keys.ts'
 import { OutgoingKeys } from '../../src/providers/credentials/outgoing-key.ts'
 import { createVault } from '../../src/providers/credentials/vault.ts'
 import { createPins } from '../../src/storage/session-affinity/session-affinity.ts'
@@ -47,7 +47,7 @@ const store = {
 }
 const clock = systemClock
 const credentials = new CredentialCatalog({ store, clock, freshMs: 3_600_000 })
-const cache = new OpenedKeys({ store, vault, clock, metrics: createMetrics() })
+const cache = new DecryptedKeys({ store, vault, clock, metrics: createMetrics() })
 const unused = (): never => {
   throw new Error('plain keys need neither signatures nor tokens')
 }
@@ -87,7 +87,7 @@ function known(workspaceId: string): WorkspaceCredentials {
 for (const workspaceId of ['without', 'with']) await credentials.of(organizationId, workspaceId)
 const [endpoint] = catalog.model('m/one')?.endpoints ?? []
 assert.ok(endpoint)
-await keys.own(credential, endpoint)
+await keys.ownKey(credential, endpoint)
 
 const plain = measure('route, shared endpoints only', () => route(request, catalog, scope(NO_CREDENTIALS)))
 measure('look up a workspace', () => known('without'))
@@ -97,7 +97,7 @@ const without = measure('look up and route, workspace without credentials', () =
 const withOne = measure('look up, route and open, one credential at hand', () => {
   const [first] = route(request, catalog, scope(known('with'))).candidates
   if (first?.credential == null) throw new Error('the own key does not come first')
-  const key = keys.own(first.credential, first.endpoint)
+  const key = keys.ownKey(first.credential, first.endpoint)
   if (key instanceof Promise) throw new Error('the key is not at hand')
   return key
 })

@@ -104,7 +104,7 @@ const retries = new RetryBudget()
 measure('health of one attempt that is answered', () => {
   retries.enter()
   const entry = health.begin(state, caller)
-  entry?.answered(clock.monotonicMs())
+  entry?.noteFirstContent(clock.monotonicMs())
   entry?.countEnd('ok', clock.monotonicMs())
   retries.leave(false)
 })

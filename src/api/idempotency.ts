@@ -10,7 +10,7 @@ import type { ClientRequest } from '../exchange/exchange.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import { countFrames, framed } from '../storage/transcripts/frames.ts'
 import {
-  isTaken,
+  isEarlierClaim,
   type TranscriptClaim,
   type TranscriptNotice,
   type TranscriptWriter,
@@ -78,7 +78,7 @@ export async function answerOnce(
   for (let attempt = 0; attempt < MAX_CLAIM_ATTEMPTS; attempt++) {
     const run = new FirstRun(context, reply, deps.frameSeal, [claim.id, keyHash])
     const claimed = await deps.transcripts.claim(claim, notice => run.follow(notice))
-    if (!isTaken(claimed)) {
+    if (!isEarlierClaim(claimed)) {
       await run.start(claimed, () => operation.handler(requestWithoutKey, reply))
       return
     }

@@ -20,7 +20,7 @@ interface BodyFault {
 export type CheckBodies = (batch: BatchRecord, lines: readonly NewLine[]) => Promise<readonly BodyFault[]>
 
 interface BodyCheckDeps {
-  readonly work: Pick<BatchWork, 'uncheckedLines' | 'checked'>
+  readonly work: Pick<BatchWork, 'uncheckedLines' | 'markChecked'>
   readonly check: CheckBodies
 }
 
@@ -43,7 +43,7 @@ export async function checkBatch(
     if (last === undefined) return true
     const faults = await faultsOf(check, batch, page)
     const results = faults.map(resultOf)
-    if (!goesOn() || !(await work.checked(batch.id, claim, last.number, results))) return false
+    if (!goesOn() || !(await work.markChecked(batch.id, claim, last.number, results))) return false
   }
   return false
 }

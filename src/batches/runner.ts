@@ -329,16 +329,16 @@ export class BatchRunner {
       await this.#move(batch, 'expired')
       return
     }
-    const counting: typeof work.checked = async (id, claimed, through, failures) => {
-      const isStored = await work.checked(id, claimed, through, failures)
+    const counting: typeof work.markChecked = async (id, claimed, through, failures) => {
+      const isStored = await work.markChecked(id, claimed, through, failures)
       if (isStored) for (const { outcome } of failures) this.#onStored(id, outcome)
       return isStored
     }
     const goesOn = () =>
       this.#closing === null && batch.record.status === 'validating' && !batch.isExpired(clock.nowMs())
-    const verbs = { uncheckedLines: work.uncheckedLines, checked: counting }
+    const verbs = { uncheckedLines: work.uncheckedLines, markChecked: counting }
     if (!(await checkBatch({ work: verbs, check }, batch.record, claim, goesOn))) return
-    const { done } = await work.counts(batch.record.id)
+    const { finished: done } = await work.counts(batch.record.id)
     if (done < batch.record.total) {
       const provider = this.#services.providerOf(batch.record)
       await this.#move(batch, 'in_progress', provider === null ? {} : { service: { provider } })

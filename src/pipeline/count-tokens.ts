@@ -75,7 +75,7 @@ export class TokenCounter {
     const providerKey =
       credential === null
         ? await providerKeys.sharedKey(endpoint)
-        : await providerKeys.own(credential, endpoint)
+        : await providerKeys.ownKey(credential, endpoint)
     const attempt: AttemptRecord = { ...openRecord({ endpoint, credential }), providerKey }
     const format = FORMATS[textFormat(endpoint)]
     const prompt = fitTools(exchange.prompt, format, endpoint)?.prompt ?? exchange.prompt

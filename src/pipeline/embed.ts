@@ -21,7 +21,7 @@ import {
 } from '../protocol/embeddings.ts'
 import { elementPath } from '../protocol/json/schema.ts'
 import { type Endpoint, isEmbeddingsFormat } from '../protocol/provider.ts'
-import { honours } from '../providers/parameters.ts'
+import { supportsParameter } from '../providers/parameters.ts'
 import { account, type Ledger, type ReserveDeps, reserve } from './accounting/account.ts'
 import { unpaidError } from './accounting/allowance.ts'
 import { fixCharge, toResponseUsage } from './accounting/charge.ts'
@@ -192,7 +192,7 @@ function accepts({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNee
       return catalog.model(endpoint.modelId)?.inputModalities.includes('image') === true
     case 'dimensions':
     case 'input_type':
-      return honours(endpoint, need)
+      return supportsParameter(endpoint, need)
   }
 }
 
@@ -268,7 +268,7 @@ class EmbeddingsModelCall implements CallSubject<EmbeddingsFormat> {
       },
       onReply: () => {
         const nowMs = deps.clock.monotonicMs()
-        record.health?.answered(nowMs)
+        record.health?.noteFirstContent(nowMs)
         watch.enter('stream', nowMs)
       },
     })

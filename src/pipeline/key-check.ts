@@ -37,7 +37,7 @@ import { askedEndpoint, keyOwner, type ProviderRequests } from './turn/provider-
 interface KeyCheckDeps {
   readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>
   readonly client: Transport
-  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'sharedKey'>
+  readonly providerKeys: Pick<OutgoingKeys, 'ownKey' | 'sharedKey'>
   readonly requests: Pick<ProviderRequests, 'address'>
   readonly clock: Clock
   readonly log: Log
@@ -177,7 +177,7 @@ export class KeyCheck {
         signal,
         credential === null
           ? this.#deps.providerKeys.sharedKey(endpoint)
-          : this.#deps.providerKeys.own(credential, endpoint),
+          : this.#deps.providerKeys.ownKey(credential, endpoint),
       )
       if (key?.sign !== undefined || key?.callUrl !== undefined) return null
       const headers = { ...keyHeaders(prepared, key), ...key?.headers }
@@ -247,7 +247,7 @@ export class KeyCheck {
     try {
       attempt.providerKey = await within(
         signal,
-        credential === null ? providerKeys.sharedKey(endpoint) : providerKeys.own(credential, endpoint),
+        credential === null ? providerKeys.sharedKey(endpoint) : providerKeys.ownKey(credential, endpoint),
       )
       const calledEndpoint = askedEndpoint(attempt)
       const request = await within(signal, requests.address(attempt, smallestRequest(calledEndpoint), 0))

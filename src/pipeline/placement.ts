@@ -3,7 +3,7 @@
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import { type PlacementWish, type ProofCall, SHARED_CREDENTIAL } from '../protocol/management/proof.ts'
 import { DATA_REGIONS } from '../protocol/provider.ts'
-import { isWithin, retainsNothing } from '../providers/credentials/catalog.ts'
+import { retainsNothing, staysInRegion } from '../providers/credentials/catalog.ts'
 
 /** The calls that were sent to a provider, including calls that failed or that another one overtook. */
 export function callsOf({ id, attempts }: Pick<Exchange, 'id' | 'attempts'>): ProofCall[] {
@@ -15,7 +15,7 @@ function callOf(id: string, { endpoint, credential, status }: AttemptRecord): Pr
     id,
     model: endpoint.modelId,
     provider: endpoint.provider.name,
-    region: DATA_REGIONS.find(region => isWithin(region, endpoint, credential)) ?? null,
+    region: DATA_REGIONS.find(region => staysInRegion(region, endpoint, credential)) ?? null,
     zdr: retainsNothing(endpoint, credential),
     trains: endpoint.trains === true && credential?.declaredZdr !== true,
     credential: credential?.label ?? SHARED_CREDENTIAL,

@@ -12,8 +12,8 @@ import { writtenJson } from '../protocol/json/as-written.ts'
 import type { CachePolicy } from '../protocol/management/response-cache.ts'
 import { WholeFrames } from '../storage/transcripts/frames.ts'
 import {
-  isTaken,
-  type TakenClaim,
+  type EarlierClaim,
+  isEarlierClaim,
   type TranscriptClaim,
   type TranscriptNotice,
   type TranscriptPart,
@@ -70,7 +70,7 @@ export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Pro
     }
     const claimed = await claimOf(parts.transcripts, claim, notice => cache.follow(exchange, notice))
     if (claimed === null) break
-    if (!isTaken(claimed)) {
+    if (!isEarlierClaim(claimed)) {
       if (signal.aborted) claimed.forget()
       else cache.lead(exchange, claimed)
       counted.inc({ outcome: refreshes ? 'refresh' : 'miss' })
@@ -96,7 +96,7 @@ async function claimOf(
   transcripts: Transcripts,
   claim: TranscriptClaim,
   onNotice: (notice: TranscriptNotice) => void,
-): Promise<TranscriptWriter | TakenClaim | null> {
+): Promise<TranscriptWriter | EarlierClaim | null> {
   try {
     return await transcripts.claim(claim, onNotice)
   } catch {
@@ -146,7 +146,7 @@ class AnswerReader {
   readonly #deps: RunOnceDeps
   readonly #exchange: RunningExchange
   readonly #cache: CacheUse
-  readonly #claimed: TakenClaim
+  readonly #claimed: EarlierClaim
   readonly #owner: string
   readonly #frames = new WholeFrames()
   readonly #done = Promise.withResolvers<ReadOutcome>()
@@ -160,7 +160,7 @@ class AnswerReader {
     deps: RunOnceDeps,
     exchange: RunningExchange,
     cache: CacheUse,
-    claimed: TakenClaim,
+    claimed: EarlierClaim,
     owner: string,
   ) {
     this.#deps = deps

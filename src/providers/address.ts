@@ -6,9 +6,9 @@ import { GatewayError } from '../base/errors.ts'
 import type { AnyFormatName, Provider } from '../protocol/provider.ts'
 
 /** The values of placeholders by name: `region`, `host`, `account`, `project`, `location`. */
-export type GapValues = Readonly<Record<string, string>>
+export type PlaceholderValues = Readonly<Record<string, string>>
 
-const GAP = /\{([a-z]+)\}/g
+const PLACEHOLDER = /\{([a-z]+)\}/g
 
 /** The base URL of a format at a provider, with its placeholders; null if the operator must configure it. */
 export function baseUrlFor(
@@ -19,38 +19,45 @@ export function baseUrlFor(
 }
 
 /** The names of the placeholders in an address. */
-export function gapsOf(url: string): readonly string[] {
-  return [...url.matchAll(GAP)].map(([, name = '']) => name)
+export function placeholdersOf(url: string): readonly string[] {
+  return [...url.matchAll(PLACEHOLDER)].map(([, name = '']) => name)
 }
 
 /**
  * The address with all placeholders filled in. Values without a placeholder are ignored.
  * @throws GatewayError `provider_unavailable` if a placeholder has no value, or the host matches no pattern of the row
  */
-export function fillGaps(url: string, values: GapValues, provider: Pick<Provider, 'name' | 'hosts'>): string {
-  const placeholders = gapsOf(url)
+export function fillPlaceholders(
+  url: string,
+  values: PlaceholderValues,
+  provider: Pick<Provider, 'name' | 'hosts'>,
+): string {
+  const placeholders = placeholdersOf(url)
   if (placeholders.length === 0) return url
-  const open = placeholders.find(name => values[name] === undefined)
-  if (open !== undefined) {
+  const missing = placeholders.find(name => values[name] === undefined)
+  if (missing !== undefined) {
     throw new GatewayError(
       'provider_unavailable',
-      `The address of ${provider.name} needs ${NEEDS[open] ?? open}, which neither the key nor the configuration gives`,
+      `The address of ${provider.name} needs ${PLACEHOLDER_NAMES[missing] ?? missing}, which neither the key nor the configuration gives`,
     )
   }
-  const isPart = (name: string): boolean => url.indexOf(`{${name}}`) < endOfHost(url)
-  const filled = url.replace(GAP, (_, name: string) =>
-    isPart(name) ? (values[name] ?? '') : encodeURIComponent(values[name] ?? ''),
+  const isInHost = (name: string): boolean => url.indexOf(`{${name}}`) < endOfHost(url)
+  const filledUrl = url.replace(PLACEHOLDER, (_, name: string) =>
+    isInHost(name) ? (values[name] ?? '') : encodeURIComponent(values[name] ?? ''),
   )
-  if (placeholders.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
+  if (
+    placeholders.some(isInHost) &&
+    !(URL.canParse(filledUrl) && allowsHost(provider, new URL(filledUrl).host))
+  ) {
     throw new GatewayError(
       'provider_unavailable',
       `The address that the key gives for ${provider.name} is not on one of the provider's hosts`,
     )
   }
-  return filled
+  return filledUrl
 }
 
-const NEEDS: Readonly<Record<string, string>> = {
+const PLACEHOLDER_NAMES: Readonly<Record<string, string>> = {
   region: 'a region',
   host: 'a host',
   account: 'an account',
@@ -68,7 +75,7 @@ export function allowsHost({ hosts = [] }: Pick<Provider, 'hosts'>, host: string
   return hosts.some(pattern => matches(pattern, host.toLowerCase()))
 }
 
-/** `*` stands for letters, digits and hyphens: one label, or a part of it. */
+/** `*` matches letters, digits and hyphens: one label, or a part of a label. */
 function matches(pattern: string, host: string): boolean {
   const source = pattern
     .split('*')

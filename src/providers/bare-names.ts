@@ -20,7 +20,7 @@ const FAMILIES: readonly (readonly [RegExp, string])[] = [
 
 /** A row under one of its names. */
 export interface NamedRow {
-  /** Contains a slash; otherwise the name itself is a bare name. */
+  /** With a slash, its end is the bare name; otherwise the name itself is. */
   readonly name: string
   /** Id of the model. */
   readonly id: string
@@ -29,62 +29,62 @@ export interface NamedRow {
 /** The ids that a bare name may mean. Empty: unknown; several: ambiguous. */
 export type BareNames = (name: string) => readonly string[]
 
-const NONE: readonly string[] = []
+const NO_IDS: readonly string[] = []
 
 /**
  * @param rows of the configuration, including aliases with a slash, without wildcards
  * @param covers true for an id that a wildcard covers
  */
 export function createBareNames(rows: Iterable<NamedRow>, covers: (id: string) => boolean): BareNames {
-  const all = new Names()
-  const byAuthor = new Map<string, Names>()
+  const allNames = new NameIndex()
+  const byAuthor = new Map<string, NameIndex>()
   for (const { name, id } of rows) {
     const author = name.slice(0, name.indexOf('/'))
     const bareName = name.slice(name.lastIndexOf('/') + 1)
-    all.add(bareName, id)
-    let ofAuthor = byAuthor.get(author)
-    if (ofAuthor === undefined) {
-      ofAuthor = new Names()
-      byAuthor.set(author, ofAuthor)
+    allNames.add(bareName, id)
+    let authorNames = byAuthor.get(author)
+    if (authorNames === undefined) {
+      authorNames = new NameIndex()
+      byAuthor.set(author, authorNames)
     }
-    ofAuthor.add(bareName, id)
+    authorNames.add(bareName, id)
   }
   return name => {
-    if (name.includes('/')) return NONE
+    if (name.includes('/')) return NO_IDS
     const author = FAMILIES.find(([begins]) => begins.test(name))?.[1]
     if (author !== undefined) {
-      const own = byAuthor.get(author)?.find(name) ?? NONE
-      if (own.length > 0) return own
+      const authorIds = byAuthor.get(author)?.find(name) ?? NO_IDS
+      if (authorIds.length > 0) return authorIds
       const id = `${author}/${name}`
       if (covers(id)) return [id]
     }
-    return all.find(name)
+    return allNames.find(name)
   }
 }
 
 /** Ends of ids in normalized spelling, without the parts that a request may leave out. */
-class Names {
+class NameIndex {
   readonly #exact = new Map<string, string[]>()
   readonly #short = new Map<string, string[]>()
 
   add(name: string, id: string): void {
-    const exactName = oneSpelling(name)
+    const exactName = normalize(name)
     add(this.#exact, exactName, id)
     const shortName = shorten(exactName)
     if (shortName !== exactName) add(this.#short, shortName, id)
   }
 
-  /** Only the best matches: the same version, then one without a date, then one with another ending. */
+  /** Only the best matches: the same version, or else the name without a date, or else a name with another ending. */
   find(name: string): readonly string[] {
-    const exactName = oneSpelling(name)
+    const exactName = normalize(name)
     const exact = this.#exact.get(exactName)
     if (exact !== undefined) return exact
     const shortName = shorten(exactName)
-    if (shortName === exactName) return this.#short.get(exactName) ?? NONE
+    if (shortName === exactName) return this.#short.get(exactName) ?? NO_IDS
     const undatedMatch = this.#exact.get(shortName)
     if (undatedMatch !== undefined) return undatedMatch
     // `latest` matches any version; a date matches only that version.
-    return exactName.endsWith(LATEST) ? (this.#short.get(shortName) ?? NONE) : NONE
+    return exactName.endsWith(LATEST_SUFFIX) ? (this.#short.get(shortName) ?? NO_IDS) : NO_IDS
   }
 }
 
@@ -94,10 +94,10 @@ function add(map: Map<string, string[]>, name: string, id: string): void {
   else if (!ids.includes(id)) ids.push(id)
 }
 
-const LATEST = '-latest'
+const LATEST_SUFFIX = '-latest'
 
 /** Replaces dots between the digits of a version by dashes. */
-function oneSpelling(name: string): string {
+function normalize(name: string): string {
   return name.replace(/(?<=\d)\.(?=\d)/g, '-')
 }
 

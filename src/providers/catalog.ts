@@ -7,11 +7,11 @@ import { Faults } from '../base/settings/check.ts'
 import type { Endpoint, Model, Provider } from '../protocol/provider.ts'
 import type { Route } from '../protocol/route.ts'
 import { type BareNames, createBareNames, type NamedRow } from './bare-names.ts'
-import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } from './compose.ts'
+import { composeRows, coveredBy, isWildcard, type KnownModels, NO_KNOWN_MODELS } from './compose.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
-import { FAULTY, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
-import { checkedRoutes, routeModels } from './route-rows.ts'
+import { FAULTY_PROVIDER, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
+import { readRoutes, routeModels } from './route-rows.ts'
 import type { ModelRow, RolloutRow, RouteRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'
 import { endsInVariant } from './variants.ts'
@@ -23,7 +23,7 @@ export interface CatalogConfig extends ProvidersConfig {
   /** Default: none. */
   readonly rollouts?: readonly RolloutRow[]
   /** Imported and discovered models. Default: none. */
-  readonly known?: KnownModels
+  readonly knownModels?: KnownModels
   /** The id or alias of the model for requests that name none. Default: none. */
   readonly defaultModel?: string | null
   /** Creation date in Unix seconds of models without one. Default 0. */
@@ -31,7 +31,7 @@ export interface CatalogConfig extends ProvidersConfig {
 }
 
 export interface Catalog {
-  /** The model with this id or alias, or the one that a wildcard row or a bare name leads to. */
+  /** The model with this id or alias, or the model of a route, a wildcard row or a bare name. */
   model(id: string): Model | undefined
   /** The ids that a name without a vendor may mean; with several it is ambiguous and finds no model. */
   meanings(name: string): readonly string[]
@@ -71,12 +71,12 @@ export function createCatalog(config: CatalogConfig): Catalog {
 
 /** Checks and merges the parts of a catalogue. Skips invalid rows of imports and lists. @throws ConfigError */
 export function readParts(config: CatalogConfig): CatalogParts {
-  const { defaultModel = null, known = NOTHING_KNOWN, created = 0 } = config
+  const { defaultModel = null, knownModels = NO_KNOWN_MODELS, created = 0 } = config
   const faults = new Faults()
   const providers = providersOf(config, faults)
-  const { rows, added } = composeRows({
+  const { rows, additionalRows } = composeRows({
     rows: config.models,
-    known,
+    knownModels,
     providers,
     authorsOf: slug => providers.get(slug)?.authors ?? [slug],
   })
@@ -90,26 +90,26 @@ export function readParts(config: CatalogConfig): CatalogParts {
     else list.set(row.id, modelOf(row, { path, providers, faults, created }))
   }
   for (const [index, { id, aliases: names = [] }] of rows.entries()) {
-    for (const [at, name] of names.entries()) {
-      const field = `models[${index}].aliases[${at}]`
+    for (const [aliasIndex, name] of names.entries()) {
+      const field = `models[${index}].aliases[${aliasIndex}]`
       if (isWildcard(id)) faults.add(field, 'a wildcard row cannot have aliases')
       else if (models.has(name) || aliases.has(name)) faults.add(field, `duplicate id ${quote(name)}`)
       else aliases.set(name, id)
     }
   }
   const configured = models.size
-  for (const row of added) {
-    const own = new Faults()
-    const model = modelOf(row, { path: '', providers, faults: own, created })
-    if (own.isEmpty) models.set(row.id, model)
+  for (const row of additionalRows) {
+    const rowFaults = new Faults()
+    const model = modelOf(row, { path: '', providers, faults: rowFaults, created })
+    if (rowFaults.isEmpty) models.set(row.id, model)
   }
   const parts: CatalogParts = {
-    providers: new Map([...providers].filter(([, provider]) => provider !== FAULTY)),
+    providers: new Map([...providers].filter(([, provider]) => provider !== FAULTY_PROVIDER)),
     models: [...models.values()],
     configured,
     aliases,
     wildcards: [...wildcards.values()],
-    routes: checkedRoutes(
+    routes: readRoutes(
       config.routes ?? [],
       config.rollouts ?? [],
       name => models.has(name) || aliases.has(name),
@@ -136,37 +136,40 @@ export function catalogOf(parts: CatalogParts): Catalog {
   const wildcardModels = new LRUCache<string, Model>({ max: WILDCARD_MODELS_MAX })
   const providerList = [...providers.values()]
   let similar: ReturnType<typeof createSimilar> | null = null
-  const ofWildcard = (id: string): Model | undefined => {
+  const wildcardModel = (id: string): Model | undefined => {
     const cachedModel = wildcardModels.get(id)
     if (cachedModel !== undefined) return cachedModel
     if (id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id) || endsInVariant(id)) return undefined
-    const found = coveredBy(id, prefixes)
-    if (found === null) return undefined
-    const model = instanceOf(found.row, id, found.rest)
+    const match = coveredBy(id, prefixes)
+    if (match === null) return undefined
+    const model = instanceOf(match.row, id, match.starText)
     wildcardModels.set(id, model)
     return model
   }
-  const ofId = (id: string): Model | undefined =>
-    byId.get(id) ?? (prefixes.length === 0 ? undefined : ofWildcard(id))
+  const modelById = (id: string): Model | undefined =>
+    byId.get(id) ?? (prefixes.length === 0 ? undefined : wildcardModel(id))
   let bareNames: BareNames | null = null
   const meanings = (name: string): readonly string[] => {
     // Built for the first bare name. Names with a vendor do not need it.
-    bareNames ??= createBareNames(namedRows(parts), id => prefixes.length > 0 && ofWildcard(id) !== undefined)
+    bareNames ??= createBareNames(
+      namedRows(parts),
+      id => prefixes.length > 0 && wildcardModel(id) !== undefined,
+    )
     return bareNames(name)
   }
-  const ofBare = (name: string): Model | undefined => {
+  const modelByBareName = (name: string): Model | undefined => {
     if (name.includes('/')) return undefined
     const [firstId, secondId] = meanings(name)
-    return firstId === undefined || secondId !== undefined ? undefined : ofId(firstId)
+    return firstId === undefined || secondId !== undefined ? undefined : modelById(firstId)
   }
-  const routes = routeModels(parts.routes, id => ofId(id) ?? ofBare(id))
-  const ofRoute = new Map(routes.map(model => [model.id, model]))
+  const routes = routeModels(parts.routes, id => modelById(id) ?? modelByBareName(id))
+  const modelByRoute = new Map(routes.map(model => [model.id, model]))
   return {
-    model: id => byId.get(id) ?? ofRoute.get(id) ?? ofId(id) ?? ofBare(id),
+    model: id => byId.get(id) ?? modelByRoute.get(id) ?? modelById(id) ?? modelByBareName(id),
     meanings,
     similar(id) {
       // Built for the first unknown id. Most threads never see one.
-      similar ??= createSimilar([...byId.keys(), ...ofRoute.keys()])
+      similar ??= createSimilar([...byId.keys(), ...modelByRoute.keys()])
       return similar(id)
     },
     models: () => models,
@@ -191,12 +194,12 @@ function* namedRows({ models, configured, aliases }: CatalogParts): Generator<Na
 }
 
 /** The model for one id that a wildcard covers. */
-function instanceOf(wildcard: Model, id: string, rest: string): Model {
+function instanceOf(wildcard: Model, id: string, starText: string): Model {
   const endpoints = wildcard.endpoints.map(
     (endpoint): Endpoint => ({
       ...endpoint,
       modelId: id,
-      upstreamModel: endpoint.upstreamModel.replace('*', () => rest),
+      upstreamModel: endpoint.upstreamModel.replace('*', () => starText),
     }),
   )
   return { ...wildcard, id, name: wildcard.name === wildcard.id ? id : wildcard.name, endpoints }
@@ -204,49 +207,49 @@ function instanceOf(wildcard: Model, id: string, rest: string): Model {
 
 /** A catalogue whose content can be replaced while requests run. Each lookup reads one complete catalogue. */
 export class LiveCatalog implements Catalog {
-  #now: Catalog
+  #current: Catalog
 
   constructor(first: Catalog) {
-    this.#now = first
+    this.#current = first
   }
 
   replace(next: Catalog): void {
-    this.#now = next
+    this.#current = next
   }
 
   model(id: string): Model | undefined {
-    return this.#now.model(id)
+    return this.#current.model(id)
   }
 
   meanings(name: string): readonly string[] {
-    return this.#now.meanings(name)
+    return this.#current.meanings(name)
   }
 
   similar(id: string): readonly string[] {
-    return this.#now.similar(id)
+    return this.#current.similar(id)
   }
 
   models(): readonly Model[] {
-    return this.#now.models()
+    return this.#current.models()
   }
 
   wildcards(): readonly Model[] {
-    return this.#now.wildcards()
+    return this.#current.wildcards()
   }
 
   routes(): readonly Model[] {
-    return this.#now.routes()
+    return this.#current.routes()
   }
 
   provider(slug: string): Provider | undefined {
-    return this.#now.provider(slug)
+    return this.#current.provider(slug)
   }
 
   providers(): readonly Provider[] {
-    return this.#now.providers()
+    return this.#current.providers()
   }
 
   get defaultModel(): string | null {
-    return this.#now.defaultModel
+    return this.#current.defaultModel
   }
 }

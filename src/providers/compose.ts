@@ -15,12 +15,12 @@ export interface KnownModels {
   readonly discovered: ReadonlyMap<string, readonly KnownModel[]>
 }
 
-export const NOTHING_KNOWN: KnownModels = { imported: [], discovered: new Map() }
+export const NO_KNOWN_MODELS: KnownModels = { imported: [], discovered: new Map() }
 
 interface ComposeDeps {
   /** Rows of the configuration: models and wildcards. */
   readonly rows: readonly ModelRow[]
-  readonly known: KnownModels
+  readonly knownModels: KnownModels
   readonly providers: ReadonlyMap<string, Provider>
   /** The authors whose models a provider serves. The first one is the author of the models in its own list. */
   readonly authorsOf: (slug: string) => readonly string[]
@@ -30,14 +30,15 @@ interface Composition {
   /** The rows of the configuration, in their order, with absent fields filled in. */
   readonly rows: readonly ModelRow[]
   /** Rows of additional models, imported ones first. */
-  readonly added: readonly ModelRow[]
+  readonly additionalRows: readonly ModelRow[]
 }
 
 export function composeRows(deps: ComposeDeps): Composition {
-  const { rows, known } = deps
-  if (known.imported.length === 0 && known.discovered.size === 0) return { rows, added: [] }
+  const { rows, knownModels } = deps
+  if (knownModels.imported.length === 0 && knownModels.discovered.size === 0)
+    return { rows, additionalRows: [] }
   const composer = new Composer(deps)
-  return { rows: rows.map(row => composer.filled(row)), added: composer.furtherRows() }
+  return { rows: rows.map(row => composer.fillRow(row)), additionalRows: composer.furtherRows() }
 }
 
 /** True for a row that stands for several models. */
@@ -45,60 +46,62 @@ export function isWildcard(id: string): boolean {
   return id.endsWith('*')
 }
 
-/** The longest wildcard that covers an id, and the text in place of its star; null: none. */
+/** The longest wildcard that covers an id, and the text that its star stands for; null: none. */
 export function coveredBy<Row>(
   id: string,
   wildcards: readonly { readonly prefix: string; readonly row: Row }[],
-): { readonly row: Row; readonly rest: string } | null {
-  let found: { readonly prefix: string; readonly row: Row } | null = null
+): { readonly row: Row; readonly starText: string } | null {
+  let longest: { readonly prefix: string; readonly row: Row } | null = null
   for (const wildcard of wildcards) {
     if (id.length <= wildcard.prefix.length || !id.startsWith(wildcard.prefix)) continue
-    if (found === null || wildcard.prefix.length > found.prefix.length) found = wildcard
+    if (longest === null || wildcard.prefix.length > longest.prefix.length) longest = wildcard
   }
-  return found === null ? null : { row: found.row, rest: id.slice(found.prefix.length) }
+  return longest === null ? null : { row: longest.row, starText: id.slice(longest.prefix.length) }
 }
 
 /** A model name in normalized spelling: lower case, dashes for dots, without the date of a version. */
-function plain(name: string): string {
+function normalize(name: string): string {
   return name
     .toLowerCase()
     .replaceAll('.', '-')
     .replace(/-(?:\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }
 
-function restOf(id: string): string {
+function nameAfterAuthor(id: string): string {
   return id.slice(id.indexOf('/') + 1)
 }
 
-/** A provider's list, by its own names and by normalized ones. */
+/** A provider's list, by its own names and by normalized names. */
 interface List {
   readonly byName: ReadonlyMap<string, KnownModel>
-  readonly byPlain: ReadonlyMap<string, KnownModel>
+  readonly byNormalizedName: ReadonlyMap<string, KnownModel>
 }
 
 class Composer {
   readonly #deps: ComposeDeps
   readonly #imported: ReadonlyMap<string, KnownModel>
-  readonly #plainImported: ReadonlyMap<string, KnownModel>
+  readonly #importedByNormalizedName: ReadonlyMap<string, KnownModel>
   readonly #lists: ReadonlyMap<string, List>
   readonly #wildcards: readonly { readonly prefix: string; readonly row: ModelRow }[]
   /** Providers that can be called, by author. */
   readonly #serving = new Map<string, string[]>()
 
   constructor(deps: ComposeDeps) {
-    const { rows, known, providers, authorsOf } = deps
+    const { rows, knownModels, providers, authorsOf } = deps
     this.#deps = deps
-    this.#imported = new Map(known.imported.map(model => [model.id, model]))
+    this.#imported = new Map(knownModels.imported.map(model => [model.id, model]))
     // If two names differ only in spelling, the first one counts.
-    this.#plainImported = new Map(known.imported.toReversed().map(model => [plain(model.id), model]))
-    this.#lists = new Map([...known.discovered].map(([slug, models]) => [slug, listOf(models)]))
+    this.#importedByNormalizedName = new Map(
+      knownModels.imported.toReversed().map(model => [normalize(model.id), model]),
+    )
+    this.#lists = new Map([...knownModels.discovered].map(([slug, models]) => [slug, listOf(models)]))
     this.#wildcards = rows
       .filter(({ id }) => isWildcard(id))
       .map(row => ({ prefix: row.id.slice(0, -1), row }))
     // Providers with a key come first: the others serve only callers with their own credentials.
-    const usable = [...providers.values()].filter(({ baseUrl, slug }) => baseUrl !== null && slug !== '')
-    const ready = usable.filter(({ auth, apiKey }) => auth === 'none' || apiKey !== null)
-    for (const { slug } of new Set([...ready, ...usable])) {
+    const callable = [...providers.values()].filter(({ baseUrl, slug }) => baseUrl !== null && slug !== '')
+    const withKey = callable.filter(({ auth, apiKey }) => auth === 'none' || apiKey !== null)
+    for (const { slug } of new Set([...withKey, ...callable])) {
       for (const author of authorsOf(slug)) {
         const slugs = this.#serving.get(author)
         if (slugs === undefined) this.#serving.set(author, [slug])
@@ -107,16 +110,18 @@ class Composer {
     }
   }
 
-  filled(row: ModelRow): ModelRow {
+  fillRow(row: ModelRow): ModelRow {
     const facts = this.#imported.get(row.id) ?? this.#factsOfAlias(row)
     const endpoints = row.endpoints.map(endpoint =>
-      this.#priced(endpoint, endpoint.upstreamModel ?? restOf(row.id), facts),
+      this.#withPrice(endpoint, endpoint.upstreamModel ?? nameAfterAuthor(row.id), facts),
     )
-    const changed = endpoints.some((endpoint, at) => endpoint !== row.endpoints[at])
+    const isChanged = endpoints.some((endpoint, index) => endpoint !== row.endpoints[index])
     const [first] = endpoints
     const listedModel =
-      first === undefined ? undefined : this.#listed(first.provider, first.upstreamModel ?? restOf(row.id))
-    if (facts === undefined && listedModel === undefined && !changed) return row
+      first === undefined
+        ? undefined
+        : this.#listedModel(first.provider, first.upstreamModel ?? nameAfterAuthor(row.id))
+    if (facts === undefined && listedModel === undefined && !isChanged) return row
     const embeds = (facts?.outputModalities ?? []).includes('embeddings')
     const { outputModalities: _output, ...inputFacts } = { ...modelFacts(listedModel), ...modelFacts(facts) }
     // Only a row of the configuration can declare embeddings, because that decides the format.
@@ -131,47 +136,47 @@ class Composer {
   }
 
   furtherRows(): readonly ModelRow[] {
-    const { rows, known, authorsOf } = this.#deps
+    const { rows, knownModels, authorsOf } = this.#deps
     const names = new Set(rows.flatMap(({ id, aliases = [] }) => [id, ...aliases]))
     const additions = new Map<string, ModelRow>()
-    for (const model of known.imported) {
+    for (const model of knownModels.imported) {
       if (names.has(model.id)) continue
       const endpoints = this.#endpointsOf(model)
       if (endpoints.length > 0) additions.set(model.id, { id: model.id, ...modelFacts(model), endpoints })
     }
-    for (const [slug, models] of known.discovered) {
+    for (const [slug, models] of knownModels.discovered) {
       const [author = slug] = authorsOf(slug)
       if (this.#deps.providers.get(slug)?.baseUrl == null) continue
       for (const model of models) {
         const id = model.id.startsWith(`${author}/`) ? model.id : `${author}/${model.id}`
         if (names.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
         const existing = additions.get(id)
-        if (existing === undefined) additions.set(id, this.#discovered(id, slug, model))
-        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, model, additions)
+        if (existing === undefined) additions.set(id, this.#discoveredRow(id, slug, model))
+        else if (coveredBy(id, this.#wildcards) === null) this.#addEndpoint(existing, slug, model, additions)
       }
     }
     return [...additions.values()]
   }
 
   /** Adds an endpoint to a model of an import, or of another provider's list. */
-  #join(model: ModelRow, slug: string, known: KnownModel, added: Map<string, ModelRow>): void {
+  #addEndpoint(model: ModelRow, slug: string, listed: KnownModel, additions: Map<string, ModelRow>): void {
     if (model.endpoints.some(({ provider }) => provider === slug)) return
-    const endpoint = this.#priced(
-      { provider: slug, upstreamModel: known.id },
-      known.id,
+    const endpoint = this.#withPrice(
+      { provider: slug, upstreamModel: listed.id },
+      listed.id,
       this.#imported.get(model.id),
     )
-    added.set(model.id, { ...model, endpoints: [...model.endpoints, endpoint] })
+    additions.set(model.id, { ...model, endpoints: [...model.endpoints, endpoint] })
   }
 
-  #discovered(id: string, slug: string, known: KnownModel): ModelRow {
-    const facts = this.#imported.get(id) ?? this.#plainImported.get(plain(id))
+  #discoveredRow(id: string, slug: string, listed: KnownModel): ModelRow {
+    const facts = this.#imported.get(id) ?? this.#importedByNormalizedName.get(normalize(id))
     const wildcard = coveredBy(id, this.#wildcards)
     const endpoints =
       wildcard === null
-        ? [this.#priced({ provider: slug, upstreamModel: known.id }, known.id, facts)]
-        : this.#starred(wildcard, facts)
-    return { id, ...modelFacts(known), ...modelFacts(facts), endpoints }
+        ? [this.#withPrice({ provider: slug, upstreamModel: listed.id }, listed.id, facts)]
+        : this.#wildcardEndpoints(wildcard, facts)
+    return { id, ...modelFacts(listed), ...modelFacts(facts), endpoints }
   }
 
   /**
@@ -180,29 +185,29 @@ class Composer {
    */
   #endpointsOf(model: KnownModel): EndpointRow[] {
     const wildcard = coveredBy(model.id, this.#wildcards)
-    if (wildcard !== null) return this.#starred(wildcard, model)
+    if (wildcard !== null) return this.#wildcardEndpoints(wildcard, model)
     // A variant is an offer of the list's publisher, not of the author.
     if (endsInVariant(model.id)) return []
     const slugs = this.#serving.get(model.id.slice(0, model.id.indexOf('/'))) ?? []
     return slugs.map(provider => {
-      const upstreamModel = this.#nameAt(provider, restOf(model.id))
-      return this.#priced({ provider, upstreamModel, ...parameters(model) }, upstreamModel, model)
+      const upstreamModel = this.#providerName(provider, nameAfterAuthor(model.id))
+      return this.#withPrice({ provider, upstreamModel, ...parametersField(model) }, upstreamModel, model)
     })
   }
 
-  #starred(
-    { row, rest }: { readonly row: ModelRow; readonly rest: string },
+  #wildcardEndpoints(
+    { row, starText }: { readonly row: ModelRow; readonly starText: string },
     facts: KnownModel | undefined,
   ): EndpointRow[] {
     return row.endpoints.map(endpoint => {
-      const upstreamModel = (endpoint.upstreamModel ?? restOf(row.id)).replace('*', () => rest)
-      return this.#priced({ ...endpoint, upstreamModel }, upstreamModel, facts)
+      const upstreamModel = (endpoint.upstreamModel ?? nameAfterAuthor(row.id)).replace('*', () => starText)
+      return this.#withPrice({ ...endpoint, upstreamModel }, upstreamModel, facts)
     })
   }
 
   /** The endpoint with price and lengths filled in from its provider's list, or from an import. */
-  #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
-    const listedModel = this.#listed(endpoint.provider, upstreamModel)
+  #withPrice(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
+    const listedModel = this.#listedModel(endpoint.provider, upstreamModel)
     const { serviceTier = 'default' } = endpoint
     // Lists contain the prices of the standard tier.
     const standardPricing = serviceTier === 'default' ? (listedModel?.pricing ?? facts?.pricing) : undefined
@@ -217,13 +222,13 @@ class Composer {
   }
 
   /** The provider's own spelling of a name, if its list contains it. */
-  #nameAt(slug: string, name: string): string {
+  #providerName(slug: string, name: string): string {
     const list = this.#lists.get(slug)
     if (list === undefined || list.byName.has(name)) return name
-    return list.byPlain.get(plain(name))?.id ?? name
+    return list.byNormalizedName.get(normalize(name))?.id ?? name
   }
 
-  #listed(slug: string, upstreamModel: string): KnownModel | undefined {
+  #listedModel(slug: string, upstreamModel: string): KnownModel | undefined {
     return this.#lists.get(slug)?.byName.get(upstreamModel)
   }
 
@@ -240,7 +245,7 @@ function listOf(models: readonly KnownModel[]): List {
   const oldestFirst = models.toSorted((a, b) => (a.created ?? 0) - (b.created ?? 0))
   return {
     byName: new Map(models.map(model => [model.id, model])),
-    byPlain: new Map(oldestFirst.map(model => [plain(model.id), model])),
+    byNormalizedName: new Map(oldestFirst.map(model => [normalize(model.id), model])),
   }
 }
 
@@ -253,6 +258,6 @@ function modelFacts(
   return facts
 }
 
-function parameters({ supportedParameters }: KnownModel): Pick<EndpointRow, 'supportedParameters'> {
+function parametersField({ supportedParameters }: KnownModel): Pick<EndpointRow, 'supportedParameters'> {
   return supportedParameters === undefined ? {} : { supportedParameters }
 }

@@ -26,4 +26,4 @@ export interface MeasuredEndpoints {
 }
 
 /** For threads and tests that measure nothing. */
-export const UNMEASURED: MeasuredEndpoints = { of: () => null }
+export const NO_FIGURES: MeasuredEndpoints = { of: () => null }

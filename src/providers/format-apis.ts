@@ -10,7 +10,7 @@ interface FormatApi {
 }
 
 const PLAIN_LIST = { largestPage: '', headers: {} } as const
-const NONE: FormatApi = { list: null, deploymentPath: null }
+const NO_API: FormatApi = { list: null, deploymentPath: null }
 
 export const API_OF_FORMAT: Readonly<Record<AnyFormatName, FormatApi>> = {
   'openai-responses': { list: PLAIN_LIST, deploymentPath: '/responses' },
@@ -21,9 +21,9 @@ export const API_OF_FORMAT: Readonly<Record<AnyFormatName, FormatApi>> = {
     deploymentPath: '/messages',
   },
   'google-gemini': { list: { largestPage: 'pageSize=1000', headers: {} }, deploymentPath: null },
-  'bedrock-converse': NONE,
-  'cohere-embeddings': NONE,
-  'gemini-embeddings': NONE,
-  'vertex-embeddings': NONE,
-  'ollama-embeddings': NONE,
+  'bedrock-converse': NO_API,
+  'cohere-embeddings': NO_API,
+  'gemini-embeddings': NO_API,
+  'vertex-embeddings': NO_API,
+  'ollama-embeddings': NO_API,
 }

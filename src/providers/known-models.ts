@@ -56,11 +56,11 @@ export function readModels(text: string): readonly KnownModel[] {
   if (list.length > MODELS_MAX) throw new ImportError(`data: has more than ${MODELS_MAX} models`)
   const faults: string[] = []
   const models: KnownModel[] = []
-  const seen = new Set<string>()
-  for (const [at, entry] of list.entries()) {
-    const model = publicModel(entry, `data[${at}]`, faults)
-    if (model === null || seen.has(model.id)) continue
-    seen.add(model.id)
+  const seenIds = new Set<string>()
+  for (const [index, entry] of list.entries()) {
+    const model = publicModel(entry, `data[${index}]`, faults)
+    if (model === null || seenIds.has(model.id)) continue
+    seenIds.add(model.id)
     models.push(model)
   }
   if (faults.length > FAULTS_MAX)
@@ -85,16 +85,16 @@ function publicModel(entry: unknown, path: string, faults: string[]): KnownModel
     faults.push(`${path}.id: expected the form author/name`)
     return null
   }
-  const checked = (name: string, value: unknown, kind: 'string' | 'number' | 'object'): void => {
+  const checkType = (name: string, value: unknown, kind: 'string' | 'number' | 'object'): void => {
     if (value !== undefined && value !== null && typeof value !== kind)
       faults.push(`${path}.${name}: expected ${kind === 'object' ? 'an object' : `a ${kind}`}`)
   }
-  checked('name', entry['name'], 'string')
-  checked('created', entry['created'], 'number')
-  checked('context_length', entry['context_length'], 'number')
-  checked('architecture', entry['architecture'], 'object')
-  checked('pricing', entry['pricing'], 'object')
-  checked('top_provider', entry['top_provider'], 'object')
+  checkType('name', entry['name'], 'string')
+  checkType('created', entry['created'], 'number')
+  checkType('context_length', entry['context_length'], 'number')
+  checkType('architecture', entry['architecture'], 'object')
+  checkType('pricing', entry['pricing'], 'object')
+  checkType('top_provider', entry['top_provider'], 'object')
   const facts = factsIn(entry)
   const embeds = facts.outputModalities?.includes('embeddings') === true
   const pricing = pricingIn(entry['pricing'], embeds, problem => faults.push(`${path}.pricing.${problem}`))
@@ -167,16 +167,16 @@ function listedModel(entry: unknown): KnownModel | null {
 function nextPage(value: unknown): string | null {
   const token = field(value, 'nextPageToken')
   if (typeof token === 'string' && token !== '') return `pageToken=${encodeURIComponent(token)}`
-  const last = field(value, 'last_id')
-  if (field(value, 'has_more') === true && typeof last === 'string' && last !== '')
-    return `after_id=${encodeURIComponent(last)}`
+  const lastId = field(value, 'last_id')
+  if (field(value, 'has_more') === true && typeof lastId === 'string' && lastId !== '')
+    return `after_id=${encodeURIComponent(lastId)}`
   return null
 }
 
 /** The facts of an entry, under the names that each shape uses. */
 function factsIn(entry: Fields): Omit<KnownModel, 'id' | 'pricing'> {
   const architecture = fieldsOf(entry['architecture'])
-  const top = fieldsOf(entry['top_provider'])
+  const topProvider = fieldsOf(entry['top_provider'])
   const name = textIn(
     entry['display_name'] ?? entry['displayName'] ?? ('id' in entry ? entry['name'] : undefined),
   )
@@ -190,10 +190,10 @@ function factsIn(entry: Fields): Omit<KnownModel, 'id' | 'pricing'> {
         entry['max_model_len'] ??
         entry['max_input_tokens'] ??
         entry['inputTokenLimit'] ??
-        top['context_length'],
+        topProvider['context_length'],
     ),
     maxOutputTokens: countIn(
-      top['max_completion_tokens'] ??
+      topProvider['max_completion_tokens'] ??
         entry['max_completion_tokens'] ??
         entry['max_output_tokens'] ??
         entry['outputTokenLimit'],
@@ -218,28 +218,28 @@ const PRICE_FIELDS = {
 } as const
 
 /** For these, lists write 0 if there is no separate price. */
-const ZERO_IS_NONE: ReadonlySet<string> = new Set(['audio', 'internal_reasoning'])
+const ZERO_MEANS_NONE: ReadonlySet<string> = new Set(['audio', 'internal_reasoning'])
 
 /** These are not prices per token. */
-const PER_CALL: ReadonlySet<string> = new Set(['request', 'image'])
-/** USD. A price of at least this much is per thousand or million tokens: no token has ever cost a tenth of this. */
+const CALL_PRICES: ReadonlySet<string> = new Set(['request', 'image'])
+/** USD. A higher price is meant per thousand or million tokens, because no token has ever cost a tenth of this. */
 const TOKEN_PRICE_MAX = 0.01
 
 /**
- * Null if the prices are unknown: there are none, the output price is missing (`embeds`: there is no output), or they
- * are negative, as for models that choose another one.
+ * Null if the prices are unknown: they are missing, the output price is missing (`embeds`: there is no output), or they
+ * are negative, as for models that choose another model.
  */
-function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => void): PricingRow | null {
+function pricingIn(value: unknown, embeds: boolean, addFault: (problem: string) => void): PricingRow | null {
   if (!isObject(value)) return null
-  const prices = pricesIn(value, '', fault)
+  const prices = pricesIn(value, '', addFault)
   if (prices === null || prices['prompt'] === undefined) return null
   if (prices['completion'] === undefined && !embeds) return null
   const { overrides } = value
   if (!Array.isArray(overrides)) return prices
-  const rows = overrides.flatMap((override: unknown, at) => {
-    const least = field(override, 'min_prompt_tokens')
+  const rows = overrides.flatMap((override: unknown, index) => {
+    const minTokens = field(override, 'min_prompt_tokens')
     // Prices by the hour of the day are not supported. The plain prices apply.
-    if (!isObject(override) || !Number.isSafeInteger(least) || (least as number) < 1) return []
+    if (!isObject(override) || !Number.isSafeInteger(minTokens) || (minTokens as number) < 1) return []
     if (
       field(override, 'utc_start') != null ||
       field(override, 'utc_end') != null ||
@@ -250,17 +250,17 @@ function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => 
       request: _request,
       image: _image,
       ...tokenPrices
-    } = pricesIn(override, `overrides[${at}].`, fault) ?? {}
-    return [{ minPromptTokens: least as number, ...tokenPrices }]
+    } = pricesIn(override, `overrides[${index}].`, addFault) ?? {}
+    return [{ minPromptTokens: minTokens as number, ...tokenPrices }]
   })
-  const unique = [...new Map(rows.map(row => [row.minPromptTokens, row])).values()].slice(0, 16)
-  return unique.length === 0 ? prices : ({ ...prices, overrides: unique } as PricingRow)
+  const uniqueRows = [...new Map(rows.map(row => [row.minPromptTokens, row])).values()].slice(0, 16)
+  return uniqueRows.length === 0 ? prices : ({ ...prices, overrides: uniqueRows } as PricingRow)
 }
 
 function pricesIn(
   value: Fields,
   path: string,
-  fault: (problem: string) => void,
+  addFault: (problem: string) => void,
 ): Record<string, string> | null {
   const prices: Record<string, string> = {}
   for (const [listName, fieldName] of Object.entries(PRICE_FIELDS)) {
@@ -268,11 +268,11 @@ function pricesIn(
     if (listedPrice === undefined || listedPrice === null) continue
     const price = priceIn(listedPrice)
     if (price === 'unknown') return null
-    const isOfMany = price !== null && !PER_CALL.has(listName) && Number(price) >= TOKEN_PRICE_MAX
-    if (price === null || isOfMany) {
-      const unit = isOfMany ? ' per token' : ''
-      fault(`${path}${listName}: expected a price in US dollars${unit}, such as "0.0000005"`)
-    } else if (price !== '0' || !ZERO_IS_NONE.has(listName)) prices[fieldName] = price
+    const isPerMany = price !== null && !CALL_PRICES.has(listName) && Number(price) >= TOKEN_PRICE_MAX
+    if (price === null || isPerMany) {
+      const unit = isPerMany ? ' per token' : ''
+      addFault(`${path}${listName}: expected a price in US dollars${unit}, such as "0.0000005"`)
+    } else if (price !== '0' || !ZERO_MEANS_NONE.has(listName)) prices[fieldName] = price
   }
   return prices
 }
@@ -285,10 +285,10 @@ function priceIn(price: unknown): string | 'unknown' | null {
   if (typeof text !== 'string') return null
   const match = /^(-?)(\d{1,15})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text.trim())
   if (match === null) return null
-  const [, minus, whole = '', fraction = '', exponent = '0'] = match
-  if (minus === '-') return 'unknown'
+  const [, sign, integerPart = '', fraction = '', exponent = '0'] = match
+  if (sign === '-') return 'unknown'
   const shift = Number(exponent) - fraction.length + 12
-  const digits = BigInt(whole + fraction)
+  const digits = BigInt(integerPart + fraction)
   const picoUsd =
     shift >= 0 ? digits * 10n ** BigInt(shift) : (digits + 10n ** BigInt(-shift) / 2n) / 10n ** BigInt(-shift)
   return picoUsd >= 1000n * BigInt(UNITS_PER_USD) ? null : formatUsd(Number(picoUsd))

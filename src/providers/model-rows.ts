@@ -13,7 +13,7 @@ import {
   type Provider,
 } from '../protocol/provider.ts'
 import { pricingOf, UNKNOWN_PRICING } from './price-rows.ts'
-import { FAULTY, quote, takesOf } from './provider-rows.ts'
+import { FAULTY_PROVIDER, quote, supportedSettings } from './provider-rows.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
@@ -31,8 +31,8 @@ export function modelOf(row: ModelRow, context: RowContext): Model {
   if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
     context.faults.add(`${context.path}.outputModalities`, 'embeddings must be the only entry')
   }
-  const endpoints = row.endpoints.map((endpoint, at) =>
-    endpointOf(endpoint, row, { ...context, path: `${context.path}.endpoints[${at}]` }),
+  const endpoints = row.endpoints.map((endpoint, index) =>
+    endpointOf(endpoint, row, { ...context, path: `${context.path}.endpoints[${index}]` }),
   )
   return {
     id: row.id,
@@ -67,7 +67,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     ...(model.compaction === undefined ? {} : { compaction: model.compaction }),
     ...(row.continueStreams === undefined ? {} : { continueStreams: row.continueStreams }),
     ...(row.continues === undefined ? {} : { continues: row.continues }),
-    ...takesOf(row),
+    ...supportedSettings(row),
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }
@@ -87,25 +87,26 @@ function formatOf(
   row: EndpointRow,
   { outputModalities = [] }: ModelRow,
   provider: Provider,
-  fault: (problem: string) => void,
+  addFault: (problem: string) => void,
 ): AnyFormatName {
   const embeds = makesEmbeddings({ outputModalities })
   const format = row.format ?? defaultFormat(provider, embeds)
-  if (provider !== FAULTY && isEmbeddingsFormat(format) !== embeds) fault(misfit(format, row.format))
+  if (provider !== FAULTY_PROVIDER && isEmbeddingsFormat(format) !== embeds)
+    addFault(formatProblem(format, row.format))
   return format
 }
 
 /** @param rowFormat the format in the endpoint's row; undefined: the provider's format does not fit */
-function misfit(format: AnyFormatName, rowFormat: AnyFormatName | undefined): string {
+function formatProblem(format: AnyFormatName, rowFormat: AnyFormatName | undefined): string {
   const formatName = rowFormat ?? `the provider's format ${format}`
   if (!isEmbeddingsFormat(format)) {
     return `${formatName} does not produce embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
   }
-  const other =
+  const remedy =
     rowFormat === undefined
       ? 'change format and baseUrl of the provider under providers'
       : `use one of ${FORMAT_NAMES.join(', ')}`
-  return `${formatName} produces only embeddings: set outputModalities: [embeddings] on the model, or ${other}`
+  return `${formatName} produces only embeddings: set outputModalities: [embeddings] on the model, or ${remedy}`
 }
 
 function defaultFormat({ format, embeddings }: Provider, embeds: boolean): AnyFormatName {
@@ -116,16 +117,18 @@ function defaultFormat({ format, embeddings }: Provider, embeds: boolean): AnyFo
 function providerFor(
   { provider: slug }: EndpointRow,
   providers: ReadonlyMap<string, Provider>,
-  fault: (problem: string) => void,
+  addFault: (problem: string) => void,
 ): Provider {
   const provider = providers.get(slug)
   if (provider !== undefined && provider.baseUrl !== null) return provider
-  if (provider !== undefined) fault(`${quote(slug)} needs a baseUrl under providers`)
+  if (provider !== undefined) addFault(`${quote(slug)} needs a baseUrl under providers`)
   else if (KNOWN_SLUGS.includes(slug)) {
-    const why = whyNotOffered(slug) ?? 'it has no built-in address'
-    fault(`${quote(slug)} is not offered: ${why}. Add a row for it under providers, with format and baseUrl`)
-  } else fault(unknownProvider(slug, [...providers.keys()]))
-  return FAULTY
+    const reason = whyNotOffered(slug) ?? 'it has no built-in address'
+    addFault(
+      `${quote(slug)} is not offered: ${reason}. Add a row for it under providers, with format and baseUrl`,
+    )
+  } else addFault(unknownProvider(slug, [...providers.keys()]))
+  return FAULTY_PROVIDER
 }
 
 /** Suggests a similar slug, or otherwise lists the usable ones. */

@@ -8,22 +8,22 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 
 interface Parameter {
   readonly name: string
-  readonly used: (request: ResponsesRequest) => boolean
+  readonly isUsed: (request: ResponsesRequest) => boolean
   readonly without: (request: ResponsesRequest) => ResponsesRequest
 }
 
 /** Every optional field of a request. */
-type Optional = Exclude<keyof ResponsesRequest, 'input'>
+type OptionalField = Exclude<keyof ResponsesRequest, 'input'>
 
 /** A parameter that is one field of the request. */
-function field(name: string, key: Optional): Parameter {
+function field(name: string, key: OptionalField): Parameter {
   return {
     name,
-    used: request => request[key] != null,
+    isUsed: request => request[key] != null,
     without: request => {
-      const rest = { ...request }
-      delete rest[key]
-      return rest
+      const copy = { ...request }
+      delete copy[key]
+      return copy
     },
   }
 }
@@ -48,12 +48,13 @@ const PARAMETERS: readonly Parameter[] = [
   field('tool_choice', 'tool_choice'),
   {
     name: 'tools',
-    used: request => (request.tools?.length ?? 0) > 0,
-    without: ({ tools: _tools, tool_choice: _choice, parallel_tool_calls: _parallel, ...rest }) => rest,
+    isUsed: request => (request.tools?.length ?? 0) > 0,
+    without: ({ tools: _tools, tool_choice: _choice, parallel_tool_calls: _parallel, ...otherFields }) =>
+      otherFields,
   },
   {
     name: 'response_format',
-    used: request => request.text?.format != null && request.text.format.type !== 'text',
+    isUsed: request => request.text?.format != null && request.text.format.type !== 'text',
     without: request => {
       const { format: _format, ...text } = request.text ?? {}
       return { ...request, text }
@@ -61,7 +62,7 @@ const PARAMETERS: readonly Parameter[] = [
   },
   {
     name: 'verbosity',
-    used: request => request.text?.verbosity != null,
+    isUsed: request => request.text?.verbosity != null,
     without: request => {
       const { verbosity: _verbosity, ...text } = request.text ?? {}
       return { ...request, text }
@@ -76,7 +77,7 @@ export const PARAMETER_NAMES: readonly string[] = PARAMETERS.map(parameter => pa
  * True if the endpoint supports the parameter. `structured_outputs` in a row also covers `response_format`, which is
  * the weaker form of the same ability. An output limit has a second name.
  */
-export function honours(endpoint: Endpoint, name: string): boolean {
+export function supportsParameter(endpoint: Endpoint, name: string): boolean {
   const supported = endpoint.supportedParameters
   if (supported === null || supported.has(name)) return true
   return (
@@ -88,20 +89,20 @@ export function honours(endpoint: Endpoint, name: string): boolean {
 /** Names of used parameters that the endpoint does not support. */
 export function unsupportedParameters(request: ResponsesRequest, endpoint: Endpoint): string[] {
   if (endpoint.supportedParameters === null) return []
-  return PARAMETERS.filter(parameter => parameter.used(request) && !honours(endpoint, parameter.name)).map(
-    parameter => parameter.name,
-  )
+  return PARAMETERS.filter(
+    parameter => parameter.isUsed(request) && !supportsParameter(endpoint, parameter.name),
+  ).map(parameter => parameter.name)
 }
 
-/** The names among these that the request uses. */
-export function usedOf(request: ResponsesRequest, names: readonly string[]): readonly string[] {
-  let used: string[] | null = null
+/** The names of this list that the request uses. */
+export function usedParameters(request: ResponsesRequest, names: readonly string[]): readonly string[] {
+  let isUsed: string[] | null = null
   for (const name of names) {
-    if (BY_NAME.get(name)?.used(request) !== true) continue
-    used ??= []
-    used.push(name)
+    if (BY_NAME.get(name)?.isUsed(request) !== true) continue
+    isUsed ??= []
+    isUsed.push(name)
   }
-  return used ?? NO_NAMES
+  return isUsed ?? NO_NAMES
 }
 
 const BY_NAME: ReadonlyMap<string, Parameter> = new Map(
@@ -112,9 +113,10 @@ const NO_NAMES: readonly string[] = []
 /** The request for this endpoint, without the parameters that it does not support. */
 export function fitRequest(request: ResponsesRequest, endpoint: Endpoint): ResponsesRequest {
   if (endpoint.supportedParameters === null) return request
-  let fitted = request
+  let result = request
   for (const parameter of PARAMETERS) {
-    if (parameter.used(fitted) && !honours(endpoint, parameter.name)) fitted = parameter.without(fitted)
+    if (parameter.isUsed(result) && !supportsParameter(endpoint, parameter.name))
+      result = parameter.without(result)
   }
-  return fitted
+  return result
 }

@@ -36,34 +36,35 @@ export function pricingOf(row: PricingRow, path: string, faults: Faults): Pricin
     : { ...base, overrides: overridesOf(row.overrides, base, `${path}.overrides`, faults) }
 }
 
-/** Sorted by length, ascending. A missing price is the one for shorter prompts. */
+/** Sorted by length, ascending. A missing price is the price for shorter prompts. */
 function overridesOf(
   rows: readonly OverrideRow[],
   base: TokenPrices,
   path: string,
   faults: Faults,
 ): readonly PriceOverride[] {
-  const seen = new Set<number>()
-  const sorted = rows
-    .map((row, at) => ({ row, at }))
+  const seenMinimums = new Set<number>()
+  const sortedRows = rows
+    .map((row, index) => ({ row, at: index }))
     .sort((a, b) => a.row.minPromptTokens - b.row.minPromptTokens)
-  let shorter = base
-  return sorted.map(({ row, at }) => {
+  let shorterPrices = base
+  return sortedRows.map(({ row, at: index }) => {
     const { minPromptTokens } = row
-    if (seen.has(minPromptTokens)) faults.add(`${path}[${at}].minPromptTokens`, 'is also in another override')
-    seen.add(minPromptTokens)
-    const price = priceReader(row, `${path}[${at}]`, faults)
+    if (seenMinimums.has(minPromptTokens))
+      faults.add(`${path}[${index}].minPromptTokens`, 'is also in another override')
+    seenMinimums.add(minPromptTokens)
+    const price = priceReader(row, `${path}[${index}]`, faults)
     const override: PriceOverride = {
       minPromptTokens,
-      prompt: price('prompt') ?? shorter.prompt,
-      completion: price('completion') ?? shorter.completion,
-      inputCacheRead: price('inputCacheRead') ?? shorter.inputCacheRead,
-      inputCacheWrite: price('inputCacheWrite') ?? shorter.inputCacheWrite,
-      inputCacheWrite1h: price('inputCacheWrite1h') ?? shorter.inputCacheWrite1h ?? null,
-      audio: price('audio') ?? shorter.audio ?? null,
-      internalReasoning: price('internalReasoning') ?? shorter.internalReasoning ?? null,
+      prompt: price('prompt') ?? shorterPrices.prompt,
+      completion: price('completion') ?? shorterPrices.completion,
+      inputCacheRead: price('inputCacheRead') ?? shorterPrices.inputCacheRead,
+      inputCacheWrite: price('inputCacheWrite') ?? shorterPrices.inputCacheWrite,
+      inputCacheWrite1h: price('inputCacheWrite1h') ?? shorterPrices.inputCacheWrite1h ?? null,
+      audio: price('audio') ?? shorterPrices.audio ?? null,
+      internalReasoning: price('internalReasoning') ?? shorterPrices.internalReasoning ?? null,
     }
-    shorter = override
+    shorterPrices = override
     return override
   })
 }
@@ -106,6 +107,6 @@ export function isFree({ pricing }: Endpoint): boolean {
 
 function costsNothing(prices: TokenPrices): boolean {
   const { prompt, completion, inputCacheRead, inputCacheWrite, inputCacheWrite1h } = prices
-  const others = (inputCacheRead ?? 0) + (inputCacheWrite ?? 0) + (inputCacheWrite1h ?? 0)
-  return prompt + completion + others + (prices.audio ?? 0) + (prices.internalReasoning ?? 0) === 0
+  const cachePrices = (inputCacheRead ?? 0) + (inputCacheWrite ?? 0) + (inputCacheWrite1h ?? 0)
+  return prompt + completion + cachePrices + (prices.audio ?? 0) + (prices.internalReasoning ?? 0) === 0
 }

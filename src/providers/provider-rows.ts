@@ -33,7 +33,7 @@ export interface ProvidersConfig {
 }
 
 /** Replaces a provider whose row has an error, so that errors of its models are not reported too. */
-export const FAULTY: Provider = {
+export const FAULTY_PROVIDER: Provider = {
   slug: '',
   name: '',
   format: 'openai-chat',
@@ -53,26 +53,30 @@ export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMa
   const providers = new Map<string, Provider>(
     PROVIDERS.map(row => [row.slug, { ...row, apiKey: keyOf(row.slug), onAbort }]),
   )
-  const seen = new Set<string>()
+  const seenSlugs = new Set<string>()
   for (const [index, row] of config.providers.entries()) {
     const path = `providers[${index}]`
-    if (seen.has(row.slug)) faults.add(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
-    seen.add(row.slug)
-    const keyed = row.apiKey === undefined ? { ...row, ...keyField(keyOf(row.slug)) } : row
+    if (seenSlugs.has(row.slug)) faults.add(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
+    seenSlugs.add(row.slug)
+    const rowWithKey = row.apiKey === undefined ? { ...row, ...keyField(keyOf(row.slug)) } : row
     const provider = faults.try(() => {
-      const newProvider = providerOf(keyed, path, providers.get(row.slug), onAbort)
+      const newProvider = providerOf(rowWithKey, path, providers.get(row.slug), onAbort)
       const egress = egressOf(row, path, config.readTls)
       const batch = batchOf(row, path, newProvider.format)
       return { ...newProvider, ...(egress === null ? {} : { egress }), ...(batch === null ? {} : { batch }) }
     })
-    providers.set(row.slug, provider ?? FAULTY)
+    providers.set(row.slug, provider ?? FAULTY_PROVIDER)
   }
   return providers
 }
 
-/** What the row says about its models. */
-export function takesOf({ efforts, jsonFormats, jsonBesideTools }: SupportedSettings): SupportedSettings {
-  return definedOf({ efforts, jsonFormats, jsonBesideTools })
+/** The settings in a row that its models take. */
+export function supportedSettings({
+  efforts,
+  jsonFormats,
+  jsonBesideTools,
+}: SupportedSettings): SupportedSettings {
+  return definedFields({ efforts, jsonFormats, jsonBesideTools })
 }
 
 function keyField(apiKey: string | null): { readonly apiKey?: string } {
@@ -94,11 +98,11 @@ function providerOf(
       ? (builtIn?.baseUrl ?? null)
       : baseUrlOf(row.baseUrl, problem => faults.add(`${path}.baseUrl`, problem))
   faults.throwIfAny()
-  // A missing format is an error.
-  const known = format as AnyFormatName
+  // A missing format was reported above.
+  const knownFormat = format as AnyFormatName
   return {
-    ...(builtIn === undefined ? {} : keptOf(builtIn, row)),
-    ...definedOf({
+    ...(builtIn === undefined ? {} : keptFields(builtIn, row)),
+    ...definedFields({
       region: row.region,
       tokenUrl: row.tokenUrl,
       hosts: row.hosts,
@@ -107,15 +111,15 @@ function providerOf(
       compaction: row.compaction,
       continueStreams: row.continueStreams,
       continues: row.continues,
-      ...takesOf(row),
+      ...supportedSettings(row),
       customTools: row.customTools,
       propagateTrace: row.propagateTrace,
     }),
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,
-    format: known,
+    format: knownFormat,
     baseUrl,
-    auth: authOf(row, builtIn, known),
+    auth: authOf(row, builtIn, knownFormat),
     apiKey: row.apiKey ?? builtIn?.apiKey ?? null,
     quirks: row.quirks ?? builtIn?.quirks ?? [],
     headers: { ...builtIn?.headers, ...row.headers },
@@ -127,7 +131,7 @@ function providerOf(
  * The fields of the built-in row that the operator's row keeps. Other addresses are dropped together with the base URL.
  * The provider's data policy, custom tools and way to continue are dropped too, because someone else may run the server.
  */
-function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
+function keptFields(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
   const {
     baseUrls: _urls,
     regionUrls: _regions,
@@ -135,28 +139,28 @@ function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Pr
     policy: _policy,
     customTools: _customTools,
     continues: _continues,
-    ...others
+    ...otherFields
   } = builtIn
   const { baseUrls, regionUrls, embeddings, policy, customTools, continues } = builtIn
   return {
-    ...others,
-    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls, policy, customTools, continues }) : {}),
-    ...(format === undefined || format === builtIn.format ? definedOf({ embeddings }) : {}),
+    ...otherFields,
+    ...(baseUrl === undefined ? definedFields({ baseUrls, regionUrls, policy, customTools, continues }) : {}),
+    ...(format === undefined || format === builtIn.format ? definedFields({ embeddings }) : {}),
   }
 }
 
-type Defined<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
+type DefinedFields<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
 
-function definedOf<Fields extends object>(fields: Fields): Defined<Fields> {
+function definedFields<Fields extends object>(fields: Fields): DefinedFields<Fields> {
   return Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== undefined),
-  ) as Defined<Fields>
+  ) as DefinedFields<Fields>
 }
 
 /** A slug that is similar to a built-in one is more likely a typing error than another provider. */
 function noFormat(slug: string): string {
-  const why = whyNotOffered(slug)
-  if (why !== null) return `is required: this provider has no built-in format, since ${why}`
+  const reason = whyNotOffered(slug)
+  if (reason !== null) return `is required: this provider has no built-in format, since ${reason}`
   return `is required: this provider has no built-in format${didYouMean(slug, KNOWN_SLUGS)}`
 }
 
@@ -193,17 +197,17 @@ function authOf(row: ProviderRow, builtIn: Provider | undefined, format: AnyForm
   if (row.auth !== undefined) return row.auth
   // The operator's own server needs no key if its row has none.
   if (builtIn === undefined && row.apiKey === undefined) return 'none'
-  const known = builtIn !== undefined && builtIn.format === format ? builtIn.auth : AUTH_OF_FORMAT[format]
+  const scheme = builtIn !== undefined && builtIn.format === format ? builtIn.auth : AUTH_OF_FORMAT[format]
   // A local server gets a key only if its row has one.
-  return known === 'none' && row.apiKey !== undefined ? AUTH_OF_FORMAT[format] : known
+  return scheme === 'none' && row.apiKey !== undefined ? AUTH_OF_FORMAT[format] : scheme
 }
 
-function baseUrlOf(text: string, fault: (problem: string) => void): string {
+function baseUrlOf(text: string, addFault: (problem: string) => void): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    fault('expected an http or https URL')
-  } else if (url.search !== '' || url.hash !== '') fault('must not have a query or a fragment')
-  else if (url.username !== '' || url.password !== '') fault('must not contain credentials')
+    addFault('expected an http or https URL')
+  } else if (url.search !== '' || url.hash !== '') addFault('must not have a query or a fragment')
+  else if (url.username !== '' || url.password !== '') addFault('must not contain credentials')
   return text.replace(/\/+$/, '')
 }
 

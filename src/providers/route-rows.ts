@@ -21,25 +21,25 @@ import type { RolloutRow, RouteRow } from './row-schemas.ts'
 type ConditionRow = NonNullable<RouteRow['targets'][number]['when']>[number]
 
 /** Checks the rows against each other and against the names of models. */
-export function checkedRoutes(
+export function readRoutes(
   rows: readonly RouteRow[],
   rollouts: readonly RolloutRow[],
   isModel: (name: string) => boolean,
   faults: Faults,
 ): readonly Route[] {
-  const tried = checkedRollouts(rollouts, rows, faults)
+  const rolloutByRoute = readRollouts(rollouts, rows, faults)
   const names = new Set<string>()
-  return rows.map((row, at): Route => {
-    const path = `routes[${at}]`
+  return rows.map((row, index): Route => {
+    const path = `routes[${index}]`
     const { name, fallback = [], sticky = 'session' } = row
     if (names.has(name)) faults.add(`${path}.name`, `duplicate name ${quote(name)}`)
     else if (isModel(name))
       faults.add(`${path}.name`, `a model has the name ${quote(name)}; give the route another one`)
     names.add(name)
-    const targets = row.targets.map((target, of): RouteTarget => {
+    const targets = row.targets.map((target, targetIndex): RouteTarget => {
       const { model, weight = 1, provider, when = [] } = target
-      for (const [each, condition] of when.entries())
-        checkCondition(condition, `${path}.targets[${of}].when[${each}]`, faults)
+      for (const [conditionIndex, condition] of when.entries())
+        checkCondition(condition, `${path}.targets[${targetIndex}].when[${conditionIndex}]`, faults)
       return {
         model,
         weight,
@@ -54,43 +54,45 @@ export function checkedRoutes(
       }
     })
     const keys = targets.map(({ key }) => key)
-    for (const [of, key] of keys.entries())
-      if (keys.indexOf(key) !== of) faults.add(`${path}.targets[${of}]`, 'is the same as an earlier target')
+    for (const [targetIndex, key] of keys.entries())
+      if (keys.indexOf(key) !== targetIndex)
+        faults.add(`${path}.targets[${targetIndex}]`, 'is the same as an earlier target')
     if (targets.every(({ weight }) => weight === 0))
       faults.add(`${path}.targets`, 'at least one needs a weight above 0')
-    return { name, targets, fallback, sticky, rollout: tried.get(name) ?? null }
+    return { name, targets, fallback, sticky, rollout: rolloutByRoute.get(name) ?? null }
   })
 }
 
 const MINUTE_MS = 60_000
 
 /** Rollouts by their route. */
-function checkedRollouts(
+function readRollouts(
   rows: readonly RolloutRow[],
   routes: readonly RouteRow[],
   faults: Faults,
 ): ReadonlyMap<string, RouteRollout> {
-  const tried = new Map<string, RouteRollout>()
-  for (const [at, row] of rows.entries()) {
-    const path = `rollouts[${at}]`
+  const rolloutByRoute = new Map<string, RouteRollout>()
+  for (const [index, row] of rows.entries()) {
+    const path = `rollouts[${index}]`
     const { route, candidate, steps = DEFAULT_STEPS, holdMinutes, guard = {} } = row
-    const { errors = DEFAULT_GUARD_ERRORS, ...others } = guard
-    if (tried.has(route)) faults.add(`${path}.route`, `the route ${quote(route)} has a rollout already`)
+    const { errors = DEFAULT_GUARD_ERRORS, ...guardFields } = guard
+    if (rolloutByRoute.has(route))
+      faults.add(`${path}.route`, `the route ${quote(route)} has a rollout already`)
     else if (!routes.some(({ name }) => name === route)) {
       const names = routes.map(({ name }) => name)
       faults.add(`${path}.route`, `there is no such route${didYouMean(route, names)}`)
     }
-    if (steps.at(-1) !== ALL_PERCENT || steps.some((step, of) => step <= (steps[of - 1] ?? -1)))
+    if (steps.at(-1) !== ALL_PERCENT || steps.some((step, stepIndex) => step <= (steps[stepIndex - 1] ?? -1)))
       faults.add(`${path}.steps`, `must ascend and end with ${ALL_PERCENT}`)
-    const shadow = checkedShadow(row, path, faults)
+    const shadow = readShadow(row, path, faults)
     if (steps[0] === 0 && shadow === null)
       faults.add(
         `${path}.steps`,
         'a step of 0 compares nothing without shadows: set shadow, or leave the 0 out',
       )
-    if (others.judged !== undefined && shadow === null)
+    if (guardFields.judged !== undefined && shadow === null)
       faults.add(`${path}.guard.judged`, 'only the answers of shadows are judged: set shadow')
-    tried.set(route, {
+    rolloutByRoute.set(route, {
       candidate: {
         model: candidate,
         weight: 1,
@@ -100,14 +102,14 @@ function checkedRollouts(
       },
       steps,
       holdMs: holdMinutes * MINUTE_MS,
-      guard: { errors, ...others },
+      guard: { errors, ...guardFields },
       shadow,
     })
   }
-  return tried
+  return rolloutByRoute
 }
 
-function checkedShadow(
+function readShadow(
   { shadow = 0, shadowBudgetUsd }: RolloutRow,
   path: string,
   faults: Faults,
@@ -133,11 +135,11 @@ function checkCondition({ field, op, value }: ConditionRow, path: string, faults
     )
   else if (kind !== 'number' && op !== '=' && op !== '!=' && op !== 'in')
     faults.add(`${path}.op`, `${field} can only be compared by =, != or in`)
-  else if (values.some(each => typeof each !== kind))
-    faults.add(`${path}.value`, `${field} is compared with ${KINDS[kind]}`)
+  else if (values.some(item => typeof item !== kind))
+    faults.add(`${path}.value`, `${field} is compared with ${KIND_NAMES[kind]}`)
 }
 
-const KINDS = { number: 'numbers', boolean: 'true or false', string: 'text: put it in quotes' } as const
+const KIND_NAMES = { number: 'numbers', boolean: 'true or false', string: 'text: put it in quotes' } as const
 
 /** The models that stand for routes. A route none of whose targets is in the catalogue yet is left out. */
 export function routeModels(

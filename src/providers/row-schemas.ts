@@ -26,7 +26,7 @@ const ContinueStreamsField = Type.Union([Type.Boolean(), Type.Literal('instructi
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const File = Type.String({ minLength: 1 })
 const Count = Type.Integer({ minimum: 1 })
-const Words = Type.Array(Type.String(), { minItems: 1 })
+const NonEmptyTexts = Type.Array(Type.String(), { minItems: 1 })
 const Price = Type.String({
   pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
   expected: 'a price in quotes, in US dollars for one token, such as "0.0000005"',
@@ -59,18 +59,18 @@ const Alias = Type.String({
   expected: 'the form vendor/model or model, such as openai/gpt-5-mini or gpt-5-mini',
 })
 
-/** Fields of `Takes`. A request is changed to the nearest that a model takes. */
-function takesFields(who: string, otherwise: string) {
+/** Fields of `SupportedSettings`. */
+function supportedSettingsFields(subject: string, defaultText: string) {
   return {
     efforts: field(
       Type.Array(oneOf(EFFORTS)),
-      `efforts of reasoning that ${who}; others become the [nearest](inference.md#what-a-model-takes), and without any the setting is left out. Default: ${otherwise}`,
+      `efforts of reasoning that ${subject}; others become the [nearest](inference.md#what-a-model-takes), and without any the setting is left out. Default: ${defaultText}`,
     ),
     jsonFormats: field(
       Type.Array(oneOf(JSON_FORMATS)),
-      `formats of answers that ${who}; others become words in the prompt. Default: ${otherwise}`,
+      `formats of answers that ${subject}; others become words in the prompt. Default: ${defaultText}`,
     ),
-    jsonBesideTools: field(Type.Boolean(), `false: not in requests with tools. Default: ${otherwise}`),
+    jsonBesideTools: field(Type.Boolean(), `false: not in requests with tools. Default: ${defaultText}`),
   }
 }
 
@@ -163,7 +163,7 @@ export const ProviderSchema = Type.Object(
       oneOf(CONTINUE_MODES),
       'how it [continues an answer](continuation.md) that broke at another endpoint. `last-message`: it continues an assistant message at the end; `prefix`: that message also needs the field `prefix`; `instruction`: a user message asks for it. Default: it does not',
     ),
-    ...takesFields('its models take', 'those of the built-in row'),
+    ...supportedSettingsFields('its models take', 'those of the built-in row'),
     customTools: field(
       Type.Boolean(),
       'true: the provider takes tools of type `custom`; false: it gets them as [functions](inference.md#custom-tools). Only for `openai-responses` and `openai-chat`. Default: as in the built-in row; otherwise true for `openai-responses`, and false for `openai-chat`',
@@ -264,7 +264,7 @@ export const EndpointSchema = Type.Object(
       oneOf(CONTINUE_MODES),
       'how the endpoint [continues an answer](continuation.md) that broke at another one; default: as for its provider',
     ),
-    ...takesFields('the model takes', 'those of its provider'),
+    ...supportedSettingsFields('the model takes', 'those of its provider'),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
   },
@@ -288,8 +288,11 @@ export const ModelSchema = Type.Object(
     ),
     contextLength: field(Count, 'tokens; default: unknown'),
     maxOutputTokens: field(Count, 'default: unknown'),
-    inputModalities: field(Words, 'default: `[text]`'),
-    outputModalities: field(Words, 'default: `[text]`; `[embeddings]` for a model of `POST /v1/embeddings`'),
+    inputModalities: field(NonEmptyTexts, 'default: `[text]`'),
+    outputModalities: field(
+      NonEmptyTexts,
+      'default: `[text]`; `[embeddings]` for a model of `POST /v1/embeddings`',
+    ),
     promptCaching: field(
       oneOf(PROMPT_CACHING),
       'overrides `promptCaching` for this model; default: as for the provider',

@@ -32,7 +32,7 @@ export interface PackedCatalogue {
 }
 
 /** A catalogue's parts, with the public documents of its models in the same order. */
-export interface Unpacked {
+export interface UnpackedCatalogue {
   readonly parts: CatalogParts
   /** The packed catalogue of the models. */
   readonly models: PackedTexts
@@ -86,25 +86,25 @@ export function packTexts(texts: readonly string[]): PackedTexts {
   const bytes = new SharedArrayBuffer(sizes.reduce((sum, size) => sum + size, 0))
   const ends = new Uint32Array(new SharedArrayBuffer(texts.length * Uint32Array.BYTES_PER_ELEMENT))
   const target = Buffer.from(bytes)
-  let at = 0
+  let end = 0
   for (const [index, text] of texts.entries()) {
-    at += target.write(text, at)
-    ends[index] = at
+    end += target.write(text, end)
+    ends[index] = end
   }
   return { bytes, ends }
 }
 
 /** The bytes of one text, still shared. */
 function packedText({ bytes, ends }: PackedTexts, index: number): Buffer {
-  const from = index === 0 ? 0 : (ends[index - 1] ?? 0)
-  return Buffer.from(bytes, from, (ends[index] ?? from) - from)
+  const start = index === 0 ? 0 : (ends[index - 1] ?? 0)
+  return Buffer.from(bytes, start, (ends[index] ?? start) - start)
 }
 
 /** Models to unpack between two pauses: well below a millisecond of work. */
-const SLICE_MODELS = 32
+const MODELS_PER_SLICE = 32
 
 /** Unpacks without pauses, before a thread serves requests. */
-export function unpackCatalogue(catalogue: PackedCatalogue): Unpacked {
+export function unpackCatalogue(catalogue: PackedCatalogue): UnpackedCatalogue {
   const steps = unpack(catalogue, null)
   let step = steps.next()
   while (step.done !== true) step = steps.next()
@@ -115,11 +115,11 @@ export function unpackCatalogue(catalogue: PackedCatalogue): Unpacked {
  * Unpacks while requests run, which `pause` lets continue. Providers and models that are equal to earlier ones stay the
  * same objects, and keep the measurements of their endpoints.
  */
-export async function unpackBeside(
+export async function unpackInSlices(
   catalogue: PackedCatalogue,
-  earlier: Unpacked,
+  earlier: UnpackedCatalogue,
   pause: () => Promise<void>,
-): Promise<Unpacked> {
+): Promise<UnpackedCatalogue> {
   const steps = unpack(catalogue, earlier)
   let step = steps.next()
   while (step.done !== true) {
@@ -129,23 +129,29 @@ export async function unpackBeside(
   return step.value
 }
 
-function* unpack(catalogue: PackedCatalogue, earlier: Unpacked | null): Generator<void, Unpacked> {
+function* unpack(
+  catalogue: PackedCatalogue,
+  earlier: UnpackedCatalogue | null,
+): Generator<void, UnpackedCatalogue> {
   const providers = new Map<string, Provider>()
   for (const provider of catalogue.providers) {
-    const before = earlier?.parts.providers.get(provider.slug)
+    const earlierProvider = earlier?.parts.providers.get(provider.slug)
     // Connections and prepared requests are cached by row object, so an equal row keeps its object.
-    const isSame = before !== undefined && JSON.stringify(before) === JSON.stringify(provider)
-    providers.set(provider.slug, isSame ? before : provider)
+    const isSame =
+      earlierProvider !== undefined && JSON.stringify(earlierProvider) === JSON.stringify(provider)
+    providers.set(provider.slug, isSame ? earlierProvider : provider)
   }
-  const shared = new SharedParts()
+  const sharedParts = new SharedParts()
   const indexes = new Map(earlier?.parts.models.map(({ id }, index) => [id, index]))
   const models: Model[] = []
   const count = catalogue.models.ends.length
   for (let index = 0; index < count; index++) {
     const bytes = packedText(catalogue.models, index)
     const row = JSON.parse(bytes.toString()) as PackedModel
-    models.push(sameModel(row.id, bytes, earlier, indexes, providers) ?? unpackModel(row, providers, shared))
-    if (index % SLICE_MODELS === SLICE_MODELS - 1) yield
+    models.push(
+      sameModel(row.id, bytes, earlier, indexes, providers) ?? unpackModel(row, providers, sharedParts),
+    )
+    if (index % MODELS_PER_SLICE === MODELS_PER_SLICE - 1) yield
   }
   const wildcards = models.splice(count - catalogue.wildcardCount)
   return {
@@ -168,7 +174,7 @@ function* unpack(catalogue: PackedCatalogue, earlier: Unpacked | null): Generato
 function sameModel(
   id: string,
   bytes: Buffer,
-  earlier: Unpacked | null,
+  earlier: UnpackedCatalogue | null,
   indexes: ReadonlyMap<string, number>,
   providers: ReadonlyMap<string, Provider>,
 ): Model | null {
@@ -184,12 +190,12 @@ function sameModel(
 function unpackModel(
   { endpoints, ...model }: PackedModel,
   providers: ReadonlyMap<string, Provider>,
-  shared: SharedParts,
+  sharedParts: SharedParts,
 ): Model {
   return {
     ...model,
-    inputModalities: shared.words(model.inputModalities),
-    outputModalities: shared.words(model.outputModalities),
+    inputModalities: sharedParts.words(model.inputModalities),
+    outputModalities: sharedParts.words(model.outputModalities),
     endpoints: endpoints.map((endpoint): Endpoint => {
       const provider = providers.get(endpoint.provider)
       if (provider === undefined) throw new Error('a packed endpoint names a provider that was not packed')
@@ -197,10 +203,10 @@ function unpackModel(
         ...endpoint,
         modelId: model.id,
         provider,
-        pricing: shared.pricing(endpoint.pricing),
-        quantization: shared.text(endpoint.quantization),
+        pricing: sharedParts.pricing(endpoint.pricing),
+        quantization: sharedParts.text(endpoint.quantization),
         supportedParameters:
-          endpoint.supportedParameters === null ? null : shared.set(endpoint.supportedParameters),
+          endpoint.supportedParameters === null ? null : sharedParts.set(endpoint.supportedParameters),
       }
     }),
   }

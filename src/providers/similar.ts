@@ -8,52 +8,52 @@ import { LRUCache } from 'lru-cache'
 const SUGGESTIONS_MAX = 3
 /** Longer ids are not compared, because they are not typing errors. */
 const ID_MAX_CHARS = 80
-/** The maximum part of an id that may differ, with a minimum (two swapped letters) and a maximum of letters. */
+/** Maximum part of an id that may differ, but at least DIFFERENT_MIN_CHARS (two swapped letters). */
 const DIFFERENT_MAX_PART = 1 / 4
 const DIFFERENT_MIN_CHARS = 2
 const DIFFERENT_MAX_CHARS = 4
 /** Shorter ids would be similar to all others. */
 const ID_MIN_CHARS = 4
-const KEPT_ANSWERS = 256
+const CACHED_ANSWERS_MAX = 256
 
-const NONE: readonly string[] = []
+const NO_IDS: readonly string[] = []
 
 /** Creates the search over `ids`, which have the form vendor/model. */
 export function createSimilar(ids: readonly string[]): (id: string) => readonly string[] {
-  const known = ids.map(id => ({ id, lower: id.toLowerCase(), slug: slugOf(id.toLowerCase()) }))
-  const cache = new LRUCache<string, readonly string[]>({ max: KEPT_ANSWERS })
+  const names = ids.map(id => ({ id, lower: id.toLowerCase(), slug: slugOf(id.toLowerCase()) }))
+  const cache = new LRUCache<string, readonly string[]>({ max: CACHED_ANSWERS_MAX })
   return id => {
-    if (id.length < ID_MIN_CHARS || id.length > ID_MAX_CHARS) return NONE
+    if (id.length < ID_MIN_CHARS || id.length > ID_MAX_CHARS) return NO_IDS
     let answer = cache.get(id)
     if (answer === undefined) {
-      answer = nearest(id.toLowerCase(), known)
+      answer = nearest(id.toLowerCase(), names)
       cache.set(id, answer)
     }
     return answer
   }
 }
 
-interface KnownName {
+interface CatalogueName {
   readonly id: string
   readonly lower: string
   readonly slug: string
 }
 
-function nearest(name: string, known: readonly KnownName[]): readonly string[] {
+function nearest(name: string, names: readonly CatalogueName[]): readonly string[] {
   const hasVendor = name.includes('/')
   const limit = Math.min(
     DIFFERENT_MAX_CHARS,
     Math.max(DIFFERENT_MIN_CHARS, Math.floor(name.length * DIFFERENT_MAX_PART)),
   )
-  const found: { readonly id: string; readonly edits: number }[] = []
-  for (const { id, lower, slug } of known) {
+  const matches: { readonly id: string; readonly edits: number }[] = []
+  for (const { id, lower, slug } of names) {
     // An id without a vendor is compared with the part after the vendor.
-    const other = hasVendor ? lower : slug
-    if (Math.abs(other.length - name.length) > limit) continue
-    const edits = distance(name, other)
-    if (edits <= limit) found.push({ id, edits })
+    const compared = hasVendor ? lower : slug
+    if (Math.abs(compared.length - name.length) > limit) continue
+    const edits = distance(name, compared)
+    if (edits <= limit) matches.push({ id, edits })
   }
-  return found
+  return matches
     .sort((a, b) => a.edits - b.edits)
     .slice(0, SUGGESTIONS_MAX)
     .map(({ id }) => id)

@@ -18,26 +18,26 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, Row>> = {
 }
 
 /** In alphabetical order of the slugs. Keys come from the configuration or from stored credentials. */
-const ENTRIES: readonly (readonly [slug: string, row: Row])[] = Object.entries(ROWS).toSorted(([a], [b]) =>
-  a < b ? -1 : 1,
+const SORTED_ROWS: readonly (readonly [slug: string, row: Row])[] = Object.entries(ROWS).toSorted(
+  ([a], [b]) => (a < b ? -1 : 1),
 )
 
-const BY_SLUG: ReadonlyMap<string, Row> = new Map(ENTRIES)
+const BY_SLUG: ReadonlyMap<string, Row> = new Map(SORTED_ROWS)
 
 /** The providers that can be called. */
-export const PROVIDERS: readonly Provider[] = ENTRIES.flatMap(([slug, row]) =>
+export const PROVIDERS: readonly Provider[] = SORTED_ROWS.flatMap(([slug, row]) =>
   'format' in row ? [providerOf(slug, row)] : [],
 )
 
 /** The environment variables of the operator's keys, by slug. */
 export const KEY_VARIABLES: ReadonlyMap<string, string> = new Map(
-  ENTRIES.flatMap(([slug, row]) =>
+  SORTED_ROWS.flatMap(([slug, row]) =>
     'format' in row && row.keyVariable !== undefined ? [[slug, row.keyVariable] as const] : [],
   ),
 )
 
 /** The slugs of all rows: providers that can be called, and those that the operator must configure first. */
-export const KNOWN_SLUGS: readonly string[] = ENTRIES.map(([slug]) => slug)
+export const KNOWN_SLUGS: readonly string[] = SORTED_ROWS.map(([slug]) => slug)
 
 /** The display name of a slug in the table; undefined for others. */
 export function displayName(slug: string): string | undefined {

@@ -20,7 +20,7 @@ export interface ClaimedDelivery {
   readonly alertId: string
   readonly receiver: string
   readonly body: string
-  /** How many earlier claims there were. */
+  /** Number of earlier claims. */
   readonly tries: number
 }
 
@@ -44,7 +44,7 @@ export interface AlertStore {
   /** Ends a delivery (null), or schedules the next try for `dueMs`. */
   settle(alertId: string, receiver: string, dueMs: number | null): Promise<void>
   /** True if this alert was already raised, for any receiver. */
-  isKnown(alertId: string): Promise<boolean>
+  wasRaised(alertId: string): Promise<boolean>
   /** The newest alert of these types about an object. */
   latest(
     types: readonly string[],
@@ -52,9 +52,14 @@ export interface AlertStore {
   ): Promise<{ readonly id: string; readonly type: string } | null>
   /**
    * API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC), the next ones first: up
-   * to `most` of each organization, and up to `limit` together.
+   * to `maxPerOrganization` of each organization, and up to `limit` together.
    */
-  expiringKeys(from: string, to: string, most: number, limit: number): Promise<readonly ExpiringKey[]>
+  expiringKeys(
+    from: string,
+    to: string,
+    maxPerOrganization: number,
+    limit: number,
+  ): Promise<readonly ExpiringKey[]>
   /** API keys with a limit above 0, in the order of their hashes, after this hash. */
   budgetKeys(after: string, limit: number): Promise<readonly BudgetKey[]>
   /** Removes up to `limit` alerts and deliveries that are older than `before` (ISO 8601 UTC). Returns their number. */

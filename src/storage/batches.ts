@@ -93,7 +93,7 @@ export interface ReservingBatch extends Omit<BatchRoom, 'batches'> {
  * `lost`: the batch counted as abandoned. `removing`: deleted batches whose rows still exist use too much room. Others:
  * the limit of the workspace that the batch would exceed.
  */
-export type Reserved = 'reserved' | 'lost' | 'removing' | keyof BatchRoom
+export type ReservationOutcome = 'reserved' | 'lost' | 'removing' | keyof BatchRoom
 
 /** One request of a batch. */
 export interface NewLine {
@@ -144,7 +144,7 @@ export interface Claim {
 export interface ClaimedLine extends NewLine {
   readonly batchId: string
   readonly fence: number
-  /** How many times a provider failed this line in a temporary way. */
+  /** Number of temporary failures of providers at this line. */
   readonly tries: number
 }
 
@@ -210,9 +210,9 @@ interface LineCounts {
   /** Not checked yet. */
   readonly unchecked: number
   readonly waiting: number
-  /** With a lease, live or ended. */
+  /** With a lease, which may have ended. */
   readonly claimed: number
-  readonly done: number
+  readonly finished: number
 }
 
 /** Acceptance. A batch is invisible until `accept`; if that never comes, it is removed. */
@@ -228,7 +228,7 @@ export interface BatchAcceptance {
    * Reserves room for an invisible batch in its workspace. Rows count in every state until they are removed. Safe to
    * repeat after a lost reply.
    */
-  reserve(batch: ReservingBatch, room: BatchRoom): Promise<Reserved>
+  reserve(batch: ReservingBatch, room: BatchRoom): Promise<ReservationOutcome>
   /**
    * Appends lines. Call it once at a time, with all numbers in order and without a gap. After an error the number of
    * stored lines is unknown, so the batch must be abandoned.
@@ -274,7 +274,7 @@ export interface BatchReading {
 
 /** The operations of runners. Several runners, on several machines, may work on one batch. */
 export interface BatchWork {
-  /** Batches that are not terminal, oldest first: all that runners may have work on. */
+  /** Batches that are not terminal, oldest first. Only these may have work for runners. */
   open(): Promise<readonly BatchRecord[]>
   /**
    * Moves a batch if it is in one of the states `from` (terminal ones are ignored); otherwise returns null. Sets the
@@ -284,7 +284,7 @@ export interface BatchWork {
     id: string,
     from: readonly BatchStatus[],
     to: BatchStatus,
-    at: string,
+    time: string,
     change?: Partial<Pick<BatchRecord, 'error' | 'service'>>,
   ): Promise<BatchRecord | null>
   /** Sets the reason why the batch waits; null: it does not wait. Changes nothing unless it is `in_progress`. */
@@ -299,13 +299,13 @@ export interface BatchWork {
   /** Lines whose bodies are not checked yet, in order. */
   uncheckedLines(id: string, end: PageEnd): Promise<readonly NewLine[]>
   /**
-   * Marks lines as checked: those in `failures` get their result, all others up to `through` become claimable. Returns
-   * false and changes nothing if another claim is newer or the batch is no longer in `validating`.
+   * Marks lines as checked: those in `failures` get their result, all others up to number `upTo` become claimable.
+   * Returns false and changes nothing if another claim is newer or the batch is no longer in `validating`.
    */
-  checked(
+  markChecked(
     id: string,
     claim: Claim,
-    through: number,
+    upTo: number,
     failures: readonly Omit<LineResult, 'batchId' | 'fence'>[],
   ): Promise<boolean>
   /**

@@ -34,8 +34,8 @@ export interface CaptureStore {
   find(organizationId: string, id: string): Promise<CaptureRecord | null>
   /** All captures of all organizations, newest first: for the operator. */
   list(): Promise<readonly CaptureRecord[]>
-  /** The ids that exist, among these. */
-  known(ids: readonly string[]): Promise<ReadonlySet<string>>
+  /** The ids of this list that exist. */
+  existing(ids: readonly string[]): Promise<ReadonlySet<string>>
   /** Ordered by node and name. */
   parts(id: string): Promise<readonly CapturePart[]>
   /** Captures that may still grow: not ended by request, and not ended by time before `since`. */
@@ -46,7 +46,7 @@ export interface CaptureStore {
    */
   grow(id: string, part: CapturePart): Promise<boolean>
   /** Ends the capture by request, if it has not ended yet. */
-  end(id: string, by: NonNullable<CaptureRecord['endedBy']>, at: string): Promise<void>
+  end(id: string, reason: NonNullable<CaptureRecord['endedBy']>, time: string): Promise<void>
   /** Returns true if it existed. */
   remove(organizationId: string, id: string): Promise<boolean>
   /** Removes up to `limit` captures that have expired at `now`. Returns their ids. */

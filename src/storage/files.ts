@@ -40,7 +40,7 @@ interface FileRoom {
 export interface FileFilter extends WorkspaceScope {
   readonly purpose?: string
   /** Text that the name contains; case is ignored. */
-  readonly nameHas?: string
+  readonly nameContains?: string
   /** Id of the last file of the previous page. */
   readonly after?: string
   readonly oldestFirst?: boolean
@@ -101,7 +101,7 @@ export interface FileStore {
 
 /** The owner of stored tool data: a workspace, or one of its end users. */
 export interface MemoryScope extends WorkspaceScope {
-  /** '': the workspace itself. */
+  /** Empty: the workspace itself. */
   readonly endUser: string
 }
 
@@ -119,7 +119,7 @@ export interface MemoryStore {
   write(
     scope: MemoryScope,
     entry: MemoryEntry,
-    room: { readonly ofPlace: number; readonly ofWorkspace: number },
+    room: { readonly perOwner: number; readonly perWorkspace: number },
   ): Promise<boolean>
   /** True if it existed. */
   remove(scope: MemoryScope, key: string): Promise<boolean>

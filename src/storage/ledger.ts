@@ -27,7 +27,7 @@ interface AddedLines {
   /** New records. */
   readonly added: number
   /** Number of lines that are not records: a kill or a full disk left them incomplete. */
-  readonly spoilt: number
+  readonly invalidLines: number
 }
 
 export interface LedgerStore {
@@ -107,7 +107,8 @@ export interface ExplanationStore {
   /** Removes up to `limit` explanations older than `before` (ISO 8601 UTC). Returns their number. */
   prune(before: string, limit: number): Promise<number>
   /**
-   * Removes up to `limit` explanations beyond the latest `most` of each organization and kind. Returns their number.
+   * Removes up to `limit` explanations beyond the latest `maxPerKind` of each organization and kind. Returns their
+   * number.
    */
-  pruneBeyond(most: number, limit: number): Promise<number>
+  pruneBeyond(maxPerKind: number, limit: number): Promise<number>
 }

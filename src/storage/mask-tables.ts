@@ -1,8 +1,8 @@
 /**
- * Placeholders of sessions: which number a masked value has in a session, so that it has the same one in each of its
- * requests. The contract of the stores, and the stores of one process, of several instances (Redis), and of a serve
- * thread. Nothing here can be read: values are named by keyed hashes and kept sealed. A table lives as long as the
- * affinity of its session. A lost table costs the same numbers, but no request.
+ * Placeholders of masked values in a session: a value has the same placeholder in each of its requests. The contract of
+ * the stores, and the stores of one process, of several instances (Redis), and of a serve thread. The stores cannot read
+ * the values: they are named by keyed hashes and kept sealed. A table lives as long as the affinity of its session. If a
+ * table is lost, values get new placeholders, but no request fails.
  */
 import { createHash } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
@@ -16,8 +16,8 @@ export interface MaskValue {
   /** A keyed hash of kind and value. */
   readonly id: string
   readonly kind: string
-  /** The placeholder that it should have if no other value has it; empty: any. */
-  readonly wish: string
+  /** The preferred placeholder, used if no other value has it; empty: none. */
+  readonly preferred: string
   readonly sealed: string
 }
 
@@ -26,10 +26,10 @@ export type MaskTable = readonly (readonly [id: string, token: string, sealed: s
 
 export interface MaskTables {
   /**
-   * Gives the values their placeholders, in order, and returns the table. Values for which it has no room are missing.
-   * Null: the table cannot be reached. `owner`: the hash of the API key whose share it uses.
+   * Assigns placeholders to the values, in order, and returns the table. Values without room are missing in it. Null: the
+   * table cannot be reached. `owner`: the hash of the API key whose share of the memory the table uses.
    */
-  give(
+  assign(
     session: string,
     values: readonly MaskValue[],
     ttlMs: number,
@@ -38,9 +38,9 @@ export interface MaskTables {
 }
 
 export const SESSION_VALUES_MAX = 250
-/** Longer values have a place in their own request only. */
+/** Longer values are not stored, so they have a placeholder in one request only. */
 export const SEALED_MAX_CHARS = 384
-const NUMBER_MAX = 9_999
+const PLACEHOLDER_NUMBER_MAX = 9_999
 /** With full tables about 100 MB; a usual one has some hundred bytes. */
 const SESSIONS_MAX = 1_000
 
@@ -55,7 +55,7 @@ interface SessionTable {
 export function createMaskTables(clock: Clock, max = SESSIONS_MAX): MaskTables {
   const sessions = new SharedCache<SessionTable>(max)
   return {
-    give(session, values, ttlMs, owner) {
+    assign(session, values, ttlMs, owner) {
       const nowMs = clock.monotonicMs()
       let table = sessions.get(session)
       if (table === undefined || table.untilMs <= nowMs) {
@@ -64,31 +64,35 @@ export function createMaskTables(clock: Clock, max = SESSIONS_MAX): MaskTables {
         sessions.set(owner, session, table)
       }
       table.untilMs = Math.max(table.untilMs, nowMs + ttlMs)
-      for (const value of values) giveOne(table, value)
+      for (const value of values) assignPlaceholder(table, value)
       return [...table.values.values()]
     },
   }
 }
 
-function giveOne({ values, tokens, next }: SessionTable, { id, kind, wish, sealed }: MaskValue): void {
+function assignPlaceholder(
+  { values, tokens, next }: SessionTable,
+  { id, kind, preferred, sealed }: MaskValue,
+): void {
   if (values.has(id) || values.size >= SESSION_VALUES_MAX) return
-  let token = wish
+  let token = preferred
   if (token === '' || tokens.has(token)) {
-    let n = next.get(kind) ?? 1
-    while (n <= NUMBER_MAX && tokens.has(`[${kind}_${n}]`)) n++
-    if (n > NUMBER_MAX) return
-    next.set(kind, n + 1)
-    token = `[${kind}_${n}]`
+    let number = next.get(kind) ?? 1
+    while (number <= PLACEHOLDER_NUMBER_MAX && tokens.has(`[${kind}_${number}]`)) number++
+    if (number > PLACEHOLDER_NUMBER_MAX) return
+    next.set(kind, number + 1)
+    token = `[${kind}_${number}]`
   }
   tokens.add(token)
   values.set(id, [id, token, sealed])
 }
 
 /**
- * KEYS: the session. ARGV: milliseconds until it expires, then id, kind, wish and sealed value of each. Fields: `v` and
- * the id of a value, `t` and a placeholder, `n` and a kind. Returns id, placeholder and sealed value of each.
+ * KEYS: the session. ARGV: milliseconds until it expires, then id, kind, preferred placeholder and sealed value of each
+ * value. Fields: `v` and the id of a value, `t` and a placeholder, `n` and a kind. Returns id, placeholder and sealed
+ * value of each value.
  */
-const GIVE = `
+const ASSIGN_SCRIPT = `
 local room = ${2 * SESSION_VALUES_MAX}
 for i = 2, #ARGV, 4 do
   local id, kind, wish, sealed = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
@@ -99,8 +103,8 @@ for i = 2, #ARGV, 4 do
       repeat
         n = redis.call('HINCRBY', KEYS[1], 'n' .. kind, 1)
         token = '[' .. kind .. '_' .. n .. ']'
-      until n > ${NUMBER_MAX} or redis.call('HEXISTS', KEYS[1], 't' .. token) == 0
-      if n > ${NUMBER_MAX} then token = nil end
+      until n > ${PLACEHOLDER_NUMBER_MAX} or redis.call('HEXISTS', KEYS[1], 't' .. token) == 0
+      if n > ${PLACEHOLDER_NUMBER_MAX} then token = nil end
     end
     if token then redis.call('HSET', KEYS[1], 'v' .. id, token .. ' ' .. sealed, 't' .. token, '') end
   end
@@ -118,7 +122,7 @@ for i = 1, #all, 2 do
   end
 end
 return found`
-const GIVE_SHA = createHash('sha1').update(GIVE).digest('hex')
+const ASSIGN_SHA = createHash('sha1').update(ASSIGN_SCRIPT).digest('hex')
 
 interface RedisMasksOptions {
   readonly url: string
@@ -143,11 +147,11 @@ export class RedisMaskTables implements MaskTables {
       clock,
       log,
       ...(silenceMs === undefined ? {} : { silenceMs }),
-      prepare: () => [['SCRIPT', 'LOAD', GIVE]],
+      prepare: () => [['SCRIPT', 'LOAD', ASSIGN_SCRIPT]],
     })
   }
 
-  async give(
+  async assign(
     session: string,
     values: readonly MaskValue[],
     ttlMs: number,
@@ -155,11 +159,11 @@ export class RedisMaskTables implements MaskTables {
   ): Promise<MaskTable | null> {
     try {
       const ms = String(Math.max(1, Math.ceil(ttlMs)))
-      const list = values.flatMap(({ id, kind, wish, sealed }) => [id, kind, wish, sealed])
-      const found = await this.#redis.send(['EVALSHA', GIVE_SHA, '1', this.#prefix + session, ms, ...list])
-      return tableOf(found)
+      const list = values.flatMap(({ id, kind, preferred, sealed }) => [id, kind, preferred, sealed])
+      const reply = await this.#redis.send(['EVALSHA', ASSIGN_SHA, '1', this.#prefix + session, ms, ...list])
+      return tableOf(reply)
     } catch {
-      return this.#local.give(session, values, ttlMs, owner)
+      return this.#local.assign(session, values, ttlMs, owner)
     }
   }
 
@@ -168,16 +172,16 @@ export class RedisMaskTables implements MaskTables {
   }
 }
 
-function tableOf(found: unknown): MaskTable {
-  const texts = Array.isArray(found) ? found.map(String) : []
+function tableOf(reply: unknown): MaskTable {
+  const texts = Array.isArray(reply) ? reply.map(String) : []
   const table: [string, string, string][] = []
-  for (let at = 0; at + 2 < texts.length; at += 3)
-    table.push([texts[at] ?? '', texts[at + 1] ?? '', texts[at + 2] ?? ''])
+  for (let index = 0; index + 2 < texts.length; index += 3)
+    table.push([texts[index] ?? '', texts[index + 1] ?? '', texts[index + 2] ?? ''])
   return table
 }
 
 /** How long a request waits for its table. */
-const ANSWER_MS = 500
+const ANSWER_TIMEOUT_MS = 500
 
 /** The tables as a serve thread uses them: the main thread has them. */
 export class MaskTableClient implements MaskTables {
@@ -187,12 +191,12 @@ export class MaskTableClient implements MaskTables {
     this.#tables = tables
   }
 
-  async give(
+  async assign(
     session: string,
     values: readonly MaskValue[],
     ttlMs: number,
     owner: string,
   ): Promise<MaskTable | null> {
-    return (await this.#tables.ask('give', [session, values, ttlMs, owner], ANSWER_MS)) ?? null
+    return (await this.#tables.ask('assign', [session, values, ttlMs, owner], ANSWER_TIMEOUT_MS)) ?? null
   }
 }

@@ -70,7 +70,7 @@ async function openFile(path: string): Promise<Store> {
     return await createKyselyStore(openSqlite(file), true)
   } catch (error) {
     if (error instanceof StoreError) throw error
-    const message = `storage: cannot open ${file} (${reason(error)}). Repair that file, or set another one in storage.url or DATABASE_URL`
+    const message = `storage: cannot open ${file} (${causeText(error)}). Repair that file, or set another one in storage.url or DATABASE_URL`
     throw new StoreError(message, codeOf(error), { cause: error })
   }
 }
@@ -81,7 +81,7 @@ function prepareFile(file: string): void {
   closeSync(openSync(file, 'a', 0o600))
 }
 
-function reason(error: unknown): string {
+function causeText(error: unknown): string {
   const text: unknown = isError(error) ? Reflect.get(error, 'errstr') : undefined
   return typeof text === 'string' ? text : (codeOf(error) ?? 'unknown reason')
 }
@@ -105,20 +105,20 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
     ...verbsOf(db, engine),
     async audited(change, entryOf) {
       // Secrets are deleted only with the commit, so purging waits for it.
-      let purges = false
-      const within: Engine = {
+      let needsPurge = false
+      const deferredEngine: Engine = {
         ...engine,
         async purge() {
-          purges = true
+          needsPurge = true
         },
       }
       const result = await db.transaction().execute(async transaction => {
-        const changed = await change(verbsOf(transaction, within))
-        const entry = entryOf(changed)
+        const outcome = await change(verbsOf(transaction, deferredEngine))
+        const entry = entryOf(outcome)
         if (entry !== null) await addAuditRecord(transaction, entry)
-        return changed
+        return outcome
       })
-      if (purges) await engine.purge(db)
+      if (needsPurge) await engine.purge(db)
       return result
     },
     probe: () => engine.probe(db),

@@ -1,11 +1,11 @@
 /** Providers that operators have taken out of service for a time, for all instances. Types only. */
 
 export interface PauseRecord {
-  /** The slug of the provider; those of its regions, which begin with it and a slash, are paused too. */
+  /** The slug of the provider. Its regions are paused too: their slugs begin with it and a slash. */
   readonly provider: string
   /** Unix milliseconds. */
   readonly sinceMs: number
-  /** Unix milliseconds: when it ends by itself. */
+  /** Unix milliseconds of its planned end. */
   readonly untilMs: number
   /** Free text; null: no reason. */
   readonly reason: string | null
@@ -14,7 +14,7 @@ export interface PauseRecord {
 }
 
 export interface PauseStore {
-  /** In the order of the slugs; those that have ended may still be among them. */
+  /** In the order of the slugs. The list may contain pauses that have ended. */
   list(): Promise<readonly PauseRecord[]>
   /** Pauses a provider, instead of an earlier pause. */
   put(record: PauseRecord): Promise<void>

@@ -24,44 +24,44 @@ import { codeOf, StoreError } from './store-error.ts'
 /** Connections of one store. A serve thread has one store, the main thread three; a server allows 100 by default. */
 const POOL_CONNECTIONS = 4
 /** Timeout of connecting, and of waiting for a free connection. */
-const CONNECT_MS = 2_000
+const CONNECT_TIMEOUT_MS = 2_000
 /** Statement timeout at the server, far above the time of any query. */
-const STATEMENT_MS = 10_000
+const STATEMENT_TIMEOUT_MS = 10_000
 /** Timeout of the client, slightly longer, in case the network fails. */
-const ANSWER_MS = 11_000
+const ANSWER_TIMEOUT_MS = 11_000
 /** Ends the transaction of a process that stopped inside it, so that its locks are released. */
-const IDLE_TRANSACTION_MS = 10_000
+const IDLE_TRANSACTION_TIMEOUT_MS = 10_000
 /** Migrations wait for migrations of other processes. Longer than any migration takes. */
-const MIGRATION_MS = 60_000
-const IDLE_MS = 30_000
+const MIGRATION_TIMEOUT_MS = 60_000
+const IDLE_TIMEOUT_MS = 30_000
 /** Time that a closing pool waits for running queries. */
-const END_MS = 1_000
+const END_TIMEOUT_MS = 1_000
 /** Connections are renewed, so that they follow a database that moved to another address. */
 const LIFETIME_SECONDS = 1_800
-const KEEPALIVE_MS = 10_000
+const KEEPALIVE_DELAY_MS = 10_000
 
 /** SQL states after which a connection is useless: the server shuts down, or became a read-only replica. */
-const LOST = /^(?:08|57P0)|^25006$/
-const READ_ONLY = '25006'
+const LOST_STATES = /^(?:08|57P0)|^25006$/
+const READ_ONLY_STATE = '25006'
 /** The server cancelled a statement, after a timeout or on request. */
-const CANCELLED = '57014'
+const CANCELLED_STATE = '57014'
 /**
  * SQL states of temporary faults, which do not depend on the statement: another transaction was in the way (class 40,
  * 55P03), the server has no disk or memory left (53), or its system fails (58). The connection stays usable.
  */
-const PASSING = /^(?:40|53|58)|^55P03$|^57014$/
-const DUPLICATE = '23505'
+const TEMPORARY_STATES = /^(?:40|53|58)|^55P03$|^57014$/
+const DUPLICATE_STATE = '23505'
 /** Reasons that an operator can act on, by SQL state. */
-const REASONS: Readonly<Record<string, string>> = {
+const STATE_REASONS: Readonly<Record<string, string>> = {
   '28000': 'the user may not log in; the user is named in DATABASE_URL or storage.url',
   '28P01': 'wrong user or password; they are in DATABASE_URL or storage.url',
   '3D000': 'no such database; create it, or name another in DATABASE_URL or storage.url',
   '42501': 'the user lacks permissions; it must own the schema',
-  [READ_ONLY]: 'it is read-only; a replica may have taken its place',
+  [READ_ONLY_STATE]: 'it is read-only; a replica may have taken its place',
   '53100': 'its disk is full',
   '53300': 'too many connections',
   '57P03': 'it is starting up',
-  [CANCELLED]: 'a statement was cancelled',
+  [CANCELLED_STATE]: 'a statement was cancelled',
 }
 
 /**
@@ -72,10 +72,10 @@ export function openPostgres(url: string): Engine {
   const everyday: PoolConfig = {
     ...connectionConfig(url),
     max: POOL_CONNECTIONS,
-    idleTimeoutMillis: IDLE_MS,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
     maxLifetimeSeconds: LIFETIME_SECONDS,
-    statement_timeout: STATEMENT_MS,
-    query_timeout: ANSWER_MS,
+    statement_timeout: STATEMENT_TIMEOUT_MS,
+    query_timeout: ANSWER_TIMEOUT_MS,
   }
   const pool = poolOf(everyday)
   const clients = new Set<pg.PoolClient>()
@@ -89,7 +89,7 @@ export function openPostgres(url: string): Engine {
       async pool() {
         if (closing !== null) throw new StoreError('storage: closed')
         await migrateSchema(url)
-        return new Leases(pool)
+        return new CheckedPool(pool)
       },
     }),
     serialize,
@@ -100,14 +100,14 @@ export function openPostgres(url: string): Engine {
       }),
     runEach: null,
     locksRows: true,
-    isDuplicate: error => codeOf(error) === DUPLICATE,
+    isDuplicate: error => codeOf(error) === DUPLICATE_STATE,
     // The server overwrites old row versions when it vacuums. Secrets in them are encrypted.
     purge: async () => undefined,
     async probe(db) {
       const { rows } = await sql<{ state: string }>`
         select current_setting('transaction_read_only') as state
       `.execute(db)
-      if (rows[0]?.state === 'on') throw new StoreError(unusable(READ_ONLY), READ_ONLY)
+      if (rows[0]?.state === 'on') throw new StoreError(unusableMessage(READ_ONLY_STATE), READ_ONLY_STATE)
     },
     close() {
       closing ??= endPool(pool, clients)
@@ -123,9 +123,9 @@ const serialize: Serialize = async (transaction, name) => {
 
 /** Runs migrations on a separate connection, whose statements may take longer. */
 async function migrateSchema(url: string): Promise<void> {
-  const pool = poolOf({ ...connectionConfig(url), max: 1, query_timeout: MIGRATION_MS })
+  const pool = poolOf({ ...connectionConfig(url), max: 1, query_timeout: MIGRATION_TIMEOUT_MS })
   try {
-    await migrate(new MigrationDialect({ pool: new Leases(pool) }), serialize, currentSchema)
+    await migrate(new MigrationDialect({ pool: new CheckedPool(pool) }), serialize, currentSchema)
   } catch (error) {
     throw storeErrorFor(error)
   } finally {
@@ -149,10 +149,10 @@ function connectionConfig(url: string): PoolConfig {
   const config: PoolConfig = {
     connectionString: url,
     application_name: 'sluice',
-    connectionTimeoutMillis: CONNECT_MS,
-    idle_in_transaction_session_timeout: IDLE_TRANSACTION_MS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
     keepAlive: true,
-    keepAliveInitialDelayMillis: KEEPALIVE_MS,
+    keepAliveInitialDelayMillis: KEEPALIVE_DELAY_MS,
   }
   try {
     // Parses the URL and reads the certificates it names, without connecting.
@@ -179,11 +179,11 @@ function poolOf(config: PoolConfig): pg.Pool {
 function storeErrorFor(error: unknown): StoreError {
   if (error instanceof StoreError) return error
   const code = codeOf(error)
-  return new StoreError(unusable(code), code)
+  return new StoreError(unusableMessage(code), code)
 }
 
-function unusable(code: string | null): string {
-  const reason = code === null ? 'the connection failed' : (REASONS[code] ?? code)
+function unusableMessage(code: string | null): string {
+  const reason = code === null ? 'the connection failed' : (STATE_REASONS[code] ?? code)
   return `storage: PostgreSQL cannot be used (${reason})`
 }
 
@@ -195,9 +195,9 @@ interface Connection {
 
 /** Lets running queries finish, for a limited time, so that a hanging server does not delay the end of the thread. */
 async function endPool(pool: pg.Pool, clients: ReadonlySet<pg.PoolClient>): Promise<void> {
-  const late = Promise.withResolvers<void>()
-  const timer = setTimeout(() => late.resolve(), END_MS)
-  await Promise.race([pool.end(), late.promise])
+  const timeout = Promise.withResolvers<void>()
+  const timer = setTimeout(() => timeout.resolve(), END_TIMEOUT_MS)
+  await Promise.race([pool.end(), timeout.promise])
   clearTimeout(timer)
   for (const client of clients) {
     // The types lack this property, which every client has.
@@ -209,7 +209,7 @@ async function endPool(pool: pg.Pool, clients: ReadonlySet<pg.PoolClient>): Prom
 }
 
 /** A pool whose broken connections are discarded. */
-class Leases implements PostgresPool {
+class CheckedPool implements PostgresPool {
   readonly options = {}
   readonly #pool: pg.Pool
 
@@ -219,7 +219,7 @@ class Leases implements PostgresPool {
 
   async connect(): Promise<PostgresPoolClient> {
     try {
-      return new Lease(await this.#pool.connect())
+      return new CheckedClient(await this.#pool.connect())
     } catch (error) {
       throw storeErrorFor(error)
     }
@@ -230,9 +230,9 @@ class Leases implements PostgresPool {
   }
 }
 
-class Lease implements PostgresPoolClient {
+class CheckedClient implements PostgresPoolClient {
   readonly #client: PoolClient
-  #broken: StoreError | null = null
+  #fault: StoreError | null = null
 
   constructor(client: PoolClient) {
     this.#client = client
@@ -250,19 +250,19 @@ class Lease implements PostgresPoolClient {
 
   async #query<Row>(text: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>> {
     // A rollback would wait for the unanswered query.
-    if (this.#broken !== null) throw this.#broken
+    if (this.#fault !== null) throw this.#fault
     try {
       return (await this.#client.query(text, [...parameters])) as unknown as PostgresQueryResult<Row>
     } catch (error) {
-      if (PASSING.test(codeOf(error) ?? '')) throw storeErrorFor(error)
-      if (error instanceof pg.DatabaseError && !LOST.test(error.code ?? '')) throw error
-      this.#broken = storeErrorFor(error)
-      throw this.#broken
+      if (TEMPORARY_STATES.test(codeOf(error) ?? '')) throw storeErrorFor(error)
+      if (error instanceof pg.DatabaseError && !LOST_STATES.test(error.code ?? '')) throw error
+      this.#fault = storeErrorFor(error)
+      throw this.#fault
     }
   }
 
   release(discard = false): void {
-    this.#client.release(discard || this.#broken !== null)
+    this.#client.release(discard || this.#fault !== null)
   }
 }
 
@@ -273,7 +273,7 @@ class MigrationDialect extends PostgresDialect {
   }
 
   override createIntrospector(db: Kysely<unknown>): DatabaseIntrospector {
-    return new OwnSchema(db)
+    return new CurrentSchemaIntrospector(db)
   }
 }
 
@@ -281,7 +281,7 @@ class MigrationDialect extends PostgresDialect {
  * Looks only at the current schema. Kysely's own introspector reads all schemas of the database, and fails if one of
  * them is dropped meanwhile (3F000).
  */
-class OwnSchema implements DatabaseIntrospector {
+class CurrentSchemaIntrospector implements DatabaseIntrospector {
   readonly #db: Kysely<unknown>
 
   constructor(db: Kysely<unknown>) {

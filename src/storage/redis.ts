@@ -6,7 +6,7 @@
 import type { createClient } from '@redis/client'
 import type { Clock, Timer } from '../base/clock.ts'
 import type { Log } from '../base/log/log.ts'
-import { folderOf } from './data-folder.ts'
+import { storageLocation } from './data-folder.ts'
 
 interface RedisOptions {
   readonly url: string
@@ -34,12 +34,12 @@ export interface Redis {
   close(): void
 }
 
-const SILENCE_MS = 50
-const RETRY_MS = 50
+const SILENCE_DEFAULT_MS = 50
+const RETRY_DELAY_MS = 50
 /** Maximum delay before a retry: an outage lasts at most this much longer than Redis is away. */
-const RETRY_MAX_MS = 1_000
+const RETRY_DELAY_MAX_MS = 1_000
 /** Minimum time for connecting, or for an overdue answer, before the connection is closed. */
-const GIVE_UP_MS = 1_000
+const GIVE_UP_MIN_MS = 1_000
 
 type Client = ReturnType<typeof createClient>
 
@@ -52,17 +52,17 @@ class RedisConnection implements Redis {
   readonly #options: RedisOptions
   readonly #silenceMs: number
   readonly #giveUpMs: number
-  readonly #waiting = new Set<(error: Error) => void>()
+  readonly #pendingRejections = new Set<(error: Error) => void>()
   #client: Client | null = null
   /**
    * Copied for the next try, because the library builds a class with all commands for each client that is not a copy.
    */
-  #last: Client | null = null
+  #previousClient: Client | null = null
   #ready = false
-  #closed = false
+  #isClosed = false
   /** True if the current outage was logged. */
-  #logged = false
-  #tries = 0
+  #isOutageLogged = false
+  #attempts = 0
   #retryTimer: Timer | null = null
   #silenceTimer: Timer | null = null
   /** Monotonic: the last answer, or the first command after a time without pending commands. */
@@ -72,8 +72,8 @@ class RedisConnection implements Redis {
 
   constructor(options: RedisOptions) {
     this.#options = options
-    this.#silenceMs = options.silenceMs ?? SILENCE_MS
-    this.#giveUpMs = Math.max(GIVE_UP_MS, this.#silenceMs)
+    this.#silenceMs = options.silenceMs ?? SILENCE_DEFAULT_MS
+    this.#giveUpMs = Math.max(GIVE_UP_MIN_MS, this.#silenceMs)
     void this.#connect()
   }
 
@@ -88,15 +88,15 @@ class RedisConnection implements Redis {
     if (this.#unanswered++ === 0) this.#lastAnswerMs = clock.monotonicMs()
     this.#silenceTimer ??= clock.after(this.#silenceMs, this.#checkSilence)
     return new Promise((resolve, reject) => {
-      this.#waiting.add(reject)
+      this.#pendingRejections.add(reject)
       client.sendCommand([...command]).then(
         reply => {
-          this.#waiting.delete(reject)
+          this.#pendingRejections.delete(reject)
           if (client === this.#client) this.#noteAnswer()
           resolve(reply)
         },
         (error: unknown) => {
-          this.#waiting.delete(reject)
+          this.#pendingRejections.delete(reject)
           reject(error)
           // Also if Redis refuses a command, for lack of memory or of a script: a new connection is prepared again.
           this.#lose(client, error)
@@ -106,7 +106,7 @@ class RedisConnection implements Redis {
   }
 
   close(): void {
-    this.#closed = true
+    this.#isClosed = true
     this.#retryTimer?.cancel()
     this.#drop()
   }
@@ -114,13 +114,13 @@ class RedisConnection implements Redis {
   async #connect(): Promise<void> {
     const { url, clock, channel, prepare } = this.#options
     let client: Client | null = null
-    let limit: Timer | null = null
+    let timeout: Timer | null = null
     try {
       // Most gateways have no Redis, and the library takes 9 MB.
       const library = await import('@redis/client')
-      if (this.#closed) return
-      const opened: Client =
-        this.#last?.duplicate() ??
+      if (this.#isClosed) return
+      const newClient: Client =
+        this.#previousClient?.duplicate() ??
         library.createClient({
           url,
           disableOfflineQueue: true,
@@ -128,28 +128,28 @@ class RedisConnection implements Redis {
           maintNotifications: 'disabled',
           socket: { connectTimeout: this.#giveUpMs, reconnectStrategy: false },
         })
-      client = opened
-      this.#client = opened
-      this.#last = opened
-      opened.on('error', error => this.#lose(opened, error))
-      opened.on('end', () => this.#lose(opened, new Error('the connection ended')))
-      limit = clock.after(this.#giveUpMs, () => this.#lose(opened, new Error('no connection in time')))
-      await opened.connect()
-      for (const command of prepare?.() ?? []) await opened.sendCommand([...command])
-      if (channel !== undefined) await opened.subscribe(channel.name, channel.onMessage)
-      if (this.#client === opened) this.#resume()
+      client = newClient
+      this.#client = newClient
+      this.#previousClient = newClient
+      newClient.on('error', error => this.#lose(newClient, error))
+      newClient.on('end', () => this.#lose(newClient, new Error('the connection ended')))
+      timeout = clock.after(this.#giveUpMs, () => this.#lose(newClient, new Error('no connection in time')))
+      await newClient.connect()
+      for (const command of prepare?.() ?? []) await newClient.sendCommand([...command])
+      if (channel !== undefined) await newClient.subscribe(channel.name, channel.onMessage)
+      if (this.#client === newClient) this.#resume()
     } catch (error) {
       this.#lose(client, error)
     } finally {
-      limit?.cancel()
+      timeout?.cancel()
     }
   }
 
   #resume(): void {
     this.#ready = true
-    this.#tries = 0
-    if (this.#logged) this.#options.log.notice('redis', 'redis is available again')
-    this.#logged = false
+    this.#attempts = 0
+    if (this.#isOutageLogged) this.#options.log.notice('redis', 'redis is available again')
+    this.#isOutageLogged = false
     this.#options.onReady?.()
   }
 
@@ -161,10 +161,10 @@ class RedisConnection implements Redis {
 
   readonly #checkSilence = (): void => {
     this.#silenceTimer = null
-    if (this.#unanswered === 0 || this.#closed) return
+    if (this.#unanswered === 0 || this.#isClosed) return
     // Answers may be unread in the socket because this thread was busy. They get one turn to be read.
     setImmediate(() => {
-      if (this.#unanswered === 0 || this.#closed) return
+      if (this.#unanswered === 0 || this.#isClosed) return
       const { clock } = this.#options
       const silenceMs = this.#silenceMs
       const silentMs = clock.monotonicMs() - this.#lastAnswerMs
@@ -180,10 +180,10 @@ class RedisConnection implements Redis {
 
   /** May be called late, by a connection that was closed long ago. */
   #lose(client: Client | null, error: unknown): void {
-    if (client !== this.#client || this.#closed) return
+    if (client !== this.#client || this.#isClosed) return
     this.#fail(error)
     this.#drop()
-    const delayMs = Math.min(RETRY_MS * 2 ** this.#tries++, RETRY_MAX_MS)
+    const delayMs = Math.min(RETRY_DELAY_MS * 2 ** this.#attempts++, RETRY_DELAY_MAX_MS)
     this.#retryTimer = this.#options.clock.after(delayMs, () => void this.#connect())
   }
 
@@ -191,12 +191,14 @@ class RedisConnection implements Redis {
   #fail(error: unknown): void {
     const wasReady = this.#ready
     this.#ready = false
-    if (!this.#logged)
-      this.#options.log.fault('redis', 'redis is unavailable', error, { host: folderOf(this.#options.url) })
-    this.#logged = true
-    const waiting = [...this.#waiting]
-    this.#waiting.clear()
-    for (const reject of waiting) reject(new Error('redis is unavailable'))
+    if (!this.#isOutageLogged)
+      this.#options.log.fault('redis', 'redis is unavailable', error, {
+        host: storageLocation(this.#options.url),
+      })
+    this.#isOutageLogged = true
+    const rejections = [...this.#pendingRejections]
+    this.#pendingRejections.clear()
+    for (const reject of rejections) reject(new Error('redis is unavailable'))
     if (wasReady) this.#options.onLost?.()
   }
 

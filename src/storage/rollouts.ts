@@ -3,9 +3,9 @@ import type { PicoUsd } from '../base/money.ts'
 import type { RolloutArm, RolloutProgress } from '../protocol/rollout.ts'
 
 export interface RolloutRecord extends RolloutProgress {
-  /** Counts its changes. */
+  /** Grows by 1 with each change. */
   readonly revision: number
-  /** Unix milliseconds: since when it has been at this step. */
+  /** Unix milliseconds at which this step began. */
   readonly sinceMs: number
 }
 
@@ -24,7 +24,7 @@ export interface ArmSums {
   readonly tokensPerSecond: FigureSums
   /** USD of a request. */
   readonly cost: FigureSums
-  /** Answers that a judge has seen, and those of them that it did not accept. */
+  /** Answers that a judge has seen, and the number that it did not accept. */
   readonly judged: number
   readonly unaccepted: number
 }
@@ -45,27 +45,26 @@ export interface RolloutStore {
   list(): Promise<readonly RolloutRecord[]>
   find(route: string): Promise<RolloutRecord | null>
   /**
-   * Begins a rollout, instead of `before` and without its sums; null: there is none. False if another instance was
+   * Begins a rollout. Replaces the rollout `before` with its sums; null: there is none. False if another instance was
    * faster.
    */
   begin(record: RolloutRecord, before: RolloutRecord | null): Promise<boolean>
   /** Moves a rollout, if it still has the revision of `before`. False if another instance was faster. */
   move(
     before: Pick<RolloutRecord, 'route' | 'revision'>,
-    to: Pick<RolloutRecord, 'state' | 'step' | 'share' | 'reason' | 'sinceMs'>,
+    target: Pick<RolloutRecord, 'state' | 'step' | 'share' | 'reason' | 'sinceMs'>,
   ): Promise<boolean>
-  /** Replaces the reason, which is no move. */
+  /** Replaces the reason. The revision stays unchanged. */
   explain(before: Pick<RolloutRecord, 'route' | 'revision'>, reason: string): Promise<void>
-  /** Adds sums, all or none. */
+  /** Adds the sums in one transaction. */
   add(sums: readonly NewSums[]): Promise<void>
   /**
-   * Takes the amount from the budget of a rollout's shadows before it is spent. False: there is not enough left; if
-   * `isLast`, nothing is under way that would give anything back, so a budget that is used up but for a quarter at most is
-   * noted as spent.
+   * Reserves an amount of the budget of a rollout's shadows. False: the rest of the budget is too small. With `isLast`, no
+   * running shadow can return a reserved amount; the budget is then marked as spent if at most a quarter of it is left.
    */
-  reserveShadow(of: ShadowedRollout, amount: PicoUsd, budget: PicoUsd, isLast: boolean): Promise<boolean>
-  /** Replaces a reserved amount by the real cost. `shadows`: how many were sent for it, 0 or 1. */
-  settleShadow(of: ShadowedRollout, reserved: PicoUsd, cost: PicoUsd, shadows: number): Promise<void>
+  reserveShadow(rollout: ShadowedRollout, amount: PicoUsd, budget: PicoUsd, isLast: boolean): Promise<boolean>
+  /** Replaces a reserved amount by the real cost. `shadows`: the number of shadows sent for it, 0 or 1. */
+  settleShadow(rollout: ShadowedRollout, reserved: PicoUsd, cost: PicoUsd, shadows: number): Promise<void>
   /** The sums of all arms at a step. */
-  sums(of: Pick<RolloutRecord, 'route' | 'candidate' | 'step'>): Promise<StepSums>
+  sums(rollout: Pick<RolloutRecord, 'route' | 'candidate' | 'step'>): Promise<StepSums>
 }

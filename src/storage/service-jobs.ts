@@ -37,7 +37,7 @@ export interface NewServiceJob {
 export interface ServiceJob extends NewServiceJob {
   /** From 0 in each batch. */
   readonly number: number
-  /** The service's name for it; null: it is unknown if the service has it. */
+  /** The service's name for the job; null: it is unknown whether the service has the job. */
   readonly name: string | null
   /** Number of lines in the job. */
   readonly lines: number
@@ -55,7 +55,7 @@ export interface OpenedServiceJob {
   readonly lines: readonly HeldLine[]
 }
 
-/** A job as a key. */
+/** The key of a job. */
 export type JobKey = Pick<ServiceJob, 'batchId' | 'number'>
 
 /** Selects lines of a job: these numbers, or those after `after` (-1: from the beginning). */

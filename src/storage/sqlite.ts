@@ -59,7 +59,7 @@ export function openSqlite(path: string): Engine {
     database.close()
     throw error
   }
-  const repeated = new Map<string, StatementSync>()
+  const repeatedStatements = new Map<string, StatementSync>()
   return {
     name: 'sqlite',
     dialect: sqliteDialect(database),
@@ -77,8 +77,8 @@ export function openSqlite(path: string): Engine {
       }),
     runEach(sql, rows) {
       try {
-        const statement = repeated.get(sql) ?? database.prepare(sql)
-        repeated.set(sql, statement)
+        const statement = repeatedStatements.get(sql) ?? database.prepare(sql)
+        repeatedStatements.set(sql, statement)
         return rows.map(row => Number(statement.run(...row).changes))
       } catch (error) {
         throw storeErrorFor(error)
@@ -113,7 +113,7 @@ export function isBusy(error: unknown): boolean {
 }
 
 /** Messages for errors after which the file cannot be used, by code. */
-const UNUSABLE: Readonly<Record<number, string>> = {
+const UNUSABLE_FILE_ERRORS: Readonly<Record<number, string>> = {
   [SQLITE_BUSY]: 'SQLITE_BUSY',
   8: 'SQLITE_READONLY',
   10: 'SQLITE_IOERR',
@@ -126,7 +126,7 @@ const UNUSABLE: Readonly<Record<number, string>> = {
 /** Converts errors of a full or failing disk to a StoreError; returns others unchanged. */
 function storeErrorFor(error: unknown): unknown {
   const code = errorCode(error)
-  const name = typeof code === 'number' ? UNUSABLE[code & 0xff] : undefined
+  const name = typeof code === 'number' ? UNUSABLE_FILE_ERRORS[code & 0xff] : undefined
   if (name === undefined) return error
   // The text is one of a fixed list in the library.
   const reason: unknown = Reflect.get(error as Error, 'errstr')
@@ -140,19 +140,19 @@ function errorCode(error: unknown): unknown {
 /** True if exactly the migrations of this version have run. False also if that is unknown. */
 function isNewest(database: DatabaseSync): boolean {
   try {
-    const found = database.prepare('select count(*) as count, max(name) as name from kysely_migration').get()
-    return found?.['name'] === NEWEST_MIGRATION.name && found['count'] === NEWEST_MIGRATION.number
+    const newest = database.prepare('select count(*) as count, max(name) as name from kysely_migration').get()
+    return newest?.['name'] === NEWEST_MIGRATION.name && newest['count'] === NEWEST_MIGRATION.number
   } catch {
     // The database is new, or another process has locked it.
     return false
   }
 }
 
-/** With `upToDate` the driver runs no migrations; the migrations themselves use this. */
-function sqliteDialect(database: DatabaseSync, upToDate = false): Dialect {
+/** With `isUpToDate` the driver runs no migrations; the migrations themselves use this. */
+function sqliteDialect(database: DatabaseSync, isUpToDate = false): Dialect {
   return {
     createAdapter: () => new TransactionalAdapter(),
-    createDriver: () => new SqliteHandleDriver(database, upToDate),
+    createDriver: () => new SqliteHandleDriver(database, isUpToDate),
     createIntrospector: db => new SqliteIntrospector(db),
     createQueryCompiler: () => new SqliteQueryCompiler(),
   }
@@ -169,17 +169,17 @@ class TransactionalAdapter extends SqliteAdapter {
 class SqliteHandleDriver implements Driver {
   readonly #database: DatabaseSync
   readonly #connection: SqliteHandle
-  readonly #upToDate: boolean
+  readonly #isUpToDate: boolean
 
-  constructor(database: DatabaseSync, upToDate: boolean) {
+  constructor(database: DatabaseSync, isUpToDate: boolean) {
     this.#database = database
-    this.#upToDate = upToDate
+    this.#isUpToDate = isUpToDate
     this.#connection = new SqliteHandle(database)
   }
 
   async init(): Promise<void> {
     // The database is open already, so that a bad path fails in `openSqlite`.
-    if (this.#upToDate || isNewest(this.#database)) return
+    if (this.#isUpToDate || isNewest(this.#database)) return
     // Usually the schema is up to date, and the code of the migrations need not be loaded.
     const { migrate } = await import('./migrations/migrate.ts')
     await migrate(sqliteDialect(this.#database, true), async () => undefined)
@@ -218,14 +218,14 @@ class SqliteHandleDriver implements Driver {
   }
 }
 
-interface Prepared {
+interface PreparedStatement {
   readonly statement: StatementSync
   readonly returnsRows: boolean
 }
 
 class SqliteHandle implements DatabaseConnection {
   readonly #database: DatabaseSync
-  readonly #prepared = new LRUCache<string, Prepared>({ max: MAX_STATEMENTS })
+  readonly #prepared = new LRUCache<string, PreparedStatement>({ max: MAX_STATEMENTS })
 
   constructor(database: DatabaseSync) {
     this.#database = database
@@ -259,7 +259,7 @@ class SqliteHandle implements DatabaseConnection {
     return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }
   }
 
-  #prepare(sql: string): Prepared {
+  #prepare(sql: string): PreparedStatement {
     const cached = this.#prepared.get(sql)
     if (cached !== undefined) return cached
     const statement = this.#database.prepare(sql)

@@ -24,7 +24,7 @@ export function startStoreCounts<Name extends string>({
 }: StoreCountsOptions<Name>): StoreCounts<Name> {
   let counts: ReadonlyMap<Name, number> | null = null
   let timer: Timer | null = null
-  let closed = false
+  let isClosed = false
 
   const read = async (): Promise<void> => {
     try {
@@ -33,7 +33,7 @@ export function startStoreCounts<Name extends string>({
       // No value is better than an outdated one. The store watch logs the outage.
       counts = null
     }
-    if (!closed) timer = clock.after(intervalMs, readAgain)
+    if (!isClosed) timer = clock.after(intervalMs, readAgain)
   }
   let reading = read()
   function readAgain(): void {
@@ -43,7 +43,7 @@ export function startStoreCounts<Name extends string>({
   return {
     current: () => counts,
     async close() {
-      closed = true
+      isClosed = true
       timer?.cancel()
       await reading
     },

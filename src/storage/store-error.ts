@@ -1,4 +1,4 @@
-/** Storage errors, classified by what the caller should do: wait, inform an operator, or drop the record. Leaf. */
+/** Storage errors, classified by the reaction of the caller: wait, inform an operator, or drop the record. */
 import { isError } from '../base/errors.ts'
 
 /** A storage that cannot be used. The message is for the operator and contains no part of a URL with credentials. */

@@ -81,21 +81,25 @@ export interface KeyAdministration {
   /**
    * Adds a secret to the key. The existing secrets expire at `endsAt`, or earlier if they already did; expired ones are
    * removed. Returns null if the key does not exist.
-   * @throws ConflictError `secrets` if the key would have more than `most` valid secrets
+   * @throws ConflictError `secrets` if the key would have more than `maxSecrets` valid secrets
    */
   rotate(
     organizationId: string,
     hash: string,
     secret: Pick<KeySecret, 'hash' | 'label' | 'createdAt'>,
     endsAt: string,
-    most: number,
+    maxSecrets: number,
   ): Promise<KeyRecord | null>
   /** Secrets of the key that are valid at a time, newest first; empty if the key does not exist. */
   secrets(organizationId: string, hash: string, now: string): Promise<readonly KeySecret[]>
   /** Returns true if the key existed. Its usage stays in the ledger, and its hashes are kept for `wasRemoved`. */
   remove(organizationId: string, hash: string): Promise<boolean>
-  /** The hashes among these that are keys of the organization, and of the workspace if it is set. */
-  known(organizationId: string, hashes: readonly string[], workspaceId?: string): Promise<ReadonlySet<string>>
+  /** The hashes of this list that are keys of the organization, and of the workspace if it is set. */
+  existing(
+    organizationId: string,
+    hashes: readonly string[],
+    workspaceId?: string,
+  ): Promise<ReadonlySet<string>>
 }
 
 export interface WorkspaceStore {
@@ -173,19 +177,19 @@ export interface CredentialStore {
   find(organizationId: string, id: string): Promise<CredentialRecord | null>
   /**
    * Adds the credential with the next sort order of its workspace and provider; its own order is ignored.
-   * @throws ConflictError `workspace_id` if the workspace already has `most` credentials
+   * @throws ConflictError `workspace_id` if the workspace already has `maxCredentials` credentials
    */
-  add(record: CredentialRecord, most?: number): Promise<CredentialRecord>
+  add(record: CredentialRecord, maxCredentials?: number): Promise<CredentialRecord>
   /**
-   * Returns the changed record. Null if it does not exist, or differs from `seen`, which the caller has validated the
-   * change against.
+   * Returns the changed record. Null if it does not exist, or differs from `validated`: the fields against which the
+   * caller has validated the change.
    */
   change(
     organizationId: string,
     id: string,
     change: CredentialChange,
     updatedAt: string,
-    seen?: Pick<
+    validated?: Pick<
       CredentialRecord,
       'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'
     >,
@@ -264,7 +268,7 @@ export interface GuardrailAssignments {
     },
     page: PageRequest,
   ): Promise<Page<GuardrailAssignment>>
-  /** Keys and members that each of these guardrails is assigned to; those without any are missing. */
+  /** Number of keys and members of each guardrail. Guardrails without assignees are missing. */
   assignedCounts(
     organizationId: string,
     guardrailIds: readonly string[],

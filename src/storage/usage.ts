@@ -72,8 +72,8 @@ export interface UsageRecord {
    */
   readonly requestedModel?: string
   /**
-   * Its part in the rollout of its route, or what it says of one as a shadow or a judge; absent: it had none, or nothing
-   * can be learned from it.
+   * Its part in the rollout of its route, also as a shadow or a judge; absent: it had none, or its figures cannot be
+   * compared.
    */
   readonly rollout?: EndedRollout
   /** Catalogue id of the last called model, whether it answered or failed; null if routing failed. */
@@ -179,7 +179,7 @@ export interface ProviderDayRow {
   readonly requests: number
   readonly inputTokens: bigint
   readonly outputTokens: bigint
-  /** In units of 1e-12 USD, without what was paid with the callers' own credentials. */
+  /** In units of 1e-12 USD, without the cost that was paid with the callers' own credentials. */
   readonly cost: bigint
 }
 
@@ -229,7 +229,7 @@ export interface DimensionRow extends Omit<ActivityRow, 'date' | 'model' | 'prov
   readonly values: { readonly [Dimension in UsageDimension]?: string | null }
 }
 
-/** Selects sums of one organization: of the whole, of one key, or of one member. */
+/** Selects sums of one organization, of one of its keys, or of one of its members. */
 export interface UsageFilter {
   readonly organizationId: string
   /** The beginning of a day, ISO 8601 UTC, inclusive; '': from the beginning. */

@@ -2,7 +2,7 @@ import t from 'tap'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/base/errors.ts'
 import { backoffMs, fateOf, TRIES_MAX, wasSent } from '../../src/batches/retry.ts'
 import type { AttemptRecord } from '../../src/exchange/exchange.ts'
-import { timeout, transportError, unavailable } from '../../src/providers/upstream/transport.ts'
+import { timeoutError, transportError, unavailable } from '../../src/providers/upstream/transport.ts'
 import { scriptedRecord } from '../support/scripted-attempt.ts'
 
 function failed(error: GatewayError, fields: Partial<AttemptRecord> = {}): AttemptRecord {
@@ -105,9 +105,9 @@ t.test('a request counts as sent once it was written to a connection', async t =
   t.equal(wasSent(failed(errorOf('provider_unavailable'), { isStarted: false })), false, 'no key')
   for (const code of ['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'EPROTO', 'CERT_HAS_EXPIRED'])
     t.equal(wasSent(system(code, false)), false, code)
-  t.equal(wasSent(failed(timeout('CONNECT_TIMEOUT'))), false)
-  t.equal(wasSent(failed(timeout('HEADERS_TIMEOUT'))), true)
-  t.equal(wasSent(failed(timeout('IDLE_TIMEOUT'))), true)
+  t.equal(wasSent(failed(timeoutError('CONNECT_TIMEOUT'))), false)
+  t.equal(wasSent(failed(timeoutError('HEADERS_TIMEOUT'))), true)
+  t.equal(wasSent(failed(timeoutError('IDLE_TIMEOUT'))), true)
   t.equal(wasSent(system('ECONNRESET', true)), true)
   t.equal(wasSent(failed(unavailable('broken'))), true)
 })

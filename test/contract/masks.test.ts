@@ -197,13 +197,13 @@ t.test('a stream that is read again has the originals, and the transcript has no
     noteOpening: () => undefined,
     noteFrames: (_, __, frames) => void kept.push(Buffer.from(frames)),
     noteEnd: () => undefined,
-    dropped: () => undefined,
-    forgotten: () => undefined,
+    noteDrop: () => undefined,
+    noteForget: () => undefined,
     read: () => {
       throw new Error('nothing is read elsewhere')
     },
     claim: async () => null,
-    released: () => undefined,
+    noteRelease: () => undefined,
   }
   t.teardown(() => transcripts.close())
   const world = await startMaskWorld(t, { transcripts, clock })

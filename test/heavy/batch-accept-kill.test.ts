@@ -74,7 +74,7 @@ t.test(`${ROUNDS} kills while batches are accepted`, async t => {
       seen.add(id)
       t.equal(total, REQUESTS)
       // A later life may have begun to work on them.
-      const { unchecked, waiting, claimed, done } = await store.batches.work.counts(id)
+      const { unchecked, waiting, claimed, finished: done } = await store.batches.work.counts(id)
       t.equal(unchecked + waiting + claimed + done, REQUESTS, `all lines of ${id}`)
     }
     after = page?.items.at(-1)?.id

@@ -18,7 +18,7 @@ const spool = openSpool(shipper.folder, {
 for (let turn = 0; ; turn++) {
   const records = Array.from({ length: randomInt(1, 20) }, () => someUsage({ cost: 3 }))
   for (const record of records) spool.append(record)
-  await spool.written()
+  await spool.whenWritten()
   await new Promise<void>(resolve => {
     // A busy reader leaves the pipe full.
     process.stdout.write(records.map(({ id }) => `${id}\n`).join(''), () => resolve())

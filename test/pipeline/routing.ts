@@ -39,7 +39,7 @@ export function plainCalls(clock: Clock, records: UsageRecord[]) {
       hashCacheKey: () => 'k',
     }),
     providerKeys: {
-      own: () => Promise.reject(new Error('own keys are not asked for')),
+      ownKey: () => Promise.reject(new Error('own keys are not asked for')),
       sharedKey: () => null,
     },
     byokFeePercent: 0,

@@ -14,7 +14,11 @@ function rows(...ids: readonly string[]): readonly ModelRow[] {
 }
 
 function catalog(models: readonly ModelRow[], known?: KnownModels): Catalog {
-  return createCatalog({ providers: PROVIDERS, models, ...(known === undefined ? {} : { known }) })
+  return createCatalog({
+    providers: PROVIDERS,
+    models,
+    ...(known === undefined ? {} : { knownModels: known }),
+  })
 }
 
 /** What each name means, as the id of its model, or undefined. */
@@ -140,7 +144,7 @@ t.test('imported and discovered models never change the meaning of a bare name',
   const parts = readParts({
     providers: PROVIDERS,
     models: rows('bcme/fast-1'),
-    known,
+    knownModels: known,
   })
   const packed = packCatalogue(parts, {
     documentsOf: all => packTexts(all.map(() => '{}')),

@@ -22,7 +22,11 @@ interface Given {
 }
 
 const catalogOf = ({ models = [], imported = [], discovered = {}, providers = [ACME, HOST] }: Given) =>
-  createCatalog({ providers, models, known: { imported, discovered: new Map(Object.entries(discovered)) } })
+  createCatalog({
+    providers,
+    models,
+    knownModels: { imported, discovered: new Map(Object.entries(discovered)) },
+  })
 const idsOf = (given: Given) =>
   catalogOf(given)
     .models()

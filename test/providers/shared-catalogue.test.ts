@@ -6,8 +6,8 @@ import { catalogOf, readParts } from '../../src/providers/catalog.ts'
 import {
   type PackedCatalogue,
   packCatalogue,
-  unpackBeside,
   unpackCatalogue,
+  unpackInSlices,
 } from '../../src/providers/shared-catalogue.ts'
 
 const DEPS = { documentsOf: packDocuments, digest: shortDigest }
@@ -79,7 +79,7 @@ t.test('equal parts of rows are one object', async t => {
 t.test('beside running requests it is unpacked in slices, and equal providers stay the same', async t => {
   const before = unpackCatalogue(packCatalogue(parts(1), DEPS))
   let pauses = 0
-  const after = await unpackBeside(packCatalogue(parts(320), DEPS), before, async () => {
+  const after = await unpackInSlices(packCatalogue(parts(320), DEPS), before, async () => {
     pauses++
   })
   t.equal(pauses, 10)
@@ -98,11 +98,11 @@ t.test('a model whose provider or row has changed is a new object', async t => {
     providers: new Map([...changed.providers, ['acme', { ...acme, apiKey: 'new' }]]),
   }
   const pause = async () => undefined
-  const withKey = await unpackBeside(packCatalogue(rekeyed, DEPS), before, pause)
+  const withKey = await unpackInSlices(packCatalogue(rekeyed, DEPS), before, pause)
   t.equal(withKey.parts.models[0]?.endpoints[0]?.provider.apiKey, 'new')
   const [first, second] = changed.models
   const renamed = { ...changed, models: [{ ...first, name: 'Other' } as never, second as never] }
-  const withName = await unpackBeside(packCatalogue(renamed, DEPS), before, pause)
+  const withName = await unpackInSlices(packCatalogue(renamed, DEPS), before, pause)
   t.equal(withName.parts.models[0]?.name, 'Other')
   t.equal(withName.parts.models[1], before.parts.models[1])
 })

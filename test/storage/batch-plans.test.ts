@@ -54,7 +54,7 @@ async function useAll(statements: Statements): Promise<void> {
   await batches.abandon(abandoned.opening.id)
   const check = present(await work.claimBatch(fresh.id, 'one', NOW_MS, NOW_MS + 1))
   await work.uncheckedLines(fresh.id, { limit: 5 })
-  await work.checked(fresh.id, check, 4, [{ ...someResult({ batchId: '', number: 2, fence: 0 }) }])
+  await work.markChecked(fresh.id, check, 4, [{ ...someResult({ batchId: '', number: 2, fence: 0 }) }])
   const lines = await claim(batches, id, 'one', 100)
   const gaps = lines.filter(({ number }) => number % 3 > 0)
   await work.renew('one', lines, NOW_MS + 2)

@@ -76,7 +76,7 @@ export async function accept(store: BatchStore, fields: BatchFields = {}): Promi
 export async function acceptRunning(store: BatchStore, fields: BatchFields = {}): Promise<BatchRecord> {
   const { id, total } = await accept(store, fields)
   const claim = present(await store.work.claimBatch(id, 'checker', NOW_MS, NOW_MS + LEASE_MS))
-  await store.work.checked(id, claim, total - 1, [])
+  await store.work.markChecked(id, claim, total - 1, [])
   await store.work.releaseBatch(id, claim)
   return present(await store.work.move(id, ['validating'], 'in_progress', at(1)))
 }

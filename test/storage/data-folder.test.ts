@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { dataFolder, folderOf, makeFolder, unwritable } from '../../src/storage/data-folder.ts'
+import { dataFolder, makeFolder, storageLocation, unwritable } from '../../src/storage/data-folder.ts'
 
 t.test('missing folders are made for their owner alone, and those that are there stay', async t => {
   const root = t.testdir({})
@@ -45,5 +45,5 @@ t.test('places name no user, no password and no parameter', async t => {
     ['postgres://a:1/s3cret@127.0.0.1/db', 'an unreadable address'],
     ['postgres://a:1?s3cret@127.0.0.1/db', 'an unreadable address'],
   ] as const)
-    t.equal(folderOf(url), place)
+    t.equal(storageLocation(url), place)
 })

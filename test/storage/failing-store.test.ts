@@ -78,7 +78,7 @@ async function live(t: Test, batches: BatchStore, id: string): Promise<void> {
     const unchecked = await again(() => work.uncheckedLines(id, { limit: 2 }))
     const last = unchecked.at(-1)
     if (last === undefined) break
-    await again(() => work.checked(id, claim, last.number, last.number === 4 ? [failure] : []))
+    await again(() => work.markChecked(id, claim, last.number, last.number === 4 ? [failure] : []))
   }
   await again(() => work.releaseBatch(id, claim))
   await again(() => work.move(id, ['validating'], 'in_progress', at(1)))

@@ -12,10 +12,15 @@ import { TestClock } from '../support/test-clock.ts'
 
 const LOG = { fault: () => undefined, notice: () => undefined }
 const TTL_MS = 60_000
-const value = (id: string, wish = '', kind = 'EMAIL') => ({ id, kind, wish, sealed: `sealed ${id}` })
+const value = (id: string, preferred = '', kind = 'EMAIL') => ({
+  id,
+  kind,
+  preferred,
+  sealed: `sealed ${id}`,
+})
 const tokens = async (tables: MaskTables, session: string, ...values: ReturnType<typeof value>[]) =>
   Object.fromEntries(
-    ((await tables.give(session, values, TTL_MS, 'key')) ?? []).map(([id, token]) => [id, token]),
+    ((await tables.assign(session, values, TTL_MS, 'key')) ?? []).map(([id, token]) => [id, token]),
   )
 
 function contract(name: string, open: (t: Test) => Promise<MaskTables> | MaskTables): void {
@@ -37,7 +42,7 @@ function contract(name: string, open: (t: Test) => Promise<MaskTables> | MaskTab
       value('d'),
     )
     t.match(wished, { own: '[EMAIL_3]', free: '[EMAIL_4]', d: '[EMAIL_5]' })
-    t.same((await tables.give('other', [], TTL_MS, 'key'))?.[0], ['b', '[EMAIL_1]', 'sealed b'])
+    t.same((await tables.assign('other', [], TTL_MS, 'key'))?.[0], ['b', '[EMAIL_1]', 'sealed b'])
     const many = Array.from({ length: SESSION_VALUES_MAX + 5 }, (_, at) => value(`v${at}`))
     const full = await tokens(tables, 'full', ...many)
     t.ok(Object.keys(full).length <= SESSION_VALUES_MAX, 'a session is bounded')
@@ -50,13 +55,13 @@ contract('the tables of one process', () => createMaskTables(new TestClock()))
 t.test('a table ends with the affinity of its session, and a key evicts its own', async t => {
   const clock = new TestClock()
   const tables = createMaskTables(clock, 2)
-  await tables.give('s', [value('a')], TTL_MS, 'key')
+  await tables.assign('s', [value('a')], TTL_MS, 'key')
   clock.advance(TTL_MS - 1)
   t.same(await tokens(tables, 's'), { a: '[EMAIL_1]' })
   clock.advance(TTL_MS)
   t.same(await tokens(tables, 's'), {})
-  await tables.give('mine', [value('a')], TTL_MS, 'key')
-  for (const session of ['x', 'y', 'z']) await tables.give(session, [value('a')], TTL_MS, 'greedy')
+  await tables.assign('mine', [value('a')], TTL_MS, 'key')
+  for (const session of ['x', 'y', 'z']) await tables.assign(session, [value('a')], TTL_MS, 'greedy')
   t.same(await tokens(tables, 'mine'), { a: '[EMAIL_1]' })
 })
 
@@ -77,7 +82,7 @@ t.test('over Redis', { skip: WITHOUT_REDIS }, async t => {
   const one = open(t)
   const other = open(t)
   await until('both are connected', async () => {
-    await one.give('probe', [value('a')], TTL_MS, 'key')
+    await one.assign('probe', [value('a')], TTL_MS, 'key')
     return (await tokens(other, 'probe'))['a'] !== undefined
   })
   await t.test('instances share a table, also at the same moment', async t => {

@@ -63,7 +63,7 @@ async function check({ work }: BatchStore, owner: string, { id, total }: BatchRe
     if (last === undefined) break
     // The last line of each batch does not pass.
     const failures = last.number < total - 1 ? [] : [someFailure(last.number)]
-    const isDone = await work.checked(id, claim, last.number, failures)
+    const isDone = await work.markChecked(id, claim, last.number, failures)
     if (isDone && failures.length > 0) tell({ is: 'stored', id, results: [[last.number, 0, 'failed']] })
   }
   if ((await work.move(id, ['validating'], 'in_progress', at)) !== null)
@@ -92,7 +92,7 @@ async function runLines(store: BatchStore, owner: string, id: string): Promise<v
       id,
       results: stored.map(({ number, fence, outcome }) => [number, fence, outcome]),
     })
-  const { done, waiting, claimed } = await store.work.counts(id)
+  const { finished: done, waiting, claimed } = await store.work.counts(id)
   if (waiting + claimed === 0 && done > 0) await move(store, id, 'in_progress', 'finalizing')
 }
 

@@ -168,8 +168,8 @@ async function check(t: Test, store: BatchStore, promised: readonly Promised[]):
     const sum = results.reduce((all, { number }) => addUsage(all, someUsageOf(number + 1)), NO_USAGE)
     if (sum.cost !== usage.cost || sum.inputTokens !== usage.inputTokens) t.fail(`sums of ${id} are wrong`)
     const counts = await store.work.counts(id)
-    if (counts.done !== results.length || counts.waiting < 0) t.fail(`lines of ${id} are counted wrongly`)
-    if (counts.unchecked + counts.waiting + counts.claimed + counts.done !== total)
+    if (counts.finished !== results.length || counts.waiting < 0) t.fail(`lines of ${id} are counted wrongly`)
+    if (counts.unchecked + counts.waiting + counts.claimed + counts.finished !== total)
       t.fail(`lines of ${id} are lost`)
   }
 }
@@ -185,7 +185,7 @@ async function drain(store: BatchStore, nowMs: number): Promise<void> {
         ...someResult({ batchId: id, number, fence: 0 }),
         outcome: 'failed' as const,
       }))
-      await work.checked(id, claim, total - 1, failures)
+      await work.markChecked(id, claim, total - 1, failures)
       await work.move(id, ['validating'], 'in_progress', at(1))
     }
     const lines = await work.claimLines(id, 'last', { limit: total, nowMs, leaseUntilMs: nowMs + LEASE_MS })
@@ -193,7 +193,7 @@ async function drain(store: BatchStore, nowMs: number): Promise<void> {
       'last',
       lines.map(line => someResult(line)),
     )
-    const { done } = await work.counts(id)
+    const { finished: done } = await work.counts(id)
     if (done !== total) throw new Error(`${total - done} lines of ${id} never get a result`)
   }
 }

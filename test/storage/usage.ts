@@ -54,6 +54,6 @@ export function someUsage(fields: Partial<UsageRecord> = {}): UsageRecord {
 export async function keep(spool: UsageSpool | undefined, ...records: readonly UsageRecord[]): Promise<void> {
   for (const record of records) {
     spool?.append(record)
-    await spool?.written()
+    await spool?.whenWritten()
   }
 }

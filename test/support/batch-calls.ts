@@ -77,7 +77,7 @@ export async function endBatch(storageUrl: string, id: string, options: EndOptio
     const leaseUntilMs = nowMs + 60_000
     const claim = await work.claimBatch(id, 'test', nowMs, leaseUntilMs)
     if (claim === null) throw new Error('the batch is claimed')
-    await work.checked(id, claim, Number.MAX_SAFE_INTEGER, [])
+    await work.markChecked(id, claim, Number.MAX_SAFE_INTEGER, [])
     await moved('validating', 'in_progress')
     let left = options.finished ?? Number.POSITIVE_INFINITY
     while (left > 0) {

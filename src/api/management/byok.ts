@@ -133,7 +133,7 @@ async function checkHashes(
   hashes: readonly string[] | null | undefined,
 ): Promise<void> {
   if (hashes == null) return
-  const knownHashes = await store.keys.known(organizationId, hashes)
+  const knownHashes = await store.keys.existing(organizationId, hashes)
   const index = hashes.findIndex(hash => !knownHashes.has(hash))
   if (index >= 0)
     throw refuseField(`allowed_api_key_hashes[${index}]`, 'must be the hash of an API key of this account')

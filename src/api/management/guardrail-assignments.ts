@@ -128,7 +128,7 @@ async function checkKeys(
   { organizationId, workspaceId }: GuardrailRecord,
   hashes: readonly string[],
 ): Promise<void> {
-  const knownHashes = await store.keys.known(organizationId, hashes, workspaceId ?? undefined)
+  const knownHashes = await store.keys.existing(organizationId, hashes, workspaceId ?? undefined)
   const index = hashes.findIndex(hash => !knownHashes.has(hash))
   if (index < 0) return
   const owner = workspaceId === null ? 'this account' : "the guardrail's workspace"

@@ -3,7 +3,7 @@ import { refuseField } from '../../base/errors.ts'
 import { UNITS_PER_USD } from '../../base/money.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { Model } from '../../protocol/provider.ts'
-import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
+import { type EndpointFigures, type MeasuredEndpoints, NO_FIGURES } from '../../providers/endpoint-figures.ts'
 import { hasParameter } from './model-documents.ts'
 
 /** Page size if only an offset is sent, and the maximum. */
@@ -104,7 +104,7 @@ function best(
 }
 
 /** The requested order; null: the catalogue's order. @throws GatewayError `invalid_request` */
-export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
+export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = NO_FIGURES): Order | null {
   const sort = singleParameter(query, 'sort')
   if (sort === null || sort === '') return null
   const measured = Object.hasOwn(MEASURED_ORDERS, sort) ? MEASURED_ORDERS[sort] : undefined

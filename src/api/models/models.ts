@@ -11,7 +11,7 @@ import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { Model } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
 import { type Catalog, listedModels } from '../../providers/catalog.ts'
-import { type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
+import { type MeasuredEndpoints, NO_FIGURES } from '../../providers/endpoint-figures.ts'
 import { type PackedTexts, packTexts } from '../../providers/shared-catalogue.ts'
 import type { ApiRequest, Handler, Reply } from '../operation.ts'
 import type { DataRegionOf } from '../request-facts.ts'
@@ -83,7 +83,7 @@ export function shortDigest(content: string | Uint8Array): string {
 }
 
 export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
-  const { measures = UNMEASURED, clock = systemClock } = options
+  const { measures = NO_FIGURES, clock = systemClock } = options
   const models = listedModels(catalog)
   const documents = options.documents ?? packDocuments(models)
   const version = options.version ?? shortDigest(new Uint8Array(documents.bytes))
@@ -152,7 +152,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
             .flatMap(model =>
               model.endpoints
                 .filter(({ zdr }) => zdr)
-                .map(endpoint => endpointDocument(model, endpoint, UNMEASURED)),
+                .map(endpoint => endpointDocument(model, endpoint, NO_FIGURES)),
             ),
         }),
         etag: `"${version}-zdr"`,

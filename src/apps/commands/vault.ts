@@ -60,7 +60,7 @@ function withVault(options: OptionValues, use: (store: Store, vault: Vault) => P
   const ring = loadVaultRing(loadConfig(configWords(options['config']), processEnvironment()))
   return withStore(options, async store => {
     const vault = createVault(ring.keys)
-    if ((await missingKeyIds(store, vault)).size === 0) ring.keep()
+    if ((await missingKeyIds(store, vault)).size === 0) ring.save()
     await use(store, vault)
   })
 }
@@ -69,7 +69,7 @@ function withVault(options: OptionValues, use: (store: Store, vault: Vault) => P
 function rotationBar() {
   const bar = new ProgressBar(process.stderr, processEnvironment())
   return {
-    show({ done, total }: RotationProgress): void {
+    show({ rewrapped: done, total }: RotationProgress): void {
       bar.show(total === 0 ? 1 : done / total, [
         { text: percent(done, total), rank: 0 },
         { text: `${count(done)} of ${count(total)}`, rank: 1 },

@@ -29,7 +29,7 @@ import { batchServiceOf } from './table.ts'
 export interface ServiceAccessDeps {
   readonly catalog: Pick<Catalog, 'model'>
   readonly credentials: Pick<CredentialCatalog, 'of'>
-  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'sharedKey'>
+  readonly providerKeys: Pick<OutgoingKeys, 'ownKey' | 'sharedKey'>
   /** Results are as large as all replies of a job together. */
   readonly client: Transport
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
@@ -72,7 +72,7 @@ export async function accessService(
   const { providerKeys } = deps
   const providerKey = await (credential === null
     ? providerKeys.sharedKey(endpoint)
-    : providerKeys.own(credential, endpoint))
+    : providerKeys.ownKey(credential, endpoint))
   const { client, timeouts, clock, log } = deps
   const calls = new ServiceCalls({
     client,

@@ -10,7 +10,7 @@ import type { Format } from '../../formats/format.ts'
 import { excessOf, type JsonBounds } from '../../protocol/json/json.ts'
 import { LOGPROBS_MAX_COMMAS, LOGPROBS_MAX_PARTS, REPLY_MAX_DEPTH } from '../../protocol/limits.ts'
 import type { Provider } from '../../protocol/provider.ts'
-import { gapsOf } from '../../providers/address.ts'
+import { placeholdersOf } from '../../providers/address.ts'
 import { failureInReply, upstreamFailure } from '../../providers/upstream/failure.ts'
 import { jsonLines, RefusedLines } from '../../providers/upstream/json-lines.ts'
 import type { Transport, UpstreamRequest } from '../../providers/upstream/transport.ts'
@@ -174,7 +174,7 @@ export class ServiceCalls {
     method?: 'GET' | 'DELETE',
   ): UpstreamRequest {
     const { provider, key, timeouts } = this.#deps
-    if (key.baseUrl === null || gapsOf(key.baseUrl).length > 0) {
+    if (key.baseUrl === null || placeholdersOf(key.baseUrl).length > 0) {
       throw new GatewayError(
         'provider_unavailable',
         `No base URL is configured for provider ${provider.name} (baseUrl in its row under providers)`,

@@ -194,7 +194,7 @@ export class CaptureKeeper {
     const here = captureIdsIn(folder)
     for (let at = 0; at < here.length; at += PRUNED_AT_ONCE) {
       const group = here.slice(at, at + PRUNED_AT_ONCE)
-      const known = await store.captures.known(group)
+      const known = await store.captures.existing(group)
       for (const id of group) if (!known.has(id)) await this.#remove(id)
     }
   }

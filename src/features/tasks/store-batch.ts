@@ -12,7 +12,7 @@ import type {
   NewLine,
   Opening,
   OpeningBatch,
-  Reserved,
+  ReservationOutcome,
   ReservingBatch,
 } from '../../storage/batches.ts'
 import { ConflictError, type Store } from '../../storage/store.ts'
@@ -52,7 +52,7 @@ type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
 
 export type StoreBatchOutput =
   | { readonly outcome: 'opening'; readonly opening: Opening }
-  | { readonly outcome: 'room'; readonly reserved: Exclude<Reserved, 'lost'> }
+  | { readonly outcome: 'room'; readonly reserved: Exclude<ReservationOutcome, 'lost'> }
   /** `next`: the first request that was not added; null: all are stored. */
   | { readonly outcome: 'added'; readonly next: RequestPosition | null }
   | { readonly outcome: 'accepted'; readonly batch: BatchRecord }

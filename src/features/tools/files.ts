@@ -101,7 +101,10 @@ const VERBS: Readonly<Record<Operation, (deps: TextDeps) => Verb>> = {
     ({ files }) =>
     async (texts, args) => {
       const nameHas = textArgument(args, 'filename_filter') ?? ''
-      const page = await files.list({ ...texts.place, ...(nameHas === '' ? {} : { nameHas }) }, LIST_MAX)
+      const page = await files.list(
+        { ...texts.place, ...(nameHas === '' ? {} : { nameContains: nameHas }) },
+        LIST_MAX,
+      )
       const found = page?.items ?? []
       return {
         files: found.map(file => ({ ...nameAndId(file), bytes: file.bytes, created_at: file.createdAt })),

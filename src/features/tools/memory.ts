@@ -25,7 +25,7 @@ type Action = (typeof ACTIONS)[number]
 const KEY_MAX_CHARS = 256
 const VALUE_MAX_CHARS = 16_384
 /** Maximum entries of one end user or of the workspace itself; and of a workspace with all its end users. */
-const ROOM = { ofPlace: 1_000, ofWorkspace: 100_000 }
+const ROOM = { perOwner: 1_000, perWorkspace: 100_000 }
 /** Maximum keys that a read without a key shows. */
 const LIST_MAX = 200
 

@@ -36,7 +36,7 @@ export interface Ledger {
 export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
   return {
     append: spool.append.bind(spool),
-    written: spool.written.bind(spool),
+    written: spool.whenWritten.bind(spool),
     async find(id, organizationId) {
       const line = spool.find(id)
       if (line === null) return store.find(id, organizationId)

@@ -10,7 +10,7 @@ import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.t
 import { ASSUMED_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { honours } from '../../providers/parameters.ts'
+import { supportsParameter } from '../../providers/parameters.ts'
 import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
 import { dearestPrices } from './highest-price.ts'
 
@@ -61,7 +61,7 @@ function offerOf(
   factor: PriceFactor,
 ): Offer & { readonly perInputToken: PicoUsd } {
   const highestPrices = dearestPrices(request, endpoint, inputTokens)
-  const canCap = honours(endpoint, 'max_tokens')
+  const canCap = supportsParameter(endpoint, 'max_tokens')
   const requestedCap = canCap ? (request.max_output_tokens ?? null) : null
   const maxTokens = Math.min(
     requestedCap ?? Number.POSITIVE_INFINITY,

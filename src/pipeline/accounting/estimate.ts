@@ -8,7 +8,7 @@ import { ASSUMED_OUTPUT_TOKENS, MIN_TOKENS_SHARE } from '../../protocol/limits.t
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isVisibleTool } from '../../protocol/tools.ts'
-import { honours } from '../../providers/parameters.ts'
+import { supportsParameter } from '../../providers/parameters.ts'
 
 /** Estimates count quarters of tokens: the weight of one Latin letter. */
 const QUARTERS = 4
@@ -105,7 +105,7 @@ const REASONED_OUTPUT_TOKENS = 8_192
 
 /** False if the model never thinks, or if the request turns reasoning off. */
 export function mayThink({ reasoning }: ResponsesRequest, endpoint: Endpoint): boolean {
-  if (endpoint.thinks === false || !honours(endpoint, 'reasoning')) return false
+  if (endpoint.thinks === false || !supportsParameter(endpoint, 'reasoning')) return false
   return reasoning == null || !isThoughtless(reasoning)
 }
 

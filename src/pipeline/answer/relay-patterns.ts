@@ -4,7 +4,7 @@
  */
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { DialectName } from '../../protocol/request.ts'
-import { FramePattern, type FrameSlot, type JsonSpan, placesIn } from '../../providers/upstream/scan.ts'
+import { FramePattern, type FrameSlot, type JsonSpan, spansIn } from '../../providers/upstream/scan.ts'
 import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
 /** Dialects with event streams that are relayed. */
@@ -34,7 +34,7 @@ const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
  * slots.
  */
 function learnResponses({ event, data, last, ourFrame }: DecodedFrame): Lesson | null {
-  const spans = last.type === event ? placesIn(data) : null
+  const spans = last.type === event ? spansIn(data) : null
   if (spans === null) return null
   const frame = JSON.parse(data) as Members
   const { sequence_number: number, delta } = frame
@@ -175,7 +175,7 @@ function learnPair(
   const delta = 'delta' in last ? last.delta : null
   if (typeof delta !== 'string' || delta === '') return null
   if (before !== null && confirms(frame, delta, before)) return { ...before, isProven: true }
-  const spans = placesIn(data)
+  const spans = spansIn(data)
   if (spans === null) return null
   let found = false
   let ahead = 0
@@ -230,7 +230,7 @@ function learnMessages({ event, data, events, last, ourFrame }: DecodedFrame): L
   if (events !== 1 || typeof delta !== 'string' || !ourFrame.startsWith(`event: ${event}\n${DATA}`))
     return null
   const json = ourFrame.slice(ourFrame.indexOf(DATA) + DATA.length, -2)
-  const spans = json.includes('\n') ? null : placesIn(data)
+  const spans = json.includes('\n') ? null : spansIn(data)
   if (spans === null) return null
   const frame = JSON.parse(data) as Members
   const ownFrame = JSON.parse(json) as Members
@@ -289,7 +289,7 @@ function templateOf(
 ): FrameTemplate | null {
   const from = frame.indexOf(DATA) + DATA.length
   const json = frame.slice(from, -2)
-  const spans = placesIn(json)
+  const spans = spansIn(json)
   if (spans === null) return null
   const slots = [...spans].flatMap(([path, place]) => {
     const slot = slotOf(path, place, json)

@@ -132,9 +132,9 @@ export class Masking {
       byId.set(valueId, each)
       const ciphertext = seal.seal(value, owner)
       if (ciphertext.length <= SEALED_MAX_CHARS)
-        values.push({ id: valueId, kind, wish: isOwn ? value : '', sealed: ciphertext })
+        values.push({ id: valueId, kind, preferred: isOwn ? value : '', sealed: ciphertext })
     }
-    return whenReady(tables.give(id(''), values, ttlOf(request), caller.keyHash), table => {
+    return whenReady(tables.assign(id(''), values, ttlOf(request), caller.keyHash), table => {
       for (const [valueId, token, sealed] of table ?? []) {
         const known = byId.get(valueId)
         if (known !== undefined) {

@@ -7,8 +7,8 @@
 import { UNITS_PER_USD } from '../../base/money.ts'
 import { hasAbility } from '../../formats/format-abilities.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
-import { collectsNothing, isWithin, retainsNothing } from '../../providers/credentials/catalog.ts'
-import { honours, unsupportedParameters } from '../../providers/parameters.ts'
+import { collectsNothing, retainsNothing, staysInRegion } from '../../providers/credentials/catalog.ts'
+import { supportsParameter, unsupportedParameters } from '../../providers/parameters.ts'
 import { isFree, pricesFor } from '../../providers/price-rows.ts'
 import { type Filter, hasSharedKey, isNamed, type ModelCandidates } from './candidate.ts'
 import type { Needs } from './needs.ts'
@@ -80,7 +80,7 @@ const PREFERENCES: readonly Row[] = [
   {
     excludedBy: 'data_region',
     test: ({ input: { dataRegion } }) =>
-      dataRegion !== null && (({ endpoint, credential }) => isWithin(dataRegion, endpoint, credential)),
+      dataRegion !== null && (({ endpoint, credential }) => staysInRegion(dataRegion, endpoint, credential)),
   },
   {
     excludedBy: 'allowed_providers',
@@ -186,7 +186,7 @@ const PREFERRED: readonly Row[] = [
   {
     excludedBy: 'fewer_parameters',
     test: ({ needs: { used } }) =>
-      used.length > 0 && (({ endpoint }) => used.every(name => honours(endpoint, name))),
+      used.length > 0 && (({ endpoint }) => used.every(name => supportsParameter(endpoint, name))),
   },
   {
     // Formats without this mode get a hint in words, which is less reliable.

@@ -8,7 +8,7 @@
 import { canExpress, type Special, specialParts } from '../../formats/format-abilities.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
-import { honours, usedOf } from '../../providers/parameters.ts'
+import { supportsParameter, usedParameters } from '../../providers/parameters.ts'
 import type { Filter, ModelCandidates } from './candidate.ts'
 import type { RankInput } from './rank-input.ts'
 
@@ -49,7 +49,7 @@ export class Needs {
     this.#input = input
     this.isCompared = isCompared && !embeds
     this.special = embeds ? NONE : specialFilters(input)
-    this.used = usedOf(input.request, PREFERRED_PARAMETERS)
+    this.used = usedParameters(input.request, PREFERRED_PARAMETERS)
     // Prices of embeddings do not depend on the length.
     if (embeds) this.#tokens = 0
   }
@@ -190,7 +190,7 @@ function specialFilters({ dialect, request }: RankInput): readonly SpecialFilter
     message: `${path}: ${ADVICE[special]}`,
     admits: ({ endpoint, credential }) =>
       (special !== 'prompt' || credential !== null) &&
-      (special !== 'configuration_update' || honours(endpoint, 'reasoning')) &&
+      (special !== 'configuration_update' || supportsParameter(endpoint, 'reasoning')) &&
       canExpress(textFormat(endpoint), special, dialect),
   }))
 }

@@ -7,7 +7,7 @@ import type { RoutableModel, RoutableModels } from '../../exchange/plugin.ts'
 import { type Endpoint, type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf, withVariants } from '../../protocol/routers.ts'
-import { honours, usedOf } from '../../providers/parameters.ts'
+import { supportsParameter, usedParameters } from '../../providers/parameters.ts'
 import { isFree } from '../../providers/price-rows.ts'
 import { priceOf, type RouteCandidate } from './candidate.ts'
 import { namedModel } from './names.ts'
@@ -90,7 +90,7 @@ function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
   const needs = new Needs(input, false)
   const { needed, files } = modalitiesOf(request)
   const outputs = request.modalities ?? []
-  const used = usedOf(request, FEATURES)
+  const used = usedParameters(request, FEATURES)
   const tokens = routing.inputTokens(request) + (request.max_output_tokens ?? 0)
   const mode = request.reasoning?.mode
   return (id, variants) => {
@@ -124,7 +124,10 @@ function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
 
 function fits(endpoint: Endpoint, used: readonly string[], tokens: number): boolean {
   const { contextLength } = endpoint
-  return (contextLength === null || tokens <= contextLength) && used.every(name => honours(endpoint, name))
+  return (
+    (contextLength === null || tokens <= contextLength) &&
+    used.every(name => supportsParameter(endpoint, name))
+  )
 }
 
 function cheapest(candidates: readonly RouteCandidate[]): RoutableModel['prices'] {

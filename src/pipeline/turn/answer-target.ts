@@ -145,7 +145,7 @@ export class AnswerTarget implements AttemptTarget {
     const answer = this.#answer
     const nowMs = figures.readMs || clock.monotonicMs()
     this.#hasContent = true
-    record.health?.answered(nowMs)
+    record.health?.noteFirstContent(nowMs)
     watch.enter('stream', nowMs)
     if (request.debug != null) exchange.debug.note('first_token_received', clock, watch.startedMs)
     if (!answer.hasBegun) {

@@ -219,7 +219,7 @@ function runAttempt<Terms, Then>(
     // A shared key without a form of its own is sent as the row has it.
     let key: OutgoingKey | null | Promise<OutgoingKey | null> = null
     if (collected !== undefined) key = collected.providerKey
-    else if (credential !== null) key = deps.providerKeys.own(credential, endpoint)
+    else if (credential !== null) key = deps.providerKeys.ownKey(credential, endpoint)
     else if (endpoint.provider.keyForm !== undefined) key = deps.providerKeys.sharedKey(endpoint)
     if (key instanceof Promise) {
       outcome = key.then(opened => {

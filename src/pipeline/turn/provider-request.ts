@@ -25,7 +25,7 @@ import {
 } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { hasSealedContent, openItems } from '../../protocol/sealed-content.ts'
-import { baseUrlFor, fillGaps } from '../../providers/address.ts'
+import { baseUrlFor, fillPlaceholders } from '../../providers/address.ts'
 import type { Credential } from '../../providers/credentials/catalog.ts'
 import { API_OF_FORMAT } from '../../providers/format-apis.ts'
 import { fitRequest } from '../../providers/parameters.ts'
@@ -38,7 +38,7 @@ import { type FittedRequest, fittedChanges } from '../tool-calls/client-tools.ts
 
 /** The keys of attempts: own keys, and shared keys that cannot be sent as they are in their provider's row. */
 export interface ProviderKeys {
-  own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
+  ownKey(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
   sharedKey(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
 }
 
@@ -396,5 +396,5 @@ function parseUrl(endpoint: Endpoint, path: string): URL {
   }
   // If the key does not fill the gaps in the address, the values of the row are used.
   const { region } = provider
-  return new URL(fillGaps(baseUrl, region === undefined ? {} : { region }, provider) + path)
+  return new URL(fillPlaceholders(baseUrl, region === undefined ? {} : { region }, provider) + path)
 }

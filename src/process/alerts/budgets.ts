@@ -147,7 +147,7 @@ export class BudgetWatch {
       }
       // An alert that was already raised does not count in this hour.
       const id = alertId(event)
-      if (!(await store.alerts.isKnown(id))) this.#announce(organizationId, type, event, id)
+      if (!(await store.alerts.wasRaised(id))) this.#announce(organizationId, type, event, id)
     }
   }
 

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { openStore } from '../../storage/open.ts'
-import { readSpool, removeSpool, restBytes, setAside, spoolFiles } from '../../storage/spool/spool.ts'
+import { readSpool, remainingBytes, removeSpool, setAside, spoolFiles } from '../../storage/spool/spool.ts'
 import {
   claimAbandoned,
   claimSpoolFolder,
@@ -117,7 +117,8 @@ class SpoolShipper implements LedgerShipper {
 
   waitingBytes(): number {
     let bytes = 0
-    for (const { path } of spoolFiles(this.#own.path)) bytes += restBytes(path, this.#offsets.get(path) ?? 0)
+    for (const { path } of spoolFiles(this.#own.path))
+      bytes += remainingBytes(path, this.#offsets.get(path) ?? 0)
     return bytes
   }
 
@@ -222,7 +223,7 @@ class SpoolShipper implements LedgerShipper {
   /** Adds the records of a piece. Records that the Store never accepts are set aside after several tries. */
   async #add(path: string, lines: string): Promise<void> {
     try {
-      const { spoilt } = await this.#store.ledger.addLines(lines)
+      const { invalidLines: spoilt } = await this.#store.ledger.addLines(lines)
       const { shipped } = this.#options
       if (shipped?.isWanted === true) shipped.receive(parseLines(lines).records.map(wholeRecord))
       this.#tries.delete(path)
@@ -255,17 +256,17 @@ class SpoolShipper implements LedgerShipper {
 
   /** Removes shipped files: all of an abandoned folder, otherwise complete files and files of ended writers. */
   async #shipFolder(folder: string, abandoned: boolean, ended: ReadonlySet<string>): Promise<void> {
-    for (const { path, writer, complete } of spoolFiles(folder)) {
+    for (const { path, writer, isComplete: complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
         await this.#add(path, piece.lines)
         offset = piece.offset
         this.#offsets.set(path, offset)
         if (folder === this.#own.path) this.#show(piece.lines)
-        if (piece.last) break
+        if (piece.isLast) break
       }
       if (!abandoned && !complete && !ended.has(writer)) continue
-      const bytes = restBytes(path, offset)
+      const bytes = remainingBytes(path, offset)
       // An unfinished line: its caller never saw the end of that answer.
       if (bytes > 0) this.#options.log.notice('ledger', 'skipped a half-written usage record', { bytes })
       removeSpool(path)

@@ -2,15 +2,15 @@
 import { type Catalog, catalogOf, LiveCatalog } from '../../providers/catalog.ts'
 import {
   type PackedCatalogue,
-  type Unpacked,
-  unpackBeside,
+  type UnpackedCatalogue,
   unpackCatalogue,
+  unpackInSlices,
 } from '../../providers/shared-catalogue.ts'
 
 export class CatalogueHolder {
   readonly catalog: LiveCatalog
-  readonly #listeners: ((unpacked: Unpacked, catalog: Catalog) => void)[] = []
-  #unpacked: Unpacked
+  readonly #listeners: ((unpacked: UnpackedCatalogue, catalog: Catalog) => void)[] = []
+  #unpacked: UnpackedCatalogue
   #waiting: PackedCatalogue | null = null
   #working = false
 
@@ -20,7 +20,7 @@ export class CatalogueHolder {
   }
 
   /** Calls the listener with the current catalogue, and with each later one. */
-  follow(listener: (unpacked: Unpacked, catalog: Catalog) => void): void {
+  follow(listener: (unpacked: UnpackedCatalogue, catalog: Catalog) => void): void {
     listener(this.#unpacked, catalogOf(this.#unpacked.parts))
     this.#listeners.push(listener)
   }
@@ -39,7 +39,7 @@ export class CatalogueHolder {
       while (this.#waiting !== null) {
         const packed = this.#waiting
         this.#waiting = null
-        this.#unpacked = await unpackBeside(packed, this.#unpacked, pause)
+        this.#unpacked = await unpackInSlices(packed, this.#unpacked, pause)
         const catalog = catalogOf(this.#unpacked.parts)
         this.catalog.replace(catalog)
         for (const listener of this.#listeners) listener(this.#unpacked, catalog)

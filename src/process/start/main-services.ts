@@ -16,7 +16,7 @@ import type { VaultRing } from '../../providers/credentials/vault-keys.ts'
 import { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import { createProxyOf, createTransports, proxiesOf } from '../../providers/upstream/egress.ts'
-import { folderOf } from '../../storage/data-folder.ts'
+import { storageLocation } from '../../storage/data-folder.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../../storage/invalidation/feed.ts'
 import { openRedisCarrier } from '../../storage/invalidation/redis.ts'
@@ -117,11 +117,11 @@ export async function startServices(
         credential,
       })
     }
-    ring.keep()
+    ring.save()
     await fillTotals(store, clock, log)
     return await ensureKeys()
   }
-  const watch = await watchStore({ store, prepare, clock, log, place: folderOf(storageUrl) })
+  const watch = await watchStore({ store, prepare, clock, log, place: storageLocation(storageUrl) })
   started.watch = watch
   const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
   started.keyUsage = keyUsage

@@ -1,7 +1,7 @@
 /** Warnings about valid settings that will fail or leak later: one line each, beginning with the setting. */
 
 import type { Provider } from '../../protocol/provider.ts'
-import { gapsOf } from '../../providers/address.ts'
+import { placeholdersOf } from '../../providers/address.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { readShared, sharedKeyProblem } from '../../providers/credentials/outgoing-key.ts'
 import { keyVariable } from '../../providers/provider-rows.ts'
@@ -94,7 +94,7 @@ function addressWarnings(provider: Provider, row: string): readonly string[] {
   const problem = sharedKeyProblem(provider)
   if (problem !== null) return [`${row}.apiKey: ${problem}`]
   if (apiKey === null || readShared(provider)?.kind !== 'plain') return []
-  const open = gapsOf(provider.baseUrl ?? '').filter(gap => gap !== 'region' || region === undefined)
+  const open = placeholdersOf(provider.baseUrl ?? '').filter(gap => gap !== 'region' || region === undefined)
   if (open.length === 0) return []
   const way = open.includes('region')
     ? 'set region, or give the key as JSON'

@@ -39,7 +39,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
       models: listsSim(config)
         ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
         : config.models,
-      ...(known === undefined ? {} : { known }),
+      ...(known === undefined ? {} : { knownModels: known }),
       routes: config.routes,
       rollouts: config.rollouts,
       defaultModel: config.defaultModel,

@@ -54,7 +54,7 @@ import { RefusedKeys } from '../../pipeline/turn/refused-keys.ts'
 import type { Offering } from '../../protocol/json/request-parser.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { CredentialCatalog } from '../../providers/credentials/catalog.ts'
-import { OpenedKeys } from '../../providers/credentials/decrypted-keys.ts'
+import { DecryptedKeys } from '../../providers/credentials/decrypted-keys.ts'
 import { FailedResources } from '../../providers/credentials/failed-resources.ts'
 import { OutgoingKeys } from '../../providers/credentials/outgoing-key.ts'
 import { createTextSeal, type TextSeal } from '../../providers/credentials/sealed-text.ts'
@@ -135,7 +135,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const abandoned = new AbandonedReplies()
   const counting = countingOf(options, store, clock)
   const credentials = new CredentialCatalog({ store, clock, log })
-  const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
+  const ownKeys = new DecryptedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
   const reservationWait = new ReservationQueue(clock)
   const rollouts = new Rollouts(base)
@@ -311,7 +311,7 @@ function sharedDeps(
   base: Base,
   ledger: Ledger,
   abandoned: AbandonedReplies,
-  ownKeys: OpenedKeys,
+  ownKeys: DecryptedKeys,
   known: KnownRoutes,
 ): SharedDeps {
   const {
@@ -485,7 +485,7 @@ interface Caches {
   readonly guardrails: GuardrailCache
   readonly toolPermissions: ToolPermissions
   readonly endUserLimits: EndUserLimits
-  readonly ownKeys: OpenedKeys
+  readonly ownKeys: DecryptedKeys
   readonly plans: Plans
 }
 

@@ -18,7 +18,7 @@ import { type CredentialRecord, DEFAULT_WORKSPACE_ID, type Store } from '../../s
 export type Credential = Omit<CredentialRecord, 'sealed'>
 
 /** The part of a request that the restrictions of credentials depend on. */
-interface Asker {
+interface CredentialCaller {
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
   /** `user` of the request, compared exactly; null if there is none. */
@@ -35,7 +35,7 @@ export interface CredentialCatalogOptions extends Partial<StoreCacheLimits> {
   readonly maxCredentials?: number
 }
 
-const DEFAULTS = {
+const DEFAULT_LIMITS = {
   maxWorkspaces: 10_000,
   maxCredentials: 100_000,
 } satisfies Partial<CredentialCatalogOptions>
@@ -46,10 +46,10 @@ export class CredentialCatalog {
   readonly #workspaces: StoreCache<readonly CredentialRecord[], WorkspaceCredentials>
 
   constructor(options: CredentialCatalogOptions) {
-    const { store, maxWorkspaces, maxCredentials, ...others } = { ...DEFAULTS, ...options }
+    const { store, maxWorkspaces, maxCredentials, ...cacheOptions } = { ...DEFAULT_LIMITS, ...options }
     this.#store = store
     this.#workspaces = new StoreCache({
-      ...others,
+      ...cacheOptions,
       plural: 'provider credentials',
       maxEntries: maxWorkspaces,
       maxSize: maxCredentials,
@@ -109,36 +109,36 @@ function withoutKey({ sealed: _sealed, ...credential }: CredentialRecord): Crede
 }
 
 /** One enabled credential with its restrictions as sets; null: no restriction. */
-interface Restricted {
+interface RestrictedCredential {
   readonly credential: Credential
   readonly models: ReadonlySet<string> | null
   readonly keyHashes: ReadonlySet<string> | null
   readonly users: ReadonlySet<string> | null
 }
 
-const NOTHING: readonly Restricted[] = []
+const NO_RESTRICTED_CREDENTIALS: readonly RestrictedCredential[] = []
 
 /** The credentials of one workspace. Pure. Built once per load of the workspace, then only lookups. */
 export class WorkspaceCredentials {
   /** Keyed by slug of the provider, in the order in which they are tried. */
-  readonly #byProvider = new Map<string, Restricted[]>()
+  readonly #byProvider = new Map<string, RestrictedCredential[]>()
   /** Providers whose shared endpoints are excluded for every model. */
   readonly #required = new Set<string>()
-  readonly #byokOnly: Restricted[] = []
+  readonly #byokOnly: RestrictedCredential[] = []
 
   /** @param records in any order; disabled ones are ignored */
   constructor(records: readonly Credential[]) {
     for (const credential of records.toSorted(compareOrder)) {
       if (credential.disabled) continue
-      const restricted: Restricted = {
+      const restricted: RestrictedCredential = {
         credential,
         models: toSet(credential.allowedModels),
         keyHashes: toSet(credential.allowedApiKeyHashes),
         users: toSet(credential.allowedUserIds),
       }
-      const others = this.#byProvider.get(credential.provider)
-      if (others === undefined) this.#byProvider.set(credential.provider, [restricted])
-      else others.push(restricted)
+      const sameProvider = this.#byProvider.get(credential.provider)
+      if (sameProvider === undefined) this.#byProvider.set(credential.provider, [restricted])
+      else sameProvider.push(restricted)
       if (credential.isRequired) this.#required.add(credential.provider)
       if (credential.isByokOnly) this.#byokOnly.push(restricted)
     }
@@ -154,23 +154,27 @@ export class WorkspaceCredentials {
    * in which they are tried. Models are compared by their exact catalogue id, including variants. Providers are
    * compared by their exact slug: a key is sent only to the provider it belongs to.
    */
-  select(endpoint: Endpoint, asker: Asker): readonly Credential[] {
-    const ofProvider = this.#byProvider.get(endpoint.provider.slug) ?? NOTHING
-    if (ofProvider.length === 0) return []
-    return ofProvider.filter(each => admits(each, endpoint.modelId, asker)).map(each => each.credential)
+  select(endpoint: Endpoint, caller: CredentialCaller): readonly Credential[] {
+    const candidates = this.#byProvider.get(endpoint.provider.slug) ?? NO_RESTRICTED_CREDENTIALS
+    if (candidates.length === 0) return []
+    return candidates
+      .filter(restricted => admits(restricted, endpoint.modelId, caller))
+      .map(each => each.credential)
   }
 
   /** The enabled credentials at the model's provider that `select` leaves out. */
-  unfit(endpoint: Endpoint, asker: Asker): readonly Credential[] {
-    const ofProvider = this.#byProvider.get(endpoint.provider.slug) ?? NOTHING
-    if (ofProvider.length === 0) return []
-    return ofProvider.filter(each => !admits(each, endpoint.modelId, asker)).map(each => each.credential)
+  unfit(endpoint: Endpoint, caller: CredentialCaller): readonly Credential[] {
+    const candidates = this.#byProvider.get(endpoint.provider.slug) ?? NO_RESTRICTED_CREDENTIALS
+    if (candidates.length === 0) return []
+    return candidates
+      .filter(restricted => !admits(restricted, endpoint.modelId, caller))
+      .map(each => each.credential)
   }
 
   /** The enabled credential with this id for a provider, without regard to who may use it; null: there is none. */
   find(provider: string, id: string): Credential | null {
-    const ofProvider = this.#byProvider.get(provider) ?? NOTHING
-    return ofProvider.find(({ credential }) => credential.id === id)?.credential ?? null
+    const candidates = this.#byProvider.get(provider) ?? NO_RESTRICTED_CREDENTIALS
+    return candidates.find(({ credential }) => credential.id === id)?.credential ?? null
   }
 
   /** True if a provider's shared endpoints are excluded for every model, even if no credential applies. */
@@ -199,7 +203,7 @@ export const NO_CREDENTIALS = new WorkspaceCredentials([])
  * null. The credential must be declared for the region. Its declaration also counts if the endpoint itself has no
  * region.
  */
-export function isWithin(
+export function staysInRegion(
   region: DataRegion,
   endpoint: Endpoint,
   credential: Pick<Credential, 'declaredRegion'> | null,
@@ -208,24 +212,24 @@ export function isWithin(
   return credential.declaredRegion === region && (endpoint.region === null || endpoint.region === region)
 }
 
-type Declared = Pick<Credential, 'declaredZdr'>
+type DeclaredPolicy = Pick<Credential, 'declaredZdr'>
 
 /** True if the provider retains no data. The credential's declaration overrides the endpoint's policy. */
-export function retainsNothing(endpoint: Endpoint, credential: Declared | null): boolean {
+export function retainsNothing(endpoint: Endpoint, credential: DeclaredPolicy | null): boolean {
   return credential?.declaredZdr ?? endpoint.zdr
 }
 
 /** True if the provider neither retains data nor trains on it. A declaration covers both. */
-export function collectsNothing(endpoint: Endpoint, credential: Declared | null): boolean {
+export function collectsNothing(endpoint: Endpoint, credential: DeclaredPolicy | null): boolean {
   return credential?.declaredZdr ?? (endpoint.zdr && endpoint.trains !== true)
 }
 
-function admits(restricted: Restricted, modelId: string, asker: Asker): boolean {
+function admits(restricted: RestrictedCredential, modelId: string, caller: CredentialCaller): boolean {
   const { models, keyHashes, users } = restricted
   return (
     (models === null || models.has(modelId)) &&
-    (keyHashes === null || keyHashes.has(asker.keyHash)) &&
-    (users === null || (asker.user !== null && users.has(asker.user)))
+    (keyHashes === null || keyHashes.has(caller.keyHash)) &&
+    (users === null || (caller.user !== null && users.has(caller.user)))
   )
 }
 

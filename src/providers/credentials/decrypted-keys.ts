@@ -22,11 +22,11 @@ export type CredentialRef = Pick<
   readonly sealed?: SealedSecret
 }
 
-export interface OpenedKeysOptions {
+export interface DecryptedKeysOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'find'> }
   readonly vault: Pick<Vault, 'open'>
   readonly clock: Clock
-  readonly metrics: OpenedKeysMetrics
+  readonly metrics: DecryptedKeysMetrics
   /** Maximum of cached keys. Default 1,000. */
   readonly maxEntries?: number
   /** Estimated memory of the cached keys. Default 4 MiB: 1,000 service accounts. */
@@ -42,7 +42,7 @@ export interface OpenedKeysOptions {
   readonly lookupMs?: number
 }
 
-type OpenedKeysMetrics = Pick<
+type DecryptedKeysMetrics = Pick<
   Metrics,
   | 'credentialEntries'
   | 'credentialBytes'
@@ -55,14 +55,14 @@ type OpenedKeysMetrics = Pick<
 
 const TTL_MAX_MS = 300_000
 /** How often expired keys are removed if no request asks for them. */
-const SWEEP_MS = 10_000
-const DEFAULTS = {
+const SWEEP_INTERVAL_MS = 10_000
+const DEFAULT_LIMITS = {
   maxEntries: 1_000,
   maxBytes: 4 * 1024 * 1024,
   ttlMs: TTL_MAX_MS,
   maxLookups: 100,
   lookupMs: 2_000,
-} satisfies Partial<OpenedKeysOptions>
+} satisfies Partial<DecryptedKeysOptions>
 
 /** The metric label for each reason of the cache library. */
 const EVICTION_REASONS = {
@@ -88,14 +88,14 @@ interface Entry {
 /** Memory of objects, map slots and string headers of an entry, in addition to its text. */
 const ENTRY_BYTES = 1_024
 
-export class OpenedKeys {
-  readonly #options: OpenedKeysOptions & typeof DEFAULTS
+export class DecryptedKeys {
+  readonly #options: DecryptedKeysOptions & typeof DEFAULT_LIMITS
   readonly #entries: LRUCache<string, Entry>
   readonly #reads = new SingleFlight<ProviderKey>()
   #sweep: Timer | null = null
 
-  constructor(options: OpenedKeysOptions) {
-    this.#options = { ...DEFAULTS, ...options }
+  constructor(options: DecryptedKeysOptions) {
+    this.#options = { ...DEFAULT_LIMITS, ...options }
     const { clock, maxEntries, maxBytes, ttlMs } = this.#options
     this.#entries = new LRUCache({
       max: maxEntries,
@@ -120,7 +120,7 @@ export class OpenedKeys {
     const { metrics } = this.#options
     const { id, sealed } = credential
     const entry = this.#entries.get(id)
-    if (entry !== undefined && isOf(entry.owner, credential)) {
+    if (entry !== undefined && ownerMatches(entry.owner, credential)) {
       // A caller that passes a record gets the key of that record. The entry serves no other caller, because the record
       // may be older than the last change.
       if (sealed === undefined ? entry.fromStore : entry.box === sealed.box) {
@@ -130,9 +130,9 @@ export class OpenedKeys {
     }
     metrics.credentialMisses.inc()
     if (sealed === undefined) return this.#load(credential)
-    const opened = this.#open(credential, sealed, false)
-    this.#keep(opened)
-    return opened.key
+    const newEntry = this.#open(credential, sealed, false)
+    this.#cache(newEntry)
+    return newEntry.key
   }
 
   /** Call it after a credential was changed or removed. */
@@ -171,12 +171,12 @@ export class OpenedKeys {
     } catch (error) {
       throw storeUnavailable(error)
     }
-    if (record === null || record.disabled) throw credentialMissing()
+    if (record === null || record.disabled) throw missingError()
     // A record that the caller passed may be older than the last change.
     const { sealed, keyRevision } = record
-    const opened = this.#open({ ...credential, keyRevision }, sealed, true)
-    if (isCurrent()) this.#keep(opened)
-    return opened.key
+    const entry = this.#open({ ...credential, keyRevision }, sealed, true)
+    if (isCurrent()) this.#cache(entry)
+    return entry.key
   }
 
   #open(credential: CredentialRef, sealed: SealedSecret, fromStore: boolean): Entry {
@@ -192,22 +192,23 @@ export class OpenedKeys {
     } catch (error) {
       const reason = error instanceof VaultError ? error.reason : 'invalid'
       metrics.credentialOpenFailures.inc({ reason })
-      throw unreadable(owner.provider, error)
+      throw unreadableError(owner.provider, error)
     } finally {
       secret?.fill(0)
     }
   }
 
-  #keep(entry: Entry): void {
+  #cache(entry: Entry): void {
     this.#entries.set(entry.owner.credentialId, entry)
     this.#updateGauges()
-    this.#sweep ??= this.#options.clock.after(SWEEP_MS, () => this.#purge())
+    this.#sweep ??= this.#options.clock.after(SWEEP_INTERVAL_MS, () => this.#purge())
   }
 
   #purge(): void {
     this.#sweep = null
     this.#entries.purgeStale()
-    if (this.#entries.size > 0) this.#sweep = this.#options.clock.after(SWEEP_MS, () => this.#purge())
+    if (this.#entries.size > 0)
+      this.#sweep = this.#options.clock.after(SWEEP_INTERVAL_MS, () => this.#purge())
   }
 
   #noteEviction(entry: Entry, reason: LRUCache.DisposeReason): void {
@@ -224,7 +225,7 @@ export class OpenedKeys {
   }
 }
 
-function isOf(owner: SecretOwner, credential: CredentialRef): boolean {
+function ownerMatches(owner: SecretOwner, credential: CredentialRef): boolean {
   return (
     owner.organizationId === credential.organizationId &&
     owner.workspaceId === credential.workspaceId &&
@@ -237,12 +238,12 @@ function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): s
 }
 
 /** Another key or endpoint may still serve the request. */
-function credentialMissing(): GatewayError {
+function missingError(): GatewayError {
   return new GatewayError('provider_unavailable', 'The stored credential for this provider no longer exists')
 }
 
 /** The workspace chose to pay with its own key, so a damaged row must not make the operator pay. */
-function unreadable(provider: string, cause: unknown): GatewayError {
+function unreadableError(provider: string, cause: unknown): GatewayError {
   return new GatewayError(
     'credential_unreadable',
     `The workspace's stored credential for ${provider} cannot be opened; enter its key again, or disable it`,

@@ -4,9 +4,9 @@
  */
 import type { Clock } from '../../base/clock.ts'
 
-const AVOIDED_MS = 30_000
-/** Maximum for all keys together; the one that failed first is dropped. */
-const KEPT_MAX = 10_000
+const AVOIDANCE_MS = 30_000
+/** Maximum for all keys together; the oldest failure is dropped. */
+const FAILURES_MAX = 10_000
 
 export class FailedResources {
   readonly #clock: Clock
@@ -20,21 +20,21 @@ export class FailedResources {
   /** The names in the order in which they are tried: those that failed recently come last, the oldest failure first. */
   order(key: string, names: readonly string[]): readonly string[] {
     const nowMs = this.#clock.monotonicMs()
-    const failed = names.filter(name => (this.#untilMs.get(idOf(key, name)) ?? 0) > nowMs)
-    if (failed.length === 0) return names
+    const recentlyFailed = names.filter(name => (this.#untilMs.get(idOf(key, name)) ?? 0) > nowMs)
+    if (recentlyFailed.length === 0) return names
     const untilMs = (name: string): number => this.#untilMs.get(idOf(key, name)) ?? 0
     return [
-      ...names.filter(name => !failed.includes(name)),
-      ...failed.toSorted((a, b) => untilMs(a) - untilMs(b)),
+      ...names.filter(name => !recentlyFailed.includes(name)),
+      ...recentlyFailed.toSorted((a, b) => untilMs(a) - untilMs(b)),
     ]
   }
 
   note(key: string, name: string): void {
     const id = idOf(key, name)
     this.#untilMs.delete(id)
-    this.#untilMs.set(id, this.#clock.monotonicMs() + AVOIDED_MS)
+    this.#untilMs.set(id, this.#clock.monotonicMs() + AVOIDANCE_MS)
     for (const oldest of this.#untilMs.keys()) {
-      if (this.#untilMs.size <= KEPT_MAX) return
+      if (this.#untilMs.size <= FAILURES_MAX) return
       this.#untilMs.delete(oldest)
     }
   }

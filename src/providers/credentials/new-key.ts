@@ -4,11 +4,11 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import type { KeyForm, Provider } from '../../protocol/provider.ts'
-import { allowsHost, baseUrlFor, gapsOf } from '../address.ts'
+import { allowsHost, baseUrlFor, placeholdersOf } from '../address.ts'
 import { type KeyDescription, maskKey, type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 
 /** The error for a plain key that lacks a part, by the form of the provider's keys. */
-const LACKS: Readonly<Partial<Record<KeyForm, string>>> = {
+const EXPECTED_FORMS: Readonly<Partial<Record<KeyForm, string>>> = {
   account: 'JSON with api_key and account_id',
   host: 'JSON with api_key and host',
 }
@@ -26,7 +26,7 @@ export function describeNewKey(slug: string, provider: Provider | undefined, tex
 
 function checkAddress(key: ProviderKey, provider: Provider): void {
   const { keyForm = 'plain', region, hosts = [] } = provider
-  const placeholders = gapsOf(baseUrlFor(provider, provider.format) ?? '')
+  const placeholders = placeholdersOf(baseUrlFor(provider, provider.format) ?? '')
   // Every key is sent to the same address.
   if (placeholders.length === 0) return
   const refuseHost = (field: string): never => {
@@ -34,8 +34,8 @@ function checkAddress(key: ProviderKey, provider: Provider): void {
   }
   switch (key.kind) {
     case 'plain': {
-      const isFilled = placeholders.every(placeholder => placeholder === 'region' && region !== undefined)
-      if (!isFilled) throw invalidKey(`must be ${LACKS[keyForm] ?? 'JSON'} for this provider`)
+      const hasAllParts = placeholders.every(placeholder => placeholder === 'region' && region !== undefined)
+      if (!hasAllParts) throw invalidKey(`must be ${EXPECTED_FORMS[keyForm] ?? 'JSON'} for this provider`)
       return
     }
     case 'addressed': {

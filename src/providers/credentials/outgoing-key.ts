@@ -8,10 +8,16 @@ import { GatewayError } from '../../base/errors.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
 import type { DeclaredRegion } from '../../protocol/management/byok.ts'
 import type { Endpoint, OutgoingKey, Provider } from '../../protocol/provider.ts'
-import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../address.ts'
+import {
+  allowsHost,
+  baseUrlFor,
+  fillPlaceholders,
+  type PlaceholderValues,
+  placeholdersOf,
+} from '../address.ts'
 import { API_OF_FORMAT } from '../format-apis.ts'
 import type { Credential } from './catalog.ts'
-import type { OpenedKeys } from './decrypted-keys.ts'
+import type { DecryptedKeys } from './decrypted-keys.ts'
 import type { FailedResources } from './failed-resources.ts'
 import type { AwsKey } from './parse/aws-key.ts'
 import { type AzureDeployment, type AzureKey, type AzureResource, azureTargets } from './parse/azure-key.ts'
@@ -40,12 +46,12 @@ type KeyedEndpoint = Pick<Endpoint, 'provider' | 'format' | 'modelId'>
 
 /** Prepares the keys of attempts. One per thread. */
 export class OutgoingKeys {
-  readonly #keys: Pick<OpenedKeys, 'open'>
+  readonly #keys: Pick<DecryptedKeys, 'open'>
   readonly #schemes: KeySchemes
   /** The operator's own keys, parsed. Null: plain keys, which are part of the provider's row. */
   readonly #shared = new WeakMap<Provider, ProviderKey | null>()
 
-  constructor(keys: Pick<OpenedKeys, 'open'>, schemes: KeySchemes) {
+  constructor(keys: Pick<DecryptedKeys, 'open'>, schemes: KeySchemes) {
     this.#keys = keys
     this.#schemes = schemes
   }
@@ -55,7 +61,7 @@ export class OutgoingKeys {
    * @throws (or rejects with) GatewayError like `DecryptedKeys.open`, or `provider_unavailable` for a kind of key that
    * the endpoint cannot be called with.
    */
-  own(credential: Credential, endpoint: KeyedEndpoint): OutgoingKey | Promise<OutgoingKey> {
+  ownKey(credential: Credential, endpoint: KeyedEndpoint): OutgoingKey | Promise<OutgoingKey> {
     const { name } = endpoint.provider
     return whenReady(this.#keys.open(credential), key =>
       toOutgoingKey(key, endpoint, this.#schemes, `Your ${name} credential`, credential.id),
@@ -99,7 +105,7 @@ export function readShared(provider: Provider): ProviderKey | null {
       },
     )
   }
-  const isBare = key.kind === 'plain' && key.apiKey === apiKey && gapsOf(baseUrl ?? '').length === 0
+  const isBare = key.kind === 'plain' && key.apiKey === apiKey && placeholdersOf(baseUrl ?? '').length === 0
   return isBare ? null : key
 }
 
@@ -154,7 +160,7 @@ export function toOutgoingKey(
     case 'vertex': {
       const { tokenUrl, egress } = provider
       if (tokenUrl === undefined)
-        throw unusable(subject, 'is a service account, but the provider has no tokenUrl')
+        throw unusableKey(subject, 'is a service account, but the provider has no tokenUrl')
       const address = addressOf(endpoint, vertexValues(key))
       return whenReady(schemes.token(key, { tokenUrl, egress }), token => ({
         text: token,
@@ -166,7 +172,7 @@ export function toOutgoingKey(
 }
 
 /** Values of the row for keys that name nothing. */
-function plainValues({ region }: Provider): GapValues {
+function plainValues({ region }: Provider): PlaceholderValues {
   return region === undefined ? {} : { region }
 }
 
@@ -177,16 +183,18 @@ function workspaceHeader(id: string): Readonly<Record<string, string>> {
 /** The base URL that belongs to the key; empty if the row's address is used. */
 function addressOf(
   { provider, format }: KeyedEndpoint,
-  values: GapValues,
+  values: PlaceholderValues,
   region: DeclaredRegion | null = null,
 ): Pick<OutgoingKey, 'baseUrl'> {
   const regionUrl = region === null || region === 'global' ? undefined : provider.regionUrls?.[region]
   if (regionUrl !== undefined) return { baseUrl: regionUrl }
   const url = baseUrlFor(provider, format)
-  return url === null || gapsOf(url).length === 0 ? {} : { baseUrl: fillGaps(url, values, provider) }
+  return url === null || placeholdersOf(url).length === 0
+    ? {}
+    : { baseUrl: fillPlaceholders(url, values, provider) }
 }
 
-function vertexValues({ projectId, location }: VertexKey): GapValues {
+function vertexValues({ projectId, location }: VertexKey): PlaceholderValues {
   return { host: vertexHost(location), project: projectId, location }
 }
 
@@ -219,11 +227,11 @@ function azureKey(
   const targets = allTargets.toSorted(
     (a, b) => order.indexOf(hostOfTarget(a)) - order.indexOf(hostOfTarget(b)),
   )
-  const first = order[0] ?? ''
+  const firstHost = order[0] ?? ''
   const target = azureTarget(key, targets, endpoint, subject)
   // A fixed address in the provider's row serves all resources, so a failure says nothing about one of them.
   if (target.baseUrl === undefined) return target
-  const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, first) }
+  const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, firstHost) }
   return { ...target, resources }
 }
 
@@ -234,12 +242,12 @@ function azureTarget(
   subject: string,
 ): OutgoingKey {
   const { secrets } = key
-  const row = baseUrlFor(endpoint.provider, endpoint.format)
-  const isFixed = row !== null && gapsOf(row).length === 0
+  const rowUrl = baseUrlFor(endpoint.provider, endpoint.format)
+  const isFixed = rowUrl !== null && placeholdersOf(rowUrl).length === 0
   const target = isFixed
-    ? (targets.find(each => hostOfTarget(each) === hostOf(row)) ?? targets[0])
+    ? (targets.find(candidate => hostOfTarget(candidate) === hostOf(rowUrl)) ?? targets[0])
     : targets[0]
-  if (target === undefined) throw unusable(subject, 'has no resource or deployment for this model')
+  if (target === undefined) throw unusableKey(subject, 'has no resource or deployment for this model')
   if ('endpointUrl' in target) {
     return {
       text: target.apiKey,
@@ -268,23 +276,23 @@ function hostOf(url: string): string | null {
 function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, subject: string): string {
   const url = new URL(endpointUrl)
   if (!allowsHost(endpoint.provider, url.host)) {
-    throw unusable(subject, "names a deployment on a host that is not one of the provider's hosts")
+    throw unusableKey(subject, "names a deployment on a host that is not one of the provider's hosts")
   }
   const path = API_OF_FORMAT[endpoint.format].deploymentPath
   if (path === null)
-    throw unusable(
+    throw unusableKey(
       subject,
       'names a deployment, but deployments cannot be called in the format of this endpoint',
     )
   const trimmedPath = url.pathname.replace(/\/+$/, '')
-  const callPath = CALL_PATHS.find(each => trimmedPath.endsWith(each))
+  const callPath = CALL_PATHS.find(end => trimmedPath.endsWith(end))
   if (callPath !== undefined && callPath !== path) {
-    throw unusable(subject, `names a deployment at ${callPath}, but this model is called at ${path}`)
+    throw unusableKey(subject, `names a deployment at ${callPath}, but this model is called at ${path}`)
   }
   url.pathname = callPath === undefined ? `${trimmedPath}${path}` : trimmedPath
   return url.href
 }
 
-function unusable(subject: string, why: string): GatewayError {
-  return new GatewayError('provider_unavailable', `${subject} ${why}`)
+function unusableKey(subject: string, problem: string): GatewayError {
+  return new GatewayError('provider_unavailable', `${subject} ${problem}`)
 }

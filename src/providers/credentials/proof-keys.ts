@@ -79,7 +79,7 @@ export class ProofKeys {
     const nowMs = this.#deps.clock.monotonicMs()
     if (nowMs - this.#checkedMs < CHECK_INTERVAL_MS) return this.#ring
     this.#checkedMs = nowMs
-    return this.#follow(this.#ring)
+    return this.#reload(this.#ring)
   }
 
   async #load(): Promise<ProofRing> {
@@ -93,10 +93,10 @@ export class ProofKeys {
   }
 
   /** If the file becomes unusable, the last keys stay in use. */
-  #follow(last: ProofRing): ProofRing {
+  #reload(current: ProofRing): ProofRing {
     const { path, log } = this.#deps
     const version = versionOf(path)
-    if (version === this.#version) return last
+    if (version === this.#version) return current
     this.#version = version
     try {
       this.#ring = readProofRing(path)
@@ -104,7 +104,7 @@ export class ProofKeys {
     } catch (thrown) {
       const reason = thrown instanceof ProofKeyError ? thrown.message : 'unknown'
       log.notice('proof', 'proof keys not reloaded; still using the old ones', { reason })
-      return last
+      return current
     }
   }
 }
@@ -121,17 +121,17 @@ function versionOf(path: string): string {
 
 /** Reads an existing file. @throws ProofKeyError */
 export function readProofRing(path: string): ProofRing {
-  const fault = readable(path, () => modeFault(path))
+  const fault = readOrThrow(path, () => modeFault(path))
   if (fault !== null) throw new ProofKeyError(fault)
-  const text = readable(path, () => readFileSync(path, 'utf8'))
+  const text = readOrThrow(path, () => readFileSync(path, 'utf8'))
   const entries = entriesOf(text)
   if (entries === null) {
     throw new ProofKeyError(`${path}: is not a JWK set with an Ed25519 key: {"keys":[{"kty":"OKP",…}]}`)
   }
-  const [first] = entries
+  const [firstEntry] = entries
   const rows = entries.map((entry, index) => readKey(entry, `${path}: key ${index + 1}`))
-  const signing = rows[0]?.secret ?? null
-  if (first === undefined || signing === null || rows[0] === undefined) {
+  const signingKey = rows[0]?.secret ?? null
+  if (firstEntry === undefined || signingKey === null || rows[0] === undefined) {
     throw new ProofKeyError(`${path}: the first key signs, so it must include its private part (d)`)
   }
   const { kid } = rows[0].key
@@ -140,7 +140,7 @@ export function readProofRing(path: string): ProofRing {
     keys: rows.map(({ key }) => key),
     sign(statement) {
       const input = `${header}.${base64url(JSON.stringify(statement))}`
-      return `${input}.${sign(null, Buffer.from(input), signing).toString('base64url')}`
+      return `${input}.${sign(null, Buffer.from(input), signingKey).toString('base64url')}`
     },
   }
 }
@@ -174,8 +174,8 @@ function readKey(entry: Record<string, unknown>, position: string) {
     if (kty !== 'OKP' || crv !== 'Ed25519' || typeof x !== 'string') throw new TypeError('another kind')
     const secret =
       d === undefined ? null : createPrivateKey({ key: { kty, crv, x, d } as never, format: 'jwk' })
-    const open = createPublicKey(secret ?? { key: { kty, crv, x }, format: 'jwk' })
-    return { key: publicKey(open, x), secret }
+    const publicPart = createPublicKey(secret ?? { key: { kty, crv, x }, format: 'jwk' })
+    return { key: publicKey(publicPart, x), secret }
   } catch {
     throw new ProofKeyError(`${position} is not an Ed25519 key`)
   }
@@ -195,7 +195,7 @@ function publicKey(key: KeyObject, expectedX: string): PublicProofKey {
  */
 async function makeKeyFile(path: string): Promise<void> {
   const { kty, crv, x, d } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' })
-  // The file is renamed when it is complete, so that nobody reads half of it.
+  // The file gets its name when it is complete, so that nobody reads half of it.
   const draft = `${path}.${randomUUID()}`
   try {
     makeFolder(dirname(path))
@@ -216,7 +216,7 @@ async function makeKeyFile(path: string): Promise<void> {
   }
 }
 
-function readable<T>(path: string, action: () => T): T {
+function readOrThrow<T>(path: string, action: () => T): T {
   try {
     return action()
   } catch (error) {

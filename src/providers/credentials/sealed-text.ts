@@ -17,8 +17,8 @@ export interface TextSeal {
 }
 
 /** In this format the tag precedes the ciphertext. */
-const BOX_AT = NONCE_BYTES + TAG_BYTES
-const FORM = /^([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)$/
+const BOX_START = NONCE_BYTES + TAG_BYTES
+const SEALED_FORM = /^([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)$/
 
 /**
  * @param purpose unique among all uses of the master keys
@@ -39,14 +39,14 @@ export function createTextSeal(keys: readonly VaultKey[], purpose: string): Text
       const parts = [nonce, box.subarray(-TAG_BYTES), box.subarray(0, -TAG_BYTES)]
       return `${current.id}.${Buffer.concat(parts).toString('base64url')}`
     },
-    knows: sealed => ring.has(FORM.exec(sealed)?.[1] ?? ''),
-    open(sealed, owner) {
-      const [, id = '', encoded = ''] = FORM.exec(sealed) ?? []
+    knows: ciphertext => ring.has(SEALED_FORM.exec(ciphertext)?.[1] ?? ''),
+    open(ciphertext, owner) {
+      const [, id = '', encoded = ''] = SEALED_FORM.exec(ciphertext) ?? []
       const key = ring.get(id)
       const bytes = Buffer.from(encoded, 'base64url')
-      if (key === undefined || bytes.length < BOX_AT) return null
+      if (key === undefined || bytes.length < BOX_START) return null
       const nonce = bytes.subarray(0, NONCE_BYTES)
-      const box = Buffer.concat([bytes.subarray(BOX_AT), bytes.subarray(NONCE_BYTES, BOX_AT)])
+      const box = Buffer.concat([bytes.subarray(BOX_START), bytes.subarray(NONCE_BYTES, BOX_START)])
       return decrypt(key, nonce, box, binding(id, owner))?.toString('utf8') ?? null
     },
   }

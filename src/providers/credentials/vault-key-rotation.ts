@@ -15,15 +15,15 @@ type RotationStore = Pick<CredentialStore, 'countByKeyId' | 'notWrappedBy' | 're
 /** Rows per read: a few hundred kilobytes. */
 const BATCH_ROWS = 200
 /** A row that changes this often between read and write counts as failed. */
-const TRIES = 5
+const ATTEMPTS_MAX = 5
 /** Enough to distinguish one damaged row from a ring of wrong keys. */
 const SAMPLE_ROWS = 100
 /** No master key has this id, so it matches all rows. */
-const NO_KEY = ''
+const NO_KEY_ID = ''
 
 export interface RotationProgress {
   /** Number of credentials rewrapped so far. */
-  readonly done: number
+  readonly rewrapped: number
   readonly total: number
 }
 
@@ -51,30 +51,30 @@ export async function rotate(
   const { credentials } = store
   const { onProgress, batchRows = BATCH_ROWS } = options
   const counts = await credentials.countByKeyId()
-  const before = sum(counts.values()) - (counts.get(vault.currentKeyId) ?? 0)
+  const initialCount = sum(counts.values()) - (counts.get(vault.currentKeyId) ?? 0)
   const failed = new Set<string>()
-  const tries = new Map<string, number>()
+  const attempts = new Map<string, number>()
   let rewrappedCount = 0
   const report = () =>
-    onProgress?.({ done: rewrappedCount, total: Math.max(before, rewrappedCount + failed.size) })
+    onProgress?.({ rewrapped: rewrappedCount, total: Math.max(initialCount, rewrappedCount + failed.size) })
   report()
   for (;;) {
     // Failed rows are found again each time, so the limit grows by their number.
     const rows = await credentials.notWrappedBy(vault.currentKeyId, batchRows + failed.size)
-    const open = rows.filter(({ id }) => !failed.has(id))
-    if (open.length === 0) break
-    for (const record of open) {
-      const after = rewrap(vault, record)
-      if (after !== null && (await credentials.reseal(record.id, record.sealed, after))) {
+    const pending = rows.filter(({ id }) => !failed.has(id))
+    if (pending.length === 0) break
+    for (const record of pending) {
+      const newSeal = rewrap(vault, record)
+      if (newSeal !== null && (await credentials.reseal(record.id, record.sealed, newSeal))) {
         rewrappedCount++
-        tries.delete(record.id)
+        attempts.delete(record.id)
         continue
       }
       // The row was changed or removed after it was read. It is tried again in the next round, unless it cannot be
       // decrypted at all.
-      const tryCount = (tries.get(record.id) ?? 0) + 1
-      tries.set(record.id, tryCount)
-      if (after === null || tryCount >= TRIES) failed.add(record.id)
+      const attemptCount = (attempts.get(record.id) ?? 0) + 1
+      attempts.set(record.id, attemptCount)
+      if (newSeal === null || attemptCount >= ATTEMPTS_MAX) failed.add(record.id)
     }
     report()
   }
@@ -107,7 +107,7 @@ export async function checkRing(
       `${source}: ${credentialCount(count)} sealed with the master key ${printable(keyId)}, which is missing there; add that key after the first one, and run sluice vault rotate before you remove it`,
     )
   }
-  const sample = await store.credentials.notWrappedBy(NO_KEY, SAMPLE_ROWS)
+  const sample = await store.credentials.notWrappedBy(NO_KEY_ID, SAMPLE_ROWS)
   const failed = sample.filter(record => rewrap(vault, record) === null)
   for (const [keyId, rows] of Map.groupBy(failed, ({ sealed }) => sealed.keyId)) {
     const sampleSize = sample.filter(({ sealed }) => sealed.keyId === keyId).length
@@ -145,9 +145,9 @@ function sum(values: Iterable<number>): number {
 }
 
 /** Short enough to follow a rotation, which takes minutes. */
-const INTERVAL_MS = 30_000
+const COUNT_INTERVAL_MS = 30_000
 
-export const OTHER_KEYS = 'other'
+export const OTHER_KEYS_LABEL = 'other'
 
 interface KeyUsageGaugeOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
@@ -165,11 +165,11 @@ export function startKeyUsageGauge(options: KeyUsageGaugeOptions): StoreCounts<s
   const { store, vault, keyIds, clock } = options
   const count = async (): Promise<ReadonlyMap<string, number>> => {
     const sums = new Map(keyIds.map(keyId => [keyId, 0]))
-    for (const [keyId, found] of await store.credentials.countByKeyId()) {
-      const label = vault.has(keyId) ? keyId : OTHER_KEYS
-      sums.set(label, (sums.get(label) ?? 0) + found)
+    for (const [keyId, number] of await store.credentials.countByKeyId()) {
+      const label = vault.has(keyId) ? keyId : OTHER_KEYS_LABEL
+      sums.set(label, (sums.get(label) ?? 0) + number)
     }
     return sums
   }
-  return startStoreCounts({ count, intervalMs: INTERVAL_MS, clock })
+  return startStoreCounts({ count, intervalMs: COUNT_INTERVAL_MS, clock })
 }

@@ -24,9 +24,9 @@ export interface VaultRing {
   readonly source: string
   /**
    * Writes a new key to its file. Call it before anything is encrypted, but only if no older key is needed. Does
-   * nothing for keys that were loaded. @throws VaultKeyError
+   * nothing for loaded keys. @throws VaultKeyError
    */
-  keep(): void
+  save(): void
 }
 
 /** The keys cannot be used. The message names the variable or file, and contains no key material. */
@@ -35,8 +35,8 @@ export class VaultKeyError extends Error {
 }
 
 const KEY_BYTES = 32
-const VARIABLE = 'GATEWAY_VAULT_KEYS'
-const REQUIRED =
+const KEYS_VARIABLE = 'GATEWAY_VAULT_KEYS'
+const REQUIRED_MESSAGE =
   'is required with PostgreSQL, and must be the same for all instances; make a new key with echo "k1:$(openssl rand -base64 32)"'
 
 /**
@@ -50,8 +50,8 @@ export function loadVaultRing(config: {
   readonly storage: StorageSettings
 }): VaultRing {
   const path = sqlitePath(config.storage.url)
-  if (config.vaultKeys !== null) return ringOf(parseVaultKeys(config.vaultKeys), VARIABLE)
-  if (path === null) throw new VaultKeyError(`${VARIABLE}: ${REQUIRED}`)
+  if (config.vaultKeys !== null) return ringOf(parseVaultKeys(config.vaultKeys), KEYS_VARIABLE)
+  if (path === null) throw new VaultKeyError(`${KEYS_VARIABLE}: ${REQUIRED_MESSAGE}`)
   const file = join(dirname(path), 'vault.key')
   const text = readKeyFile(file)
   if (text !== null) return ringOf(parseVaultKeys(text, file), file)
@@ -60,24 +60,24 @@ export function loadVaultRing(config: {
   let line: string | null = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
   return {
     ...ringOf(parseVaultKeys(line), file),
-    keep() {
+    save() {
       if (line !== null) writeKeyFile(file, line)
       line = null
     },
   }
 }
 
-function ringOf([first, ...rest]: readonly VaultKey[], source: string): VaultRing {
+function ringOf([first, ...otherKeys]: readonly VaultKey[], source: string): VaultRing {
   // parseVaultKeys refuses an empty list.
   if (first === undefined) throw new TypeError('no vault key')
-  return { keys: [first, ...rest], source, keep: () => undefined }
+  return { keys: [first, ...otherKeys], source, save: () => undefined }
 }
 
 /**
  * Reads `id:base64-of-32-bytes[,id2:…]`; the first key encrypts, all decrypt.
  * @throws VaultKeyError
  */
-export function parseVaultKeys(text: string, source = VARIABLE): readonly VaultKey[] {
+export function parseVaultKeys(text: string, source = KEYS_VARIABLE): readonly VaultKey[] {
   const keys = text.split(',').map((entry, index) => {
     const match = /^([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]{43}=)$/.exec(entry.trim())
     const [, id, secret] = match ?? []

@@ -155,19 +155,19 @@ function boxBinding(owner: SecretOwner): Buffer {
 }
 
 /** Returns nonce, ciphertext and tag as one base64 text. */
-function seal(key: KeyObject | Buffer, plain: Buffer, bound: Buffer): string {
+function seal(key: KeyObject | Buffer, plain: Buffer, context: Buffer): string {
   const nonce = randomBytes(NONCE_BYTES)
-  return Buffer.concat([nonce, encrypt(key, nonce, plain, bound)]).toString('base64')
+  return Buffer.concat([nonce, encrypt(key, nonce, plain, context)]).toString('base64')
 }
 
 /** @throws VaultError `damaged` */
-function open(key: KeyObject | Buffer, text: string, bound: Buffer): Buffer {
+function open(key: KeyObject | Buffer, text: string, context: Buffer): Buffer {
   const bytes = Buffer.from(text, 'base64')
   // Buffer.from skips invalid characters and accepts other spellings of the same bytes. Such rows were changed too.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64') !== text) {
     throw new VaultError('damaged')
   }
-  const plain = decrypt(key, bytes.subarray(0, NONCE_BYTES), bytes.subarray(NONCE_BYTES), bound)
+  const plain = decrypt(key, bytes.subarray(0, NONCE_BYTES), bytes.subarray(NONCE_BYTES), context)
   if (plain === null) throw new VaultError('damaged')
   return plain
 }

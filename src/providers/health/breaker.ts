@@ -6,36 +6,36 @@
 import type { Cause } from './notes.ts'
 
 /** Open time of a breaker that has just opened; it doubles with each probe that fails. */
-export const OPEN_FIRST_MS = 1_000
+export const OPEN_MIN_MS = 1_000
 /** With this maximum, an endpoint that works again is called within ten seconds. */
 const OPEN_MAX_MS = 8_000
 /** After this time without a reply, another request may be the probe. */
-export const PROBE_MS = 8_000
+export const PROBE_TIMEOUT_MS = 8_000
 /** If a breaker opens again this soon after it closed, its open time keeps doubling. */
-const RELAPSE_MS = 10_000
+const RELAPSE_WINDOW_MS = 10_000
 /** A time before all others. Not 0, because V8 is slow to change a field from whole numbers to fractions. */
-export const NEVER = Number.NEGATIVE_INFINITY
+export const NEVER_MS = Number.NEGATIVE_INFINITY
 /** The longest wait that a provider can ask for: a wrong header must not exclude it for days. */
-const REST_MAX_MS = 3_600_000
+const WAIT_MAX_MS = 3_600_000
 
 export class Breaker {
   /** Monotonic, like all times here: the breaker is open, and a probe is due from this time on; NEVER: it is closed. */
-  openUntilMs = NEVER
+  openUntilMs = NEVER_MS
   cause: Cause = 'failure'
   /** How many times it has opened in succession; determines the open time. */
   streak = 0
   /** A probe is running until this time at the latest. */
-  probeUntilMs = NEVER
-  /** When the last probe began. */
-  probeBeganMs = NEVER
-  /** When it last opened or closed: attempts that began before then do not count. */
-  changedMs = NEVER
+  probeUntilMs = NEVER_MS
+  /** Start of the last probe. */
+  probeBeganMs = NEVER_MS
+  /** Time of the last opening or closing. Attempts that began earlier do not count. */
+  changedMs = NEVER_MS
   /** The provider asked the gateway to wait until this time. */
-  restUntilMs = NEVER
+  restUntilMs = NEVER_MS
   restCause: Cause = 'limit'
 
   get isOpen(): boolean {
-    return this.openUntilMs > NEVER
+    return this.openUntilMs > NEVER_MS
   }
 
   /** True if the breaker is open and the next request may be the probe. */
@@ -50,43 +50,43 @@ export class Breaker {
 
   /** The time until which the endpoint must not be called. */
   get blockedUntilMs(): number {
-    return Math.max(this.openUntilMs, this.isOpen ? this.probeUntilMs : NEVER, this.restUntilMs)
+    return Math.max(this.openUntilMs, this.isOpen ? this.probeUntilMs : NEVER_MS, this.restUntilMs)
   }
 
   /**
-   * Opens the breaker, or keeps it open for longer. Returns the number of milliseconds.
-   * @param sinceMs when the failed attempt began, because an endpoint may take a long time to fail
+   * Opens the breaker, or keeps it open for longer. Returns for how many milliseconds.
+   * @param sinceMs start of the failed attempt, because an endpoint may take a long time to fail
    */
   open(nowMs: number, cause: Cause, sinceMs: number): number {
-    const isRelapse = this.isOpen || nowMs - this.changedMs < RELAPSE_MS
+    const isRelapse = this.isOpen || nowMs - this.changedMs < RELAPSE_WINDOW_MS
     this.streak = isRelapse ? this.streak + 1 : 1
-    const spanMs = Math.min(OPEN_MAX_MS, OPEN_FIRST_MS * 2 ** (this.streak - 1))
-    const forMs = Math.max(OPEN_FIRST_MS, sinceMs + spanMs - nowMs)
-    this.setOpen(nowMs, forMs, cause)
-    return forMs
+    const spanMs = Math.min(OPEN_MAX_MS, OPEN_MIN_MS * 2 ** (this.streak - 1))
+    const durationMs = Math.max(OPEN_MIN_MS, sinceMs + spanMs - nowMs)
+    this.setOpen(nowMs, durationMs, cause)
+    return durationMs
   }
 
-  setOpen(nowMs: number, forMs: number, cause: Cause): void {
-    this.openUntilMs = nowMs + forMs
-    this.probeUntilMs = NEVER
+  setOpen(nowMs: number, durationMs: number, cause: Cause): void {
+    this.openUntilMs = nowMs + durationMs
+    this.probeUntilMs = NEVER_MS
     this.cause = cause
     this.changedMs = nowMs
   }
 
-  setProbe(nowMs: number, forMs: number): void {
-    this.probeUntilMs = nowMs + forMs
+  setProbe(nowMs: number, durationMs: number): void {
+    this.probeUntilMs = nowMs + durationMs
     this.probeBeganMs = nowMs
   }
 
   setClosed(nowMs: number): void {
-    this.openUntilMs = NEVER
-    this.probeUntilMs = NEVER
+    this.openUntilMs = NEVER_MS
+    this.probeUntilMs = NEVER_MS
     this.changedMs = nowMs
   }
 
   /** Records a wait that the provider asked for. Returns its milliseconds, which are bounded. */
-  rest(nowMs: number, forMs: number, cause: Cause): number {
-    const restMs = Math.min(REST_MAX_MS, forMs)
+  rest(nowMs: number, durationMs: number, cause: Cause): number {
+    const restMs = Math.min(WAIT_MAX_MS, durationMs)
     this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
     this.restCause = cause
     return restMs

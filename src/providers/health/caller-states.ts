@@ -1,9 +1,9 @@
 /**
  * Per-caller state of one endpoint: each API key has its own breaker and counts there, so that one key's requests
- * cannot close the endpoint for all others. Bounded: eight keys individually, failing keys first, and all the rest
+ * cannot close the endpoint for all others. Bounded: eight keys individually, failing keys first, and all other keys
  * together. Pure. Hot path.
  */
-import { Breaker, NEVER } from './breaker.ts'
+import { Breaker, NEVER_MS } from './breaker.ts'
 import { OutcomeWindow, WINDOW_MS } from './failure-windows.ts'
 import { type Cause, NAME_CHARS } from './notes.ts'
 
@@ -15,16 +15,16 @@ export interface HealthCaller {
   readonly workspaceId: string | null
 }
 
-/** This many values of a key in this time count in full in the figures of an endpoint. */
-const FULL_VALUES = 8
-const WEIGHED_MS = 60_000
+/** Number of values of a key that count in full in the figures of an endpoint, in each time window. */
+const FULL_WEIGHT_VALUES = 8
+const WEIGHT_WINDOW_MS = 60_000
 
 /** Maximum number of keys tracked by name at one endpoint, and in one note. All other keys count as one caller. */
-const NAMED_MAX = 8
+const NAMED_KEYS_MAX = 8
 /** A key counts as served if its last success is at most this old. */
-const SERVED_MS = 2_000
-/** A served key also has at least this many successes in 30 s, and this many for each attempt that fails. */
-const SERVED_LEAST = 5
+const SERVED_WINDOW_MS = 2_000
+/** A served key also has at least this many successes in 30 s, and SERVED_RATIO for each failed attempt. */
+const SERVED_SUCCESSES_MIN = 5
 const SERVED_RATIO = 4
 
 /** One key at one endpoint, or all unnamed keys together. */
@@ -33,10 +33,10 @@ export class CallerState extends Breaker {
   readonly name: string
   /** A hash of its workspace; empty if there are several, or if it is unknown. */
   owner: string
-  /** When it last made a request. */
-  heardMs = NEVER
-  /** When it last had a success. */
-  succeededMs = NEVER
+  /** Time of its last request. */
+  heardMs = NEVER_MS
+  /** Time of its last success. */
+  succeededMs = NEVER_MS
   readonly window: OutcomeWindow
   /** Failures since its own last success, and rate-limit refusals since then. */
   failedInRow = 0
@@ -44,7 +44,7 @@ export class CallerState extends Breaker {
   /** Number of values for the figures of the endpoint in this minute, and the number of the minute. */
   #values = 0
   #minute = 0
-  /** The number of these since the last success of any caller. */
+  /** Number of the current row of failures: all failures since the last success of any caller. */
   #row = 0
   #rowFailed = 0
   #rowLimited = 0
@@ -56,7 +56,7 @@ export class CallerState extends Breaker {
     this.window = new OutcomeWindow(nowMs)
   }
 
-  /** @param row number of the row of failures to which these belong */
+  /** @param row number of the row to which the failures belong */
   add(nowMs: number, row: number, ok: number, failed: number, limited: number): void {
     this.heardMs = nowMs
     this.window.add(nowMs, ok, failed, limited)
@@ -81,10 +81,10 @@ export class CallerState extends Breaker {
    * keys.
    */
   weigh(nowMs: number): number {
-    const minute = Math.floor(nowMs / WEIGHED_MS)
+    const minute = Math.floor(nowMs / WEIGHT_WINDOW_MS)
     if (minute !== this.#minute) this.#values = 0
     this.#minute = minute
-    return Math.min(1, (FULL_VALUES / ++this.#values) ** 2)
+    return Math.min(1, (FULL_WEIGHT_VALUES / ++this.#values) ** 2)
   }
 
   /** Number of its failures since the last success of any caller. */
@@ -106,12 +106,12 @@ export class CallerState extends Breaker {
 
   /** True if its requests mostly succeed, and did so until moments ago. */
   isServed(nowMs: number, row: number, cause: Cause): boolean {
-    if (this.succeededMs <= nowMs - SERVED_MS || this.blockedUntilMs > nowMs) return false
+    if (this.succeededMs <= nowMs - SERVED_WINDOW_MS || this.blockedUntilMs > nowMs) return false
     this.window.advance(nowMs)
     const { ok, failed, limited } = this.window
-    if (ok < Math.max(SERVED_LEAST, SERVED_RATIO * (failed + limited))) return false
+    if (ok < Math.max(SERVED_SUCCESSES_MIN, SERVED_RATIO * (failed + limited))) return false
     // For unnamed keys: some may have failed in this row while others are served.
-    return this.inRow(row, cause) < (this.name === '' ? SERVED_LEAST : 1)
+    return this.inRow(row, cause) < (this.name === '' ? SERVED_SUCCESSES_MIN : 1)
   }
 
   /** Forgets its earlier failures. */
@@ -128,13 +128,13 @@ export class CallerState extends Breaker {
 export class CallerStates {
   readonly #named: CallerState[] = []
   /** All unnamed callers here. */
-  readonly #others: CallerState
+  readonly #unnamed: CallerState
   /** All callers. */
-  readonly all: CallerState[]
+  readonly allCallers: CallerState[]
 
   constructor(nowMs: number) {
-    this.#others = new CallerState('', '', nowMs)
-    this.all = [this.#others]
+    this.#unnamed = new CallerState('', '', nowMs)
+    this.allCallers = [this.#unnamed]
   }
 
   /** The callers that have a name here. */
@@ -144,40 +144,40 @@ export class CallerStates {
 
   /** The caller with this key, which may be the one for unnamed keys; if it `fails`, it gets a name in any case. */
   of(nowMs: number, caller: HealthCaller | null, fails = false): CallerState {
-    if (caller === null) return this.#others
-    for (const each of this.#named) if (caller.keyHash.startsWith(each.name)) return each
+    if (caller === null) return this.#unnamed
+    for (const state of this.#named) if (caller.keyHash.startsWith(state.name)) return state
     return this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller), fails)
   }
 
   /** The caller with this name in a note. */
   ofName(nowMs: number, name: string, owner: string, fails = false): CallerState {
-    if (name === '') return this.#others
-    return this.#named.find(each => each.name === name) ?? this.#add(nowMs, name, owner, fails)
+    if (name === '') return this.#unnamed
+    return this.#named.find(state => state.name === name) ?? this.#add(nowMs, name, owner, fails)
   }
 
   /** Null if the key has no name here. */
   find({ keyHash }: HealthCaller): CallerState | null {
-    for (const each of this.#named) if (keyHash.startsWith(each.name)) return each
+    for (const state of this.#named) if (keyHash.startsWith(state.name)) return state
     return null
   }
 
   /**
-   * True if no other key is made to wait as this one is, and one of them had a success in the last 30 s or is served.
+   * True if another key had a success in the last 30 s. If other keys have to wait as well, another key must be served.
    */
   isServedBeside(caller: CallerState, nowMs: number, row: number): boolean {
-    const isResting = this.all.some(each => each !== caller && each.restUntilMs > nowMs)
+    const isResting = this.allCallers.some(state => state !== caller && state.restUntilMs > nowMs)
     if (!isResting) return this.hasSuccessBeside(caller, nowMs)
-    return this.all.some(each => each !== caller && each.isServed(nowMs, row, 'limit'))
+    return this.allCallers.some(state => state !== caller && state.isServed(nowMs, row, 'limit'))
   }
 
   /** True if another key had a success in the last 30 s. */
   hasSuccessBeside(caller: CallerState, nowMs: number): boolean {
-    return this.all.some(each => each !== caller && each.succeededMs > nowMs - WINDOW_MS)
+    return this.allCallers.some(state => state !== caller && state.succeededMs > nowMs - WINDOW_MS)
   }
 
   /** True if another key made a request in the last 30 s. */
-  hasAskedBeside(caller: CallerState, nowMs: number): boolean {
-    return this.all.some(each => each !== caller && each.heardMs > nowMs - WINDOW_MS)
+  hasRequestBeside(caller: CallerState, nowMs: number): boolean {
+    return this.allCallers.some(state => state !== caller && state.heardMs > nowMs - WINDOW_MS)
   }
 
   /**
@@ -186,9 +186,11 @@ export class CallerStates {
    * make a provider fail.
    */
   verdict(nowMs: number, row: number, countMin: number): Cause | null {
-    for (const each of this.all) each.window.advance(nowMs)
-    const found = CAUSES.find(cause => this.#fails(nowMs, row, countMin, cause)) ?? null
-    return found !== null && this.all.some(each => each.isServed(nowMs, row, found)) ? null : found
+    for (const state of this.allCallers) state.window.advance(nowMs)
+    const commonCause = CAUSES.find(cause => this.#fails(nowMs, row, countMin, cause)) ?? null
+    return commonCause !== null && this.allCallers.some(state => state.isServed(nowMs, row, commonCause))
+      ? null
+      : commonCause
   }
 
   /**
@@ -196,37 +198,39 @@ export class CallerStates {
    * another key had a success recently; otherwise empty.
    */
   aloneBesides(nowMs: number, row: number, cause: Cause): string {
-    const failing = this.all.filter(each => each.inRow(row, cause) > 0)
+    const failing = this.allCallers.filter(state => state.inRow(row, cause) > 0)
     const isEachNamed = failing.every(({ name }) => name !== '')
-    const isOtherServed = this.all.some(
-      each => !failing.includes(each) && each.succeededMs > nowMs - WINDOW_MS,
+    const isOtherServed = this.allCallers.some(
+      state => !failing.includes(state) && state.succeededMs > nowMs - WINDOW_MS,
     )
     return isEachNamed && isOtherServed ? failing.map(({ name }) => name).join(' ') : ''
   }
 
   /** True if no other key has failed since the last success. */
   isAlone(caller: CallerState, row: number, cause: Cause): boolean {
-    return caller.name !== '' && !this.all.some(each => each !== caller && each.inRow(row, cause) > 0)
+    return (
+      caller.name !== '' && !this.allCallers.some(state => state !== caller && state.inRow(row, cause) > 0)
+    )
   }
 
   clear(nowMs: number): void {
-    for (const each of this.all) each.clear(nowMs)
+    for (const state of this.allCallers) state.clear(nowMs)
   }
 
   #fails(nowMs: number, row: number, countMin: number, cause: Cause): boolean {
     // Failures of a single key prove nothing; the other keys must fail too.
-    const fewest = Math.max(1, countMin >> 1)
-    const inRow = this.#counts(nowMs, each => each.inRow(row, cause))
-    if (inRow.all >= countMin && inRow.withoutWorst >= fewest) return true
-    const failing = this.#counts(nowMs, each => (each.verdict(nowMs, countMin) === cause ? 1 : 0))
-    if (failing.withoutWorst >= 1) return true
+    const othersMin = Math.max(1, countMin >> 1)
+    const rowCounts = this.#counts(nowMs, state => state.inRow(row, cause))
+    if (rowCounts.total >= countMin && rowCounts.withoutHighest >= othersMin) return true
+    const failing = this.#counts(nowMs, state => (state.verdict(nowMs, countMin) === cause ? 1 : 0))
+    if (failing.withoutHighest >= 1) return true
     const kind = cause === 'failure' ? 'failed' : 'limited'
-    const failures = this.#counts(nowMs, each => each.window[kind])
-    const okCount = this.all.reduce((sum, { window }) => sum + window.ok, 0)
+    const failures = this.#counts(nowMs, state => state.window[kind])
+    const okCount = this.allCallers.reduce((sum, { window }) => sum + window.ok, 0)
     return (
-      failures.all >= countMin &&
-      failures.all > okCount &&
-      failures.withoutWorst >= Math.max(fewest, okCount + 1)
+      failures.total >= countMin &&
+      failures.total > okCount &&
+      failures.withoutHighest >= Math.max(othersMin, okCount + 1)
     )
   }
 
@@ -234,30 +238,35 @@ export class CallerStates {
    * Sums a count over all callers, and over all but the caller with the highest count. Keys of one workspace count as
    * one caller while another workspace is served, because its owner can create any number of keys.
    */
-  #counts(nowMs: number, countOf: (caller: CallerState) => number): { all: number; withoutWorst: number } {
-    let [all, worst, worstOwned, worstOwner] = [0, 0, 0, '']
-    for (const each of this.all) {
-      const count = countOf(each)
-      all += count
-      worst = Math.max(worst, count)
-      if (count === 0 || each.owner === '') continue
-      const owned = this.all.reduce(
-        (sum, other) => sum + (other.owner === each.owner ? countOf(other) : 0),
+  #counts(
+    nowMs: number,
+    countOf: (caller: CallerState) => number,
+  ): { total: number; withoutHighest: number } {
+    let [total, highest, highestOwned, highestOwner] = [0, 0, 0, '']
+    for (const state of this.allCallers) {
+      const count = countOf(state)
+      total += count
+      highest = Math.max(highest, count)
+      if (count === 0 || state.owner === '') continue
+      const ownerTotal = this.allCallers.reduce(
+        (sum, otherState) => sum + (otherState.owner === state.owner ? countOf(otherState) : 0),
         0,
       )
-      if (owned > worstOwned) [worstOwned, worstOwner] = [owned, each.owner]
+      if (ownerTotal > highestOwned) [highestOwned, highestOwner] = [ownerTotal, state.owner]
     }
     const servesOthers =
-      worstOwned > worst &&
-      this.all.some(({ owner, succeededMs }) => owner !== worstOwner && succeededMs > nowMs - WINDOW_MS)
-    return { all, withoutWorst: all - (servesOthers ? worstOwned : worst) }
+      highestOwned > highest &&
+      this.allCallers.some(
+        ({ owner, succeededMs }) => owner !== highestOwner && succeededMs > nowMs - WINDOW_MS,
+      )
+    return { total, withoutHighest: total - (servesOthers ? highestOwned : highest) }
   }
 
   #silent(nowMs: number): CallerState | null {
-    const longest = leastOf(this.#named, ({ heardMs }) => heardMs)
+    const silentState = lowestBy(this.#named, ({ heardMs }) => heardMs)
     const isSilent =
-      longest !== null && longest.heardMs <= nowMs - WINDOW_MS && longest.blockedUntilMs <= nowMs
-    return isSilent ? longest : null
+      silentState !== null && silentState.heardMs <= nowMs - WINDOW_MS && silentState.blockedUntilMs <= nowMs
+    return isSilent ? silentState : null
   }
 
   /**
@@ -265,13 +274,13 @@ export class CallerStates {
    * blocked one.
    */
   #leastTroubled(nowMs: number): CallerState | null {
-    for (const each of this.#named) each.window.advance(nowMs)
+    for (const state of this.#named) state.window.advance(nowMs)
     const unblocked = this.#named.filter(({ blockedUntilMs }) => blockedUntilMs <= nowMs)
     const healthy = unblocked.filter(({ window }) => window.failed + window.limited === 0)
     return (
-      leastOf(healthy, ({ heardMs }) => heardMs) ??
-      leastOf(unblocked, ({ heardMs }) => heardMs) ??
-      leastOf(this.#named, ({ blockedUntilMs }) => blockedUntilMs)
+      lowestBy(healthy, ({ heardMs }) => heardMs) ??
+      lowestBy(unblocked, ({ heardMs }) => heardMs) ??
+      lowestBy(this.#named, ({ blockedUntilMs }) => blockedUntilMs)
     )
   }
 
@@ -281,31 +290,31 @@ export class CallerStates {
    * stranger.
    */
   #add(nowMs: number, name: string, owner: string, fails: boolean): CallerState {
-    if (this.#named.length >= NAMED_MAX) {
+    if (this.#named.length >= NAMED_KEYS_MAX) {
       const evicted = fails ? this.#leastTroubled(nowMs) : this.#silent(nowMs)
       if (evicted === null) {
-        if (this.#others.heardMs === NEVER) this.#others.owner = owner
-        else if (this.#others.owner !== owner) this.#others.owner = ''
-        return this.#others
+        if (this.#unnamed.heardMs === NEVER_MS) this.#unnamed.owner = owner
+        else if (this.#unnamed.owner !== owner) this.#unnamed.owner = ''
+        return this.#unnamed
       }
       this.#named.splice(this.#named.indexOf(evicted), 1)
-      this.all.splice(this.all.indexOf(evicted), 1)
+      this.allCallers.splice(this.allCallers.indexOf(evicted), 1)
     }
-    const added = new CallerState(name, owner, nowMs)
-    added.heardMs = nowMs
-    this.#named.push(added)
-    this.all.push(added)
-    return added
+    const newState = new CallerState(name, owner, nowMs)
+    newState.heardMs = nowMs
+    this.#named.push(newState)
+    this.allCallers.push(newState)
+    return newState
   }
 }
 
-function leastOf(
+function lowestBy(
   states: readonly CallerState[],
   countOf: (state: CallerState) => number,
 ): CallerState | null {
-  let least: CallerState | null = null
-  for (const each of states) if (least === null || countOf(each) < countOf(least)) least = each
-  return least
+  let lowest: CallerState | null = null
+  for (const state of states) if (lowest === null || countOf(state) < countOf(lowest)) lowest = state
+  return lowest
 }
 
 const CAUSES = ['failure', 'limit'] as const
@@ -317,6 +326,7 @@ const CAUSES = ['failure', 'limit'] as const
 function ownerOf({ organizationId, workspaceId }: HealthCaller): string {
   const text = workspaceId ?? organizationId
   let hash = 0x811c9dc5
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
+  for (let index = 0; index < text.length; index++)
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193)
   return (hash >>> 0).toString(16).padStart(8, '0')
 }

@@ -5,7 +5,7 @@
  * Failures of one key open the breaker of that key. The breaker for all opens when a second key fails too, or when no
  * other key succeeded recently.
  */
-import { Breaker, NEVER, OPEN_FIRST_MS, PROBE_MS } from './breaker.ts'
+import { Breaker, NEVER_MS, OPEN_MIN_MS, PROBE_TIMEOUT_MS } from './breaker.ts'
 import { type CallerState, CallerStates, type HealthCaller } from './caller-states.ts'
 import type { BreakerEvent, Cause } from './notes.ts'
 
@@ -16,14 +16,14 @@ export type BreakerScope = 'all' | 'caller'
 export type Passage = 'free' | 'due' | 'blocked'
 
 /** For this long after a probe is due, the key that failed last leaves it to other keys that make requests. */
-const PREFERENCE_MS = OPEN_FIRST_MS
+const PROBE_PREFERENCE_MS = OPEN_MIN_MS
 
 export class EndpointBreakers {
   /** The breaker for all callers. */
-  readonly all = new Breaker()
+  readonly shared = new Breaker()
   readonly callers: CallerStates
   /** Events that have not been sent to other threads yet. */
-  untold: BreakerEvent[] = []
+  unsentEvents: BreakerEvent[] = []
   /** True if the breaker of a single key may be open. */
   #hasBlocked = false
   /** Number of the current row of failures; a success begins a new row. */
@@ -34,7 +34,7 @@ export class EndpointBreakers {
    * others.
    */
   #alone = ''
-  /** True if the running probe belongs to a key other than those. */
+  /** True if the running probe belongs to a key that is not in `#alone`. */
   #isProbeOfOther = false
   /** The key that failed last. */
   #failedLast = ''
@@ -45,9 +45,9 @@ export class EndpointBreakers {
 
   /** @param caller null: no particular caller */
   passage(nowMs: number, caller: HealthCaller | null): Passage {
-    const { all } = this
-    if (all.restUntilMs > nowMs) return 'blocked'
-    if (all.openUntilMs > NEVER) return this.#mayProbe(nowMs, caller) ? 'due' : 'blocked'
+    const { shared } = this
+    if (shared.restUntilMs > nowMs) return 'blocked'
+    if (shared.openUntilMs > NEVER_MS) return this.#mayProbe(nowMs, caller) ? 'due' : 'blocked'
     const callerState = this.#hasBlocked ? this.#blockedCaller(caller) : null
     if (callerState === null) return 'free'
     if (callerState.restUntilMs > nowMs) return 'blocked'
@@ -57,29 +57,32 @@ export class EndpointBreakers {
 
   /** The breaker that applies to a caller. */
   blockingBreaker(nowMs: number, caller: HealthCaller | null): Breaker {
-    const { all } = this
-    if (all.isOpen || all.restUntilMs > nowMs) return all
-    return this.#blockedCaller(caller) ?? all
+    const { shared } = this
+    if (shared.isOpen || shared.restUntilMs > nowMs) return shared
+    return this.#blockedCaller(caller) ?? shared
   }
 
   /** Milliseconds until the caller may call the endpoint; 0: now. */
   waitMs(nowMs: number, caller: HealthCaller | null): number {
     if (this.passage(nowMs, caller) !== 'blocked') return 0
-    const { all } = this
+    const { shared } = this
     const { blockedUntilMs } = this.blockingBreaker(nowMs, caller)
-    const isLater = all.isOpen && this.#leavesProbe(nowMs, caller)
-    return Math.max(0, Math.max(blockedUntilMs, isLater ? all.openUntilMs + PREFERENCE_MS : NEVER) - nowMs)
+    const isLater = shared.isOpen && this.#leavesProbe(nowMs, caller)
+    return Math.max(
+      0,
+      Math.max(blockedUntilMs, isLater ? shared.openUntilMs + PROBE_PREFERENCE_MS : NEVER_MS) - nowMs,
+    )
   }
 
   /** Claims the probe for a caller. Returns the scope of its breaker. */
   probe(nowMs: number, caller: HealthCaller | null): BreakerScope {
-    const callerState = this.all.isOpen ? null : this.#blockedCaller(caller)
-    ;(callerState ?? this.all).setProbe(nowMs, PROBE_MS)
+    const callerState = this.shared.isOpen ? null : this.#blockedCaller(caller)
+    ;(callerState ?? this.shared).setProbe(nowMs, PROBE_TIMEOUT_MS)
     if (callerState === null) this.#isProbeOfOther = this.#isBesideAlone(caller)
-    this.untold.push({
+    this.unsentEvents.push({
       kind: 'probe',
       caller: callerState?.name ?? '',
-      forMs: PROBE_MS,
+      forMs: PROBE_TIMEOUT_MS,
       isOther: callerState === null && this.#isProbeOfOther,
     })
     return callerState === null ? 'all' : 'caller'
@@ -103,14 +106,14 @@ export class EndpointBreakers {
    * otherwise null.
    */
   judge(nowMs: number, caller: HealthCaller | null, countMin: number): Cause | null {
-    const { all, callers } = this
-    if (all.isOpen) return null
+    const { shared, callers } = this
+    if (shared.isOpen) return null
     const state = callers.of(nowMs, caller)
     const ownCause = state.verdict(nowMs, countMin)
-    const isHeardAlone = ownCause !== null && !callers.hasSuccessBeside(state, nowMs)
-    const cause = isHeardAlone ? ownCause : callers.verdict(nowMs, this.#row, countMin)
+    const isOnlyKey = ownCause !== null && !callers.hasSuccessBeside(state, nowMs)
+    const cause = isOnlyKey ? ownCause : callers.verdict(nowMs, this.#row, countMin)
     if (cause !== null) {
-      const isAlone = isHeardAlone && callers.isAlone(state, this.#row, cause)
+      const isAlone = isOnlyKey && callers.isAlone(state, this.#row, cause)
       this.openAll(nowMs, cause, nowMs, isAlone ? state.name : callers.aloneBesides(nowMs, this.#row, cause))
     } else if (ownCause !== null && state.name !== '' && !state.isOpen) {
       this.#openCaller(nowMs, state, ownCause, nowMs)
@@ -121,7 +124,7 @@ export class EndpointBreakers {
   /** True if attempts of the caller that began at this time count: neither of its breakers has changed since. */
   isCurrent(caller: HealthCaller | null, beganMs: number): boolean {
     const callerState = caller === null ? null : this.callers.find(caller)
-    return beganMs >= this.all.changedMs && (callerState === null || beganMs >= callerState.changedMs)
+    return beganMs >= this.shared.changedMs && (callerState === null || beganMs >= callerState.changedMs)
   }
 
   isOpen(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
@@ -140,7 +143,7 @@ export class EndpointBreakers {
     cause: Cause,
   ): boolean {
     const state = this.callers.of(nowMs, caller)
-    const breaker = scope === 'all' ? this.all : state
+    const breaker = scope === 'all' ? this.shared : state
     // A later probe is running, and its outcome will be newer.
     if (!breaker.isOpen || breaker.probeBeganMs > beganMs) return false
     this.#failedLast = state.name
@@ -153,18 +156,21 @@ export class EndpointBreakers {
   /** Closes the breaker whose probe succeeded. False if it was closed already. */
   close(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
     const state = scope === 'all' ? null : this.callers.of(nowMs, caller)
-    if (!(state ?? this.all).isOpen) return false
+    if (!(state ?? this.shared).isOpen) return false
     this.#setClosed(nowMs, state)
-    this.untold.push({ kind: 'closed', caller: state?.name ?? '' })
+    this.unsentEvents.push({ kind: 'closed', caller: state?.name ?? '' })
     return true
   }
 
   /** The probe ended without a verdict on the endpoint, so another request may be the probe. */
-  unprobe(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): void {
+  endProbe(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): void {
     const breaker = this.#breakerOf(nowMs, caller, scope)
     if (!breaker.isOpen) return
-    breaker.probeUntilMs = NEVER
-    this.untold.push({ kind: 'unproved', caller: breaker === this.all ? '' : (breaker as CallerState).name })
+    breaker.probeUntilMs = NEVER_MS
+    this.unsentEvents.push({
+      kind: 'unproved',
+      caller: breaker === this.shared ? '' : (breaker as CallerState).name,
+    })
   }
 
   /**
@@ -175,7 +181,7 @@ export class EndpointBreakers {
     state.rest(nowMs, forMs, cause)
     this.#hasBlocked = true
     if (this.callers.isServedBeside(state, nowMs, this.#row)) return 'caller'
-    this.all.rest(nowMs, forMs, cause)
+    this.shared.rest(nowMs, forMs, cause)
     return 'all'
   }
 
@@ -191,7 +197,7 @@ export class EndpointBreakers {
     const state = namedCallers?.find(({ name }) => name === event.caller) ?? null
     // A key that has no name here has no breaker here either.
     if (namedCallers !== null && state === null) return
-    const breaker = state ?? this.all
+    const breaker = state ?? this.shared
     switch (event.kind) {
       case 'open':
         breaker.streak = event.streak
@@ -204,7 +210,7 @@ export class EndpointBreakers {
         if (state === null) this.#isProbeOfOther = event.isOther
         break
       case 'unproved':
-        breaker.probeUntilMs = NEVER
+        breaker.probeUntilMs = NEVER_MS
         break
       case 'closed':
         this.#setClosed(nowMs, state)
@@ -215,35 +221,42 @@ export class EndpointBreakers {
   /** The events that tell a newly started thread about open breakers. */
   openEvents(nowMs: number): BreakerEvent[] {
     const events: BreakerEvent[] = []
-    this.#tellOpen(nowMs, this.all, '', events)
-    for (const state of this.callers.named) this.#tellOpen(nowMs, state, state.name, events)
+    this.#addOpenEvents(nowMs, this.shared, '', events)
+    for (const state of this.callers.named) this.#addOpenEvents(nowMs, state, state.name, events)
     return events
   }
 
   openAll(nowMs: number, cause: Cause, sinceMs = nowMs, alone = ''): void {
-    const forMs = this.all.open(nowMs, cause, sinceMs)
+    const forMs = this.shared.open(nowMs, cause, sinceMs)
     this.#setAllOpen(nowMs, alone)
-    this.untold.push({ kind: 'open', caller: '', forMs, streak: this.all.streak, cause, alone })
+    this.unsentEvents.push({
+      kind: 'open',
+      caller: '',
+      forMs,
+      streak: this.shared.streak,
+      cause,
+      alone,
+    })
   }
 
   /** The caller, if it may have an open breaker or a wait of its own. */
   #blockedCaller(caller: HealthCaller | null): CallerState | null {
     if (!this.#hasBlocked || caller === null) return null
-    const found = this.callers.find(caller)
-    return found !== null && found.blockedUntilMs > NEVER ? found : null
+    const state = this.callers.find(caller)
+    return state !== null && state.blockedUntilMs > NEVER_MS ? state : null
   }
 
   #breakerOf(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): Breaker {
-    return scope === 'all' ? this.all : this.callers.of(nowMs, caller)
+    return scope === 'all' ? this.shared : this.callers.of(nowMs, caller)
   }
 
   /** True if the caller's next request is the probe of the open breaker for all. */
   #mayProbe(nowMs: number, caller: HealthCaller | null): boolean {
-    const { all } = this
+    const { shared } = this
     // Only some keys have failed: the first request of another key shows whether the problem is those keys or the
     // endpoint.
-    if (this.#isBesideAlone(caller)) return !(this.#isProbeOfOther && all.probeUntilMs > nowMs)
-    return all.isDue(nowMs) && !this.#leavesProbe(nowMs, caller)
+    if (this.#isBesideAlone(caller)) return !(this.#isProbeOfOther && shared.probeUntilMs > nowMs)
+    return shared.isDue(nowMs) && !this.#leavesProbe(nowMs, caller)
   }
 
   #isBesideAlone(caller: HealthCaller | null): boolean {
@@ -262,22 +275,29 @@ export class EndpointBreakers {
   #leavesProbe(nowMs: number, caller: HealthCaller | null): boolean {
     if (caller === null || this.#failedLast === '' || !caller.keyHash.startsWith(this.#failedLast))
       return false
-    if (nowMs >= this.all.openUntilMs + PREFERENCE_MS) return false
+    if (nowMs >= this.shared.openUntilMs + PROBE_PREFERENCE_MS) return false
     const state = this.callers.find(caller)
-    return state !== null && this.callers.hasAskedBeside(state, nowMs)
+    return state !== null && this.callers.hasRequestBeside(state, nowMs)
   }
 
   #setAllOpen(nowMs: number, alone: string): void {
     this.#alone = alone
     this.#isProbeOfOther = false
     // The breaker for all keys replaces the breakers of single keys.
-    for (const each of this.callers.named) if (each.isOpen) each.setClosed(nowMs)
+    for (const state of this.callers.named) if (state.isOpen) state.setClosed(nowMs)
   }
 
   #openCaller(nowMs: number, state: CallerState, cause: Cause, sinceMs: number): void {
     const forMs = state.open(nowMs, cause, sinceMs)
     this.#hasBlocked = true
-    this.untold.push({ kind: 'open', caller: state.name, forMs, streak: state.streak, cause, alone: '' })
+    this.unsentEvents.push({
+      kind: 'open',
+      caller: state.name,
+      forMs,
+      streak: state.streak,
+      cause,
+      alone: '',
+    })
   }
 
   /** Forgets earlier failures. */
@@ -286,15 +306,15 @@ export class EndpointBreakers {
       state.clear(nowMs)
       return
     }
-    this.all.setClosed(nowMs)
+    this.shared.setClosed(nowMs)
     this.#alone = ''
     this.callers.clear(nowMs)
   }
 
-  #tellOpen(nowMs: number, breaker: Breaker, caller: string, events: BreakerEvent[]): void {
+  #addOpenEvents(nowMs: number, breaker: Breaker, caller: string, events: BreakerEvent[]): void {
     if (!breaker.isOpen) return
     const { cause, streak, openUntilMs, probeUntilMs } = breaker
-    const isAll = breaker === this.all
+    const isAll = breaker === this.shared
     const forMs = Math.max(0, openUntilMs - nowMs)
     events.push({ kind: 'open', caller, forMs, streak, cause, alone: isAll ? this.#alone : '' })
     if (probeUntilMs <= nowMs) return

@@ -21,9 +21,9 @@ export const BLOCKED = 4
 export type Standing = typeof STEADY | typeof SHAKY | typeof FAILING | typeof PROBE_DUE | typeof BLOCKED
 
 /** With fewer attempts, the share of failures says too little. */
-const UPTIME_MIN = 100
-const UPTIME_STEADY = 0.95
-const UPTIME_SHAKY = 0.8
+const UPTIME_ATTEMPTS_MIN = 100
+const STEADY_UPTIME_MIN = 0.95
+const SHAKY_UPTIME_MIN = 0.8
 
 export class EndpointState {
   readonly key: string
@@ -54,7 +54,7 @@ export class EndpointState {
 
   /** True if the breaker for all is open. */
   get isOpen(): boolean {
-    return this.breakers.all.isOpen
+    return this.breakers.shared.isOpen
   }
 
   /** @param caller null: no particular caller */
@@ -66,8 +66,8 @@ export class EndpointState {
     window.advance(nowMs)
     const { ok, failed } = window
     const total = ok + failed
-    if (failed <= 0 || total < UPTIME_MIN || ok >= total * UPTIME_STEADY) return STEADY
-    return ok >= total * UPTIME_SHAKY ? SHAKY : FAILING
+    if (failed <= 0 || total < UPTIME_ATTEMPTS_MIN || ok >= total * STEADY_UPTIME_MIN) return STEADY
+    return ok >= total * SHAKY_UPTIME_MIN ? SHAKY : FAILING
   }
 
   /** True if it must not be called because of a rate limit. */
@@ -121,7 +121,7 @@ export class EndpointState {
     if (latencyMs === null && tokensPerSecond === null) return
     const { callers } = this.breakers
     const state = callers.of(nowMs, caller)
-    const weight = callers.hasAskedBeside(state, nowMs) ? state.weigh(nowMs) : 1
+    const weight = callers.hasRequestBeside(state, nowMs) ? state.weigh(nowMs) : 1
     // In a note, values are not assigned to keys.
     if (weight === 1) this.#unsent ??= new UnsentNote()
     const unsent = weight < 1 ? null : this.#unsent
@@ -148,10 +148,10 @@ export class EndpointState {
   apply(nowMs: number, note: HealthNote): void {
     const { goodCalls, faultyCalls } = note
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
-    const { all, callers } = this.breakers
-    const states = note.callers.map(each => {
-      const fails = each.failed + each.limited > 0 || each.restMs > 0
-      return callers.ofName(nowMs, each.name, each.owner, fails)
+    const { shared, callers } = this.breakers
+    const states = note.callers.map(callerNote => {
+      const fails = callerNote.failed + callerNote.limited > 0 || callerNote.restMs > 0
+      return callers.ofName(nowMs, callerNote.name, callerNote.owner, fails)
     })
     // A breaker that closes forgets everything counted before.
     for (const event of events) {
@@ -159,13 +159,13 @@ export class EndpointState {
       if (event.kind === 'closed' && event.caller === '') this.window?.clear()
     }
     this.#add(nowMs, callers.of(nowMs, null), ok, failed, limited)
-    for (let at = 0; at < states.length; at++) {
-      const [each, state] = [note.callers[at], states[at]]
-      if (each === undefined || state === undefined) continue
-      this.#add(nowMs, state, each.ok, each.failed, each.limited)
-      if (each.restMs > 0) this.breakers.setRest(nowMs, state, each.restMs, each.restCause)
+    for (let index = 0; index < states.length; index++) {
+      const [callerNote, state] = [note.callers[index], states[index]]
+      if (callerNote === undefined || state === undefined) continue
+      this.#add(nowMs, state, callerNote.ok, callerNote.failed, callerNote.limited)
+      if (callerNote.restMs > 0) this.breakers.setRest(nowMs, state, callerNote.restMs, callerNote.restCause)
     }
-    if (restMs > 0) all.rest(nowMs, restMs, restCause)
+    if (restMs > 0) shared.rest(nowMs, restMs, restCause)
     if (goodCalls + faultyCalls > 0) this.#addCalls(nowMs, goodCalls, faultyCalls)
     for (const value of latencies) this.#addLatency(nowMs, value, 1)
     for (const value of throughputs) this.#addThroughput(nowMs, value, 1)
@@ -173,31 +173,31 @@ export class EndpointState {
 
   /** The note for a thread that starts now; null if there is nothing to report. Does not include latencies. */
   snapshot(nowMs: number): HealthNote | null {
-    const { all, callers } = this.breakers
+    const { shared, callers } = this.breakers
     const note = new UnsentNote()
-    for (const state of callers.all) {
+    for (const state of callers.allCallers) {
       state.window.advance(nowMs)
       const { ok, failed, limited } = state.window
       const restMs = state.restUntilMs - nowMs
       if (ok + failed + limited > 0 || state.isOpen) note.count(state, ok, failed, limited)
       if (restMs > 0 && state.name !== '') note.rest(state, restMs, state.restCause)
     }
-    const restMs = all.restUntilMs - nowMs
-    if (restMs > 0) note.rest(null, restMs, all.restCause)
+    const restMs = shared.restUntilMs - nowMs
+    if (restMs > 0) note.rest(null, restMs, shared.restCause)
     const events = this.breakers.openEvents(nowMs)
     return note.isEmpty && events.length === 0 ? null : note.plain(this.key, events)
   }
 
   /** Returns the unsent note and clears it; null if there is none. */
   drainUnsent(): HealthNote | null {
-    const { untold } = this.breakers
+    const { unsentEvents } = this.breakers
     const unsent = this.#unsent
     this.#unsent = null
     this.isUrgent = false
     this.isListed = false
-    if (untold.length === 0) return unsent === null ? null : unsent.plain(this.key, NO_EVENTS)
-    this.breakers.untold = []
-    return (unsent ?? new UnsentNote()).plain(this.key, untold)
+    if (unsentEvents.length === 0) return unsent === null ? null : unsent.plain(this.key, NO_EVENTS)
+    this.breakers.unsentEvents = []
+    return (unsent ?? new UnsentNote()).plain(this.key, unsentEvents)
   }
 
   #add(nowMs: number, state: CallerState, ok: number, failures: number, limited: number): void {
@@ -231,7 +231,7 @@ const NO_EVENTS: readonly never[] = []
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] }
 
-/** The caller that a count belongs to; without a name, it is one of many. */
+/** The caller that a count belongs to; an empty name stands for all unnamed callers. */
 interface NamedCaller {
   readonly name: string
   readonly owner: string
@@ -262,7 +262,7 @@ class UnsentNote {
       this.#limited += limited
       return
     }
-    const note = this.#of(caller)
+    const note = this.#noteOf(caller)
     note.ok += ok
     note.failed += failures
     note.limited += limited
@@ -274,7 +274,7 @@ class UnsentNote {
       this.#restCause = cause
       this.#restMs = Math.max(this.#restMs, restMs)
     } else if (caller.name !== '') {
-      const note = this.#of(caller)
+      const note = this.#noteOf(caller)
       note.restCause = cause
       note.restMs = Math.max(note.restMs, restMs)
     }
@@ -297,10 +297,10 @@ class UnsentNote {
     }
   }
 
-  #of({ name, owner }: NamedCaller): Writable<CallerNote> {
-    for (const each of this.#callers) if (each.name === name) return each
-    const added = { name, owner, ok: 0, failed: 0, limited: 0, restMs: 0, restCause: 'limit' as const }
-    this.#callers.push(added)
-    return added
+  #noteOf({ name, owner }: NamedCaller): Writable<CallerNote> {
+    for (const note of this.#callers) if (note.name === name) return note
+    const newNote = { name, owner, ok: 0, failed: 0, limited: 0, restMs: 0, restCause: 'limit' as const }
+    this.#callers.push(newNote)
+    return newNote
   }
 }

@@ -5,13 +5,13 @@
 import type { EndpointFigures } from '../endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'
 
-/** Milliseconds that count: an endpoint that works again is no longer judged by its failures after this time. */
+/** Length of the window: after this time, failures no longer count against an endpoint. */
 export const WINDOW_MS = 30_000
-const SLOTS = 15
-const SLOT_MS = WINDOW_MS / SLOTS
+const SLOT_COUNT = 15
+const SLOT_MS = WINDOW_MS / SLOT_COUNT
 
 /** The kinds of attempts that count; others say nothing about the endpoint. */
-const [OK, FAILED, LIMITED, KINDS] = [0, 1, 2, 3]
+const [OK, FAILED, LIMITED, KIND_COUNT] = [0, 1, 2, 3]
 
 /** Counts attempts at one endpoint over the last 30 s. */
 export class OutcomeWindow {
@@ -33,12 +33,12 @@ export class OutcomeWindow {
 
   add(nowMs: number, ok: number, failures: number, limited: number): void {
     if (nowMs >= (this.#slot + 1) * SLOT_MS) this.advance(nowMs)
-    this.#counts ??= new Int32Array(SLOTS * KINDS)
+    this.#counts ??= new Int32Array(SLOT_COUNT * KIND_COUNT)
     const counts = this.#counts
-    const at = (this.#slot % SLOTS) * KINDS
-    counts[at + OK] = (counts[at + OK] ?? 0) + ok
-    counts[at + FAILED] = (counts[at + FAILED] ?? 0) + failures
-    counts[at + LIMITED] = (counts[at + LIMITED] ?? 0) + limited
+    const offset = (this.#slot % SLOT_COUNT) * KIND_COUNT
+    counts[offset + OK] = (counts[offset + OK] ?? 0) + ok
+    counts[offset + FAILED] = (counts[offset + FAILED] ?? 0) + failures
+    counts[offset + LIMITED] = (counts[offset + LIMITED] ?? 0) + limited
     this.ok += ok
     this.failed += failures
     this.limited += limited
@@ -49,18 +49,18 @@ export class OutcomeWindow {
     const slot = Math.floor(nowMs / SLOT_MS)
     if (slot <= this.#slot) return
     const counts = this.#counts
-    if (counts === null || slot - this.#slot >= SLOTS) {
+    if (counts === null || slot - this.#slot >= SLOT_COUNT) {
       this.clear()
       this.#slot = slot
       return
     }
     while (this.#slot < slot) {
       this.#slot++
-      const at = (this.#slot % SLOTS) * KINDS
-      this.ok -= counts[at + OK] ?? 0
-      this.failed -= counts[at + FAILED] ?? 0
-      this.limited -= counts[at + LIMITED] ?? 0
-      counts.fill(0, at, at + KINDS)
+      const offset = (this.#slot % SLOT_COUNT) * KIND_COUNT
+      this.ok -= counts[offset + OK] ?? 0
+      this.failed -= counts[offset + FAILED] ?? 0
+      this.limited -= counts[offset + LIMITED] ?? 0
+      counts.fill(0, offset, offset + KIND_COUNT)
     }
   }
 
@@ -77,7 +77,7 @@ const HALF_LIFE_MS = 150_000
 /** With fewer replies, the share of faulty ones says too little. */
 const CALLS_MIN = 10
 /** If a larger share is faulty, the endpoint is called after others. */
-const FAULTY_MAX = 0.1
+const FAULTY_SHARE_MAX = 0.1
 
 /** Counts an endpoint's replies with tool calls: those whose calls a client can run, and faulty ones. */
 export class CallWindow {
@@ -90,14 +90,14 @@ export class CallWindow {
   }
 
   add(nowMs: number, good: number, faulty: number): void {
-    this.#age(nowMs)
+    this.#decay(nowMs)
     this.#good += good
     this.#faulty += faulty
   }
 
   /** The share of good replies; null if there were too few recently. */
   share(nowMs: number): number | null {
-    this.#age(nowMs)
+    this.#decay(nowMs)
     const calls = this.#good + this.#faulty
     // Ten replies at once are some milliseconds old when they are read.
     return Math.round(calls) < CALLS_MIN ? null : this.#good / calls
@@ -105,10 +105,10 @@ export class CallWindow {
 
   /** True if too many are faulty. */
   isPoor(nowMs: number): boolean {
-    return this.#faulty > 0 && (this.share(nowMs) ?? 1) < 1 - FAULTY_MAX
+    return this.#faulty > 0 && (this.share(nowMs) ?? 1) < 1 - FAULTY_SHARE_MAX
   }
 
-  #age(nowMs: number): void {
+  #decay(nowMs: number): void {
     if (nowMs <= this.#countedMs) return
     const weight = 0.5 ** ((nowMs - this.#countedMs) / HALF_LIFE_MS)
     this.#good *= weight
@@ -122,12 +122,12 @@ const FIVE_MINUTES_MS = 5 * MINUTE_MS
 const HALF_HOUR_MS = 30 * MINUTE_MS
 const DAY_MS = 24 * 60 * MINUTE_MS
 /** With fewer attempts, one failure alone would give a low percentage. */
-const UPTIME_MIN = 100
-/** Half an hour in six slots. */
+const UPTIME_ATTEMPTS_MIN = 100
+/** Slots of half an hour. */
 const VALUE_SLOTS = 6
 
 /** Counts of attempts in slots of the same length. */
-class Counts {
+class SlotCounts {
   readonly #slotMs: number
   readonly #ok: Int32Array
   readonly #failed: Int32Array
@@ -143,9 +143,9 @@ class Counts {
   /** `ok` is negative if an answer that was counted as a success breaks off. */
   add(nowMs: number, ok: number, failures: number): void {
     if (nowMs >= (this.#slot + 1) * this.#slotMs) this.#advance(nowMs)
-    const at = this.#slot % this.#ok.length
-    this.#ok[at] = (this.#ok[at] ?? 0) + ok
-    this.#failed[at] = (this.#failed[at] ?? 0) + failures
+    const index = this.#slot % this.#ok.length
+    this.#ok[index] = (this.#ok[index] ?? 0) + ok
+    this.#failed[index] = (this.#failed[index] ?? 0) + failures
   }
 
   /** Percentage of successful attempts in the newest slots; null if there were too few attempts. */
@@ -153,18 +153,18 @@ class Counts {
     this.#advance(nowMs)
     let [ok, failed] = [0, 0]
     for (let slotsBack = 0; slotsBack < Math.min(slots, this.#ok.length, this.#slot + 1); slotsBack++) {
-      const at = (this.#slot - slotsBack) % this.#ok.length
-      ok += this.#ok[at] ?? 0
-      failed += this.#failed[at] ?? 0
+      const index = (this.#slot - slotsBack) % this.#ok.length
+      ok += this.#ok[index] ?? 0
+      failed += this.#failed[index] ?? 0
     }
     const total = ok + failed
-    return total < UPTIME_MIN ? null : Math.max(0, (100 * ok) / total)
+    return total < UPTIME_ATTEMPTS_MIN ? null : Math.max(0, (100 * ok) / total)
   }
 
   #advance(nowMs: number): void {
     const slot = Math.floor(nowMs / this.#slotMs)
-    const from = Math.max(this.#slot + 1, slot - this.#ok.length + 1)
-    for (let next = from; next <= slot; next++) {
+    const firstStale = Math.max(this.#slot + 1, slot - this.#ok.length + 1)
+    for (let next = firstStale; next <= slot; next++) {
       this.#ok[next % this.#ok.length] = 0
       this.#failed[next % this.#ok.length] = 0
     }
@@ -177,8 +177,8 @@ class Counts {
  * some kilobytes for each endpoint that is in use.
  */
 export class FigureWindows {
-  readonly #minutes = new Counts(MINUTE_MS, HALF_HOUR_MS / MINUTE_MS)
-  readonly #halfHours = new Counts(HALF_HOUR_MS, DAY_MS / HALF_HOUR_MS)
+  readonly #minutes = new SlotCounts(MINUTE_MS, HALF_HOUR_MS / MINUTE_MS)
+  readonly #halfHours = new SlotCounts(HALF_HOUR_MS, DAY_MS / HALF_HOUR_MS)
   #latency: RecentValues | null = null
   #throughput: RecentValues | null = null
 

@@ -22,7 +22,7 @@ export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
  */
 export type EndpointCondition = 'untried' | 'steady' | 'shaky' | 'failing' | 'probing' | 'limited' | 'blocked'
 
-/** How many keys are in each condition. */
+/** Number of keys in each condition. */
 export type ConditionCounts = Readonly<Partial<Record<EndpointCondition, number>>>
 
 /** Indexed by standing; the condition for standing 4 depends on its cause. */
@@ -44,11 +44,11 @@ interface EndpointHealthOptions {
   readonly max?: number
 }
 
-const FAILURES = 5
+const FAILURES_DEFAULT = 5
 /** About 1 KB each, and another 20 KB for those with traffic in the last five minutes. */
 const STATES_MAX = 10_000
 /** Counts are not urgent, so they are sent together. */
-const SEND_MS = 250
+const SEND_DELAY_MS = 250
 
 /** Names an endpoint, or one own key at it, in every process that has the same catalogue. */
 export function endpointKey(endpoint: Endpoint, credentialId: string | null): string {
@@ -71,7 +71,7 @@ export class HealthEntry {
   readonly #health: EndpointHealth
   readonly #caller: HealthCaller | null
   /** The scope of the breaker whose probe it is; null if it is not a probe. */
-  readonly #probed: BreakerScope | null
+  readonly #probe: BreakerScope | null
   readonly beganMs: number
   /** Milliseconds to the first content of a stream, as measured; null if not measured. */
   firstTokenMs: number | null = null
@@ -92,22 +92,22 @@ export class HealthEntry {
     health: EndpointHealth,
     state: EndpointState,
     caller: HealthCaller | null,
-    probed: BreakerScope | null,
+    probe: BreakerScope | null,
     nowMs: number,
   ) {
     this.#health = health
     this.state = state
     this.#caller = caller
-    this.#probed = probed
+    this.#probe = probe
     this.beganMs = nowMs
     this.sentMs = nowMs
   }
 
   /** Called at the first content. This counts as a success, because the end of a long reply would come too late. */
-  answered(nowMs: number): void {
+  noteFirstContent(nowMs: number): void {
     if (this.#answeredMs !== null || this.#isOver) return
     this.#answeredMs = nowMs
-    this.#health.ok(this.state, this.#caller, this.#probed, nowMs)
+    this.#health.countSuccess(this.state, this.#caller, this.#probe, nowMs)
     this.onAnswered?.()
   }
 
@@ -120,19 +120,26 @@ export class HealthEntry {
     this.#isOver = true
     const isAnswered = this.#answeredMs !== null
     if (verdict === 'ok') {
-      if (!isAnswered) this.#health.ok(this.state, this.#caller, this.#probed, nowMs)
+      if (!isAnswered) this.#health.countSuccess(this.state, this.#caller, this.#probe, nowMs)
       return
     }
-    const probed = isAnswered ? null : this.#probed
+    const probe = isAnswered ? null : this.#probe
     const [caller, beganMs] = [this.#caller, this.beganMs]
     if (verdict !== 'none') {
-      this.#health.bad(this.state, verdict, { caller, isAnswered, probed, beganMs, nowMs, waitMs })
-    } else if (probed !== null) this.#health.unproved(this.state, caller, probed, nowMs)
+      this.#health.countFailure(this.state, verdict, {
+        caller,
+        isAnswered,
+        probe,
+        beganMs,
+        nowMs,
+        waitMs,
+      })
+    } else if (probe !== null) this.#health.endProbe(this.state, caller, probe, nowMs)
   }
 
   /** Counts replies with tool calls: good ones, and those with a faulty call. */
   countCalls(nowMs: number, good: number, faulty: number): void {
-    this.#health.called(this.state, nowMs, good, faulty)
+    this.#health.countCalls(this.state, nowMs, good, faulty)
   }
 
   /** Records the speed of the reply. `isStream`: its first content arrived as soon as it existed. */
@@ -145,9 +152,9 @@ export class HealthEntry {
   ): void {
     const answeredMs = this.#answeredMs
     if (answeredMs === null) return
-    const latencyMs = isStream ? Math.max(MEASURED_MIN_MS, answeredMs - this.sentMs) : null
+    const latencyMs = isStream ? Math.max(LATENCY_MIN_MS, answeredMs - this.sentMs) : null
     const spanMs = nowMs - (isStream ? answeredMs : this.sentMs)
-    const isLong = outputTokens >= TOKENS_MIN && spanMs >= SPAN_MIN_MS
+    const isLong = outputTokens >= SPEED_TOKENS_MIN && spanMs >= SPEED_SPAN_MIN_MS
     const tokensPerSecond = isLong ? (outputTokens * 1_000) / spanMs : null
     if (latencyMs === null && tokensPerSecond === null) return
     const { firstToken, perToken } = speeds.of(provider.slug, modelId)
@@ -164,16 +171,16 @@ export class HealthEntry {
 }
 
 /** Shorter times are not distinguished. */
-const MEASURED_MIN_MS = 0.1
+const LATENCY_MIN_MS = 0.1
 /** With fewer tokens or shorter times, the speed would be too inaccurate. */
-const TOKENS_MIN = 8
-const SPAN_MIN_MS = 20
+const SPEED_TOKENS_MIN = 8
+const SPEED_SPAN_MIN_MS = 20
 
-interface BadEnd {
+interface FailedEnd {
   readonly caller: HealthCaller | null
   /** True if there was content: the success that was counted is then subtracted. */
   readonly isAnswered: boolean
-  readonly probed: BreakerScope | null
+  readonly probe: BreakerScope | null
   readonly beganMs: number
   readonly nowMs: number
   readonly waitMs: number
@@ -190,16 +197,16 @@ export class EndpointHealth {
   readonly #failures: number | null
   readonly #states: LRUCache<string, EndpointState>
   /** The states of shared endpoints, so that each key is built only once. */
-  readonly #ofEndpoint = new WeakMap<Endpoint, EndpointState>()
+  readonly #byEndpoint = new WeakMap<Endpoint, EndpointState>()
   /** States with unsent notes. */
   #unsent: EndpointState[] = []
-  #isTimed = false
-  #isSoon = false
+  #isTimerSet = false
+  #isFlushScheduled = false
 
   constructor(options: EndpointHealthOptions) {
     this.#options = options
     this.#clock = options.clock
-    this.#failures = options.breakerFailures === undefined ? FAILURES : options.breakerFailures
+    this.#failures = options.breakerFailures === undefined ? FAILURES_DEFAULT : options.breakerFailures
     this.#states = new LRUCache({
       max: options.max ?? STATES_MAX,
       dispose: state => {
@@ -211,10 +218,10 @@ export class EndpointHealth {
   /** The state of an endpoint with the shared key (null), or with a BYOK credential. */
   of(endpoint: Endpoint, credentialId: string | null): EndpointState {
     if (credentialId !== null) return this.#byKey(endpointKey(endpoint, credentialId), endpoint.provider.slug)
-    const known = this.#ofEndpoint.get(endpoint)
-    if (known !== undefined && !known.isForgotten) return known
+    const cached = this.#byEndpoint.get(endpoint)
+    if (cached !== undefined && !cached.isForgotten) return cached
     const state = this.#byKey(endpointKey(endpoint, null), endpoint.provider.slug)
-    this.#ofEndpoint.set(endpoint, state)
+    this.#byEndpoint.set(endpoint, state)
     return state
   }
 
@@ -237,17 +244,20 @@ export class EndpointHealth {
    */
   ownConditions(): (endpoint: Endpoint) => ConditionCounts {
     const nowMs = this.#clock.monotonicMs()
-    const found = new Map<string, { -readonly [Name in keyof ConditionCounts]: ConditionCounts[Name] }>()
+    const countsByEndpoint = new Map<
+      string,
+      { -readonly [Name in keyof ConditionCounts]: ConditionCounts[Name] }
+    >()
     for (const [key, state] of this.#states.entries()) {
       const end = key.lastIndexOf('\n') + 1
       // The shared key has no name.
       if (end === key.length) continue
-      const counts = found.get(key.slice(0, end)) ?? {}
+      const counts = countsByEndpoint.get(key.slice(0, end)) ?? {}
       const condition = conditionOf(state, nowMs)
       counts[condition] = (counts[condition] ?? 0) + 1
-      found.set(key.slice(0, end), counts)
+      countsByEndpoint.set(key.slice(0, end), counts)
     }
-    return endpoint => found.get(endpointKey(endpoint, null)) ?? {}
+    return endpoint => countsByEndpoint.get(endpointKey(endpoint, null)) ?? {}
   }
 
   standing(state: EndpointState, caller: HealthCaller | null = null): Standing {
@@ -265,37 +275,42 @@ export class EndpointHealth {
     if (standing === BLOCKED) return null
     // Marks it as recently used: the table drops the least recently used ones.
     this.#states.get(state.key)
-    const probed = standing === PROBE_DUE ? state.breakers.probe(nowMs, caller) : null
-    if (probed !== null) this.#changed(state, probed, 'probed', state.breakers.all.streak <= 1)
-    return new HealthEntry(this, state, caller, probed, nowMs)
+    const probe = standing === PROBE_DUE ? state.breakers.probe(nowMs, caller) : null
+    if (probe !== null) this.#reportChange(state, probe, 'probed', state.breakers.shared.streak <= 1)
+    return new HealthEntry(this, state, caller, probe, nowMs)
   }
 
-  ok(state: EndpointState, caller: HealthCaller | null, probed: BreakerScope | null, nowMs: number): void {
-    if (probed !== null && state.close(nowMs, caller, probed)) this.#changed(state, probed, 'closed')
+  countSuccess(
+    state: EndpointState,
+    caller: HealthCaller | null,
+    probe: BreakerScope | null,
+    nowMs: number,
+  ): void {
+    if (probe !== null && state.close(nowMs, caller, probe)) this.#reportChange(state, probe, 'closed')
     state.count(nowMs, caller, 1, 0, 0)
-    this.#plan(state)
+    this.#scheduleNote(state)
   }
 
-  unproved(state: EndpointState, caller: HealthCaller | null, scope: BreakerScope, nowMs: number): void {
-    state.breakers.unprobe(nowMs, caller, scope)
-    this.#plan(state)
+  endProbe(state: EndpointState, caller: HealthCaller | null, scope: BreakerScope, nowMs: number): void {
+    state.breakers.endProbe(nowMs, caller, scope)
+    this.#scheduleNote(state)
   }
 
-  bad(state: EndpointState, verdict: 'failed' | 'limited', end: BadEnd): void {
-    const { caller, isAnswered, probed, beganMs, nowMs, waitMs } = end
+  countFailure(state: EndpointState, verdict: 'failed' | 'limited', end: FailedEnd): void {
+    const { caller, isAnswered, probe, beganMs, nowMs, waitMs } = end
     const isFailed = verdict === 'failed'
     const cause = isFailed ? 'failure' : 'limit'
     if (this.#failures !== null && waitMs > 0) state.rest(nowMs, caller, waitMs, cause)
     const { breakers } = state
-    if (probed !== null && breakers.isOpen(nowMs, caller, probed)) {
-      const isReopened = breakers.failProbe(nowMs, caller, probed, beganMs, cause)
-      if (isReopened) this.#changed(state, probed, isFailed ? 'opened' : 'limited', false)
+    if (probe !== null && breakers.isOpen(nowMs, caller, probe)) {
+      const isReopened = breakers.failProbe(nowMs, caller, probe, beganMs, cause)
+      if (isReopened) this.#reportChange(state, probe, isFailed ? 'opened' : 'limited', false)
     } else if (breakers.isCurrent(caller, beganMs)) {
       state.count(nowMs, caller, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
     }
-    const opened = this.#failures === null ? null : breakers.judge(nowMs, caller, this.#failures)
-    if (opened !== null) this.#changed(state, 'all', opened === 'limit' ? 'limited' : 'opened')
-    this.#plan(state)
+    const openCause = this.#failures === null ? null : breakers.judge(nowMs, caller, this.#failures)
+    if (openCause !== null) this.#reportChange(state, 'all', openCause === 'limit' ? 'limited' : 'opened')
+    this.#scheduleNote(state)
   }
 
   measure(
@@ -306,12 +321,12 @@ export class EndpointHealth {
     tokensPerSecond: number | null,
   ): void {
     state.measure(nowMs, caller, latencyMs, tokensPerSecond)
-    this.#plan(state)
+    this.#scheduleNote(state)
   }
 
-  called(state: EndpointState, nowMs: number, good: number, faulty: number): void {
+  countCalls(state: EndpointState, nowMs: number, good: number, faulty: number): void {
     state.countCalls(nowMs, good, faulty)
-    this.#plan(state)
+    this.#scheduleNote(state)
   }
 
   /** Adds notes of other threads. */
@@ -336,7 +351,7 @@ export class EndpointHealth {
     const nowMs = this.#clock.monotonicMs()
     let [open, limited, resting] = [0, 0, 0]
     for (const state of this.#states.values()) {
-      const { isOpen, cause, restUntilMs } = state.breakers.all
+      const { isOpen, cause, restUntilMs } = state.breakers.shared
       if (isOpen && cause === 'limit') limited++
       else if (isOpen) open++
       else if (restUntilMs > nowMs) resting++
@@ -346,12 +361,12 @@ export class EndpointHealth {
 
   /** Slugs of providers none of whose endpoints may be called, because all of them failed for all keys. */
   downProviders(): readonly string[] {
-    const isDown = new Map<string, boolean>()
+    const downByProvider = new Map<string, boolean>()
     for (const { provider, breakers } of this.#states.values()) {
-      const { isOpen, cause } = breakers.all
-      isDown.set(provider, (isDown.get(provider) ?? true) && isOpen && cause !== 'limit')
+      const { isOpen, cause } = breakers.shared
+      downByProvider.set(provider, (downByProvider.get(provider) ?? true) && isOpen && cause !== 'limit')
     }
-    return [...isDown].flatMap(([provider, down]) => (down ? [provider] : []))
+    return [...downByProvider].flatMap(([provider, isDown]) => (isDown ? [provider] : []))
   }
 
   /** Sends all unsent notes; also called before a thread ends. */
@@ -376,13 +391,13 @@ export class EndpointHealth {
   }
 
   /** Reports changes of the shared breaker only: changes for single keys do not concern other instances. */
-  #changed(state: EndpointState, scope: BreakerScope, change: BreakerChange, isNews = true): void {
+  #reportChange(state: EndpointState, scope: BreakerScope, change: BreakerChange, isNews = true): void {
     if (scope === 'all') this.onChange?.(state, change, isNews)
-    this.#plan(state)
+    this.#scheduleNote(state)
   }
 
   /** Schedules the note of a state: an urgent one immediately, others after 250 ms. */
-  #plan(state: EndpointState): void {
+  #scheduleNote(state: EndpointState): void {
     if (this.#options.send === undefined) {
       state.drainUnsent()
       return
@@ -391,17 +406,17 @@ export class EndpointHealth {
       state.isListed = true
       this.#unsent.push(state)
     }
-    if (state.isUrgent || state.breakers.untold.length > 0) {
-      if (this.#isSoon) return
-      this.#isSoon = true
+    if (state.isUrgent || state.breakers.unsentEvents.length > 0) {
+      if (this.#isFlushScheduled) return
+      this.#isFlushScheduled = true
       setImmediate(() => {
-        this.#isSoon = false
+        this.#isFlushScheduled = false
         this.flush()
       })
-    } else if (!this.#isTimed) {
-      this.#isTimed = true
-      this.#clock.after(SEND_MS, () => {
-        this.#isTimed = false
+    } else if (!this.#isTimerSet) {
+      this.#isTimerSet = true
+      this.#clock.after(SEND_DELAY_MS, () => {
+        this.#isTimerSet = false
         this.flush()
       })
     }

@@ -44,7 +44,7 @@ export interface CallerNote {
 }
 
 export interface HealthNote {
-  /** As built by `endpointKey`. */
+  /** The result of `endpointKey`. */
   readonly key: string
   /** Attempts of unnamed callers since the last note; a counted success that broke off later counts -1. */
   readonly ok: number
@@ -83,8 +83,8 @@ const COUNT_MAX = 1_000_000
 export function readNotes(value: unknown): readonly HealthNote[] {
   if (!Array.isArray(value)) return []
   return value.slice(0, NOTES_MAX).flatMap((note: unknown) => {
-    const read = readNote(note)
-    return read === null ? [] : [read]
+    const healthNote = readNote(note)
+    return healthNote === null ? [] : [healthNote]
   })
 }
 
@@ -98,17 +98,17 @@ function readNote(value: unknown): HealthNote | null {
   if (typeof key !== 'string' || key.length > KEY_MAX_CHARS) return null
   return {
     key,
-    ok: whole(ok, -COUNT_MAX),
-    failed: whole(failed, 0),
-    limited: whole(limited, 0),
+    ok: boundedInteger(ok, -COUNT_MAX),
+    failed: boundedInteger(failed, 0),
+    limited: boundedInteger(limited, 0),
     callers: Array.isArray(callers) ? callers.slice(0, CALLERS_MAX).flatMap(readCaller) : [],
-    goodCalls: whole(goodCalls, 0),
-    faultyCalls: whole(faultyCalls, 0),
+    goodCalls: boundedInteger(goodCalls, 0),
+    faultyCalls: boundedInteger(faultyCalls, 0),
     events: Array.isArray(events) ? events.slice(0, EVENTS_MAX).flatMap(readEvent) : [],
-    restMs: span(restMs),
+    restMs: boundedSpan(restMs),
     restCause: causeOf(restCause),
-    latencies: samples(latencies),
-    throughputs: samples(throughputs),
+    latencies: readSamples(latencies),
+    throughputs: readSamples(throughputs),
   }
 }
 
@@ -120,10 +120,10 @@ function readCaller(value: unknown): readonly CallerNote[] {
     {
       name: nameOf(name),
       owner: nameOf(owner),
-      ok: whole(ok, -COUNT_MAX),
-      failed: whole(failed, 0),
-      limited: whole(limited, 0),
-      restMs: span(restMs),
+      ok: boundedInteger(ok, -COUNT_MAX),
+      failed: boundedInteger(failed, 0),
+      limited: boundedInteger(limited, 0),
+      restMs: boundedSpan(restMs),
       restCause: causeOf(restCause),
     },
   ]
@@ -134,10 +134,10 @@ function readEvent(value: unknown): readonly BreakerEvent[] {
   const { kind, caller: name, forMs, streak, cause, alone, isOther } = value as Record<string, unknown>
   const caller = nameOf(name)
   if (kind === 'open') {
-    const spans = { forMs: span(forMs), streak: whole(streak, 1), cause: causeOf(cause) }
+    const spans = { forMs: boundedSpan(forMs), streak: boundedInteger(streak, 1), cause: causeOf(cause) }
     return [{ kind, caller, ...spans, alone: namesOf(alone) }]
   }
-  if (kind === 'probe') return [{ kind, caller, forMs: span(forMs), isOther: isOther === true }]
+  if (kind === 'probe') return [{ kind, caller, forMs: boundedSpan(forMs), isOther: isOther === true }]
   return kind === 'closed' || kind === 'unproved' ? [{ kind, caller }] : []
 }
 
@@ -156,17 +156,17 @@ function causeOf(value: unknown): Cause {
   return value === 'limit' ? 'limit' : 'failure'
 }
 
-function whole(value: unknown, minimum: number): number {
+function boundedInteger(value: unknown, minimum: number): number {
   return Number.isInteger(value)
     ? Math.max(minimum, Math.min(COUNT_MAX, value as number))
     : Math.max(minimum, 0)
 }
 
-function span(value: unknown): number {
+function boundedSpan(value: unknown): number {
   return typeof value === 'number' && value >= 0 ? Math.min(SPAN_MAX_MS, value) : 0
 }
 
-function samples(value: unknown): readonly number[] {
+function readSamples(value: unknown): readonly number[] {
   if (!Array.isArray(value)) return []
-  return value.slice(0, SAMPLES_MAX).filter(each => typeof each === 'number' && Number.isFinite(each))
+  return value.slice(0, SAMPLES_MAX).filter(sample => typeof sample === 'number' && Number.isFinite(sample))
 }

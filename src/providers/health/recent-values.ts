@@ -3,11 +3,11 @@ import { LogCollapsingLowestDenseDDSketch as Sketch } from '@datadog/sketches-js
 import type { Percentiles } from '../endpoint-figures.ts'
 
 const SLOT_MS = 60_000
-const SLOTS = 5
+const SLOT_COUNT = 5
 /** A percentile is accurate to 2 %, from a millisecond to the ten minutes of a request, in about 350 bins. */
-const ACCURACY = { relativeAccuracy: 0.02, binLimit: 512 }
+const SKETCH_OPTIONS = { relativeAccuracy: 0.02, binLimit: 512 }
 /** Minimum time between two computations of percentiles, however many requests an endpoint gets. */
-const FRESH_MS = 1_000
+const CACHE_MS = 1_000
 
 interface Slot {
   readonly number: number
@@ -19,11 +19,11 @@ export class RecentValues {
   readonly #slotsMax: number
   /** Newest last. */
   readonly #slots: Slot[] = []
-  #known: Percentiles | null = null
-  #knownMs = Number.NEGATIVE_INFINITY
+  #cached: Percentiles | null = null
+  #cachedMs = Number.NEGATIVE_INFINITY
 
   /** Default: the last five minutes. */
-  constructor(slotMs = SLOT_MS, slots = SLOTS) {
+  constructor(slotMs = SLOT_MS, slots = SLOT_COUNT) {
     this.#slotMs = slotMs
     this.#slotsMax = slots
   }
@@ -32,22 +32,22 @@ export class RecentValues {
   add(nowMs: number, value: number, weight = 1): void {
     if (!(value > 0 && value < Number.POSITIVE_INFINITY)) return
     const number = Math.floor(nowMs / this.#slotMs)
-    let last = this.#slots.at(-1)
-    if (last === undefined || last.number < number) {
-      last = { number, sketch: new Sketch(ACCURACY) }
-      this.#slots.push(last)
+    let newest = this.#slots.at(-1)
+    if (newest === undefined || newest.number < number) {
+      newest = { number, sketch: new Sketch(SKETCH_OPTIONS) }
+      this.#slots.push(newest)
       this.#forget(number)
     }
-    last.sketch.accept(value, weight)
+    newest.sketch.accept(value, weight)
   }
 
   /** Null if nothing was measured recently. */
   percentiles(nowMs: number): Percentiles | null {
-    if (nowMs - this.#knownMs < FRESH_MS) return this.#known
+    if (nowMs - this.#cachedMs < CACHE_MS) return this.#cached
     this.#forget(Math.floor(nowMs / this.#slotMs))
-    this.#knownMs = nowMs
-    this.#known = this.#slots.length === 0 ? null : percentilesOf(this.#slots)
-    return this.#known
+    this.#cachedMs = nowMs
+    this.#cached = this.#slots.length === 0 ? null : percentilesOf(this.#slots)
+    return this.#cached
   }
 
   #forget(number: number): void {
@@ -56,12 +56,12 @@ export class RecentValues {
 }
 
 function percentilesOf(slots: readonly Slot[]): Percentiles {
-  const all = new Sketch(ACCURACY)
-  for (const { sketch } of slots) all.merge(sketch)
+  const merged = new Sketch(SKETCH_OPTIONS)
+  for (const { sketch } of slots) merged.merge(sketch)
   return {
-    p50: all.getValueAtQuantile(0.5),
-    p75: all.getValueAtQuantile(0.75),
-    p90: all.getValueAtQuantile(0.9),
-    p99: all.getValueAtQuantile(0.99),
+    p50: merged.getValueAtQuantile(0.5),
+    p75: merged.getValueAtQuantile(0.75),
+    p90: merged.getValueAtQuantile(0.9),
+    p99: merged.getValueAtQuantile(0.99),
   }
 }

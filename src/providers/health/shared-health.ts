@@ -31,50 +31,50 @@ interface HealthThread {
 }
 
 /** Messages of other instances are shorter; a longer text has another source. */
-const TEXT_MAX_CHARS = 16 * 1024 * 1024
+const MESSAGE_MAX_CHARS = 16 * 1024 * 1024
 const INSTANCE_CHARS = 12
 
 export class SharedHealth {
   /** The sum of all notes, for threads that start later. */
-  readonly #known: EndpointHealth
+  readonly #health: EndpointHealth
   readonly #threads = new Set<(notes: readonly HealthNote[]) => void>()
   readonly #carrier: HealthCarrier | null
   /** Sent in each message, because Redis also delivers an instance's own messages. */
   readonly #instance = randomText(INSTANCE_CHARS)
 
   constructor({ clock, open }: SharedHealthOptions) {
-    this.#known = new EndpointHealth({ clock, breakerFailures: null })
+    this.#health = new EndpointHealth({ clock, breakerFailures: null })
     this.#carrier = open?.(text => this.#receive(text)) ?? null
   }
 
   /** Notes for a thread that starts now. */
   snapshot(): readonly HealthNote[] {
-    return this.#known.snapshot()
+    return this.#health.snapshot()
   }
 
   /** Number of endpoints that must not be called now, by reason. */
   blocked(): ReturnType<EndpointHealth['blocked']> {
-    return this.#known.blocked()
+    return this.#health.blocked()
   }
 
   /** Slugs of providers none of whose endpoints may be called, because all of them failed for all keys. */
   downProviders(): readonly string[] {
-    return this.#known.downProviders()
+    return this.#health.downProviders()
   }
 
   /** The condition of an endpoint with the shared key. */
   condition(endpoint: Endpoint): EndpointCondition {
-    return this.#known.condition(endpoint)
+    return this.#health.condition(endpoint)
   }
 
   /** See EndpointHealth. */
   ownConditions(): (endpoint: Endpoint) => ConditionCounts {
-    return this.#known.ownConditions()
+    return this.#health.ownConditions()
   }
 
   /** Measured figures of an endpoint; null if nothing was measured. */
   figures(endpoint: Endpoint): EndpointFigures | null {
-    return this.#known.figures(endpoint)
+    return this.#health.figures(endpoint)
   }
 
   /** @param send passes notes of other threads and instances to the thread */
@@ -82,7 +82,7 @@ export class SharedHealth {
     this.#threads.add(send)
     return {
       receive: notes => {
-        this.#spread(notes, send)
+        this.#forward(notes, send)
         // A late note would be out of date, so a failed one is not sent again.
         this.#carrier?.send(JSON.stringify({ from: this.#instance, notes })).catch(() => undefined)
       },
@@ -94,21 +94,21 @@ export class SharedHealth {
     await this.#carrier?.close()
   }
 
-  #spread(notes: readonly HealthNote[], from: ((notes: readonly HealthNote[]) => void) | null): void {
-    this.#known.apply(notes)
-    for (const send of this.#threads) if (send !== from) send(notes)
+  #forward(notes: readonly HealthNote[], sender: ((notes: readonly HealthNote[]) => void) | null): void {
+    this.#health.apply(notes)
+    for (const send of this.#threads) if (send !== sender) send(notes)
   }
 
   #receive(text: string): void {
-    if (text.length > TEXT_MAX_CHARS) return
-    let message: { readonly from?: unknown; readonly notes?: unknown } | null
+    if (text.length > MESSAGE_MAX_CHARS) return
+    let message: { readonly sender?: unknown; readonly notes?: unknown } | null
     try {
       message = JSON.parse(text)
     } catch {
       return
     }
-    if (message === null || typeof message !== 'object' || message.from === this.#instance) return
+    if (message === null || typeof message !== 'object' || message.sender === this.#instance) return
     const notes = readNotes(message.notes)
-    if (notes.length > 0) this.#spread(notes, null)
+    if (notes.length > 0) this.#forward(notes, null)
   }
 }

@@ -11,7 +11,7 @@ import {
   MISTRAL_MODELS,
 } from './models.ts'
 import {
-  COMPATIBLE,
+  COMPATIBLE_QUIRKS,
   chat,
   DOES_NOT_TRAIN,
   KEEPS_A_MONTH,
@@ -45,7 +45,7 @@ export const OFFERED_ROWS = {
   'aion-labs': chat('AionLabs', 'https://api.aionlabs.ai/v1', 'AIONLABS_API_KEY', { authors: ['aion-labs'] }),
   akashml: chat('AkashML', 'https://api.akashml.com/v1', 'AKASHML_API_KEY'),
   alibaba: chat('Alibaba', 'https://dashscope-intl.aliyuncs.com/compatible-mode/v1', 'DASHSCOPE_API_KEY', {
-    quirks: [...COMPATIBLE, 'json-word'],
+    quirks: [...COMPATIBLE_QUIRKS, 'json-word'],
     authors: ['qwen', 'alibaba'],
   }),
   'amazon-bedrock': {
@@ -133,7 +133,7 @@ export const OFFERED_ROWS = {
     policy: KEEPS_NOTHING,
   }),
   deepseek: chat('DeepSeek', 'https://api.deepseek.com/v1', 'DEEPSEEK_API_KEY', {
-    quirks: [...COMPATIBLE, 'replay-reasoning', 'json-word', 'thinking-switch'],
+    quirks: [...COMPATIBLE_QUIRKS, 'replay-reasoning', 'json-word', 'thinking-switch'],
     modelRules: DEEPSEEK_MODELS,
     // Its API reference: `text` or `json_object`.
     jsonFormats: ['json_object'],
@@ -235,7 +235,7 @@ export const OFFERED_ROWS = {
   modular: chat('Modular', 'https://api.modular.com/v1', 'MODULAR_API_KEY'),
   moonshotai: chat('Moonshot AI', 'https://api.moonshot.ai/v1', 'MOONSHOT_API_KEY', {
     // Its thinking models refuse tool calls without the preceding thought.
-    quirks: [...COMPATIBLE, 'replay-reasoning', 'blank-reasoning'],
+    quirks: [...COMPATIBLE_QUIRKS, 'replay-reasoning', 'blank-reasoning'],
     modelRules: KIMI_MODELS,
     authors: ['moonshotai'],
   }),
@@ -250,7 +250,7 @@ export const OFFERED_ROWS = {
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:11434/v1',
     auth: 'none',
-    quirks: [...COMPATIBLE, 'strict-template'],
+    quirks: [...COMPATIBLE_QUIRKS, 'strict-template'],
   },
   openai: {
     name: 'OpenAI',
@@ -272,7 +272,7 @@ export const OFFERED_ROWS = {
   }),
   perplexity: chat('Perplexity', 'https://api.perplexity.ai', 'PERPLEXITY_API_KEY', {
     baseUrls: { 'openai-embeddings': 'https://api.perplexity.ai/v1' },
-    quirks: [...COMPATIBLE, 'int8-vectors', 'no-user'],
+    quirks: [...COMPATIBLE_QUIRKS, 'int8-vectors', 'no-user'],
     policy: KEEPS_NOTHING,
     authors: ['perplexity'],
   }),

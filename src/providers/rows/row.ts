@@ -42,16 +42,16 @@ export interface ServingRow
 export type Row = UnofferedRow | ServingRow
 
 /** Quirks of servers for open models: they implement OpenAI's older fields, and ignore or refuse newer ones. */
-export const COMPATIBLE: readonly Quirk[] = ['max-tokens', 'system-role', 'no-strict-tools']
+export const COMPATIBLE_QUIRKS: readonly Quirk[] = ['max-tokens', 'system-role', 'no-strict-tools']
 
 /** A provider with OpenAI's chat completions. */
 export function chat(
   name: string,
   baseUrl: string,
   keyVariable: string,
-  more: Partial<Omit<ServingRow, 'name' | 'baseUrl' | 'keyVariable'>> = {},
+  fields: Partial<Omit<ServingRow, 'name' | 'baseUrl' | 'keyVariable'>> = {},
 ): ServingRow {
-  return { name, format: 'openai-chat', baseUrl, keyVariable, quirks: COMPATIBLE, ...more }
+  return { name, format: 'openai-chat', baseUrl, keyVariable, quirks: COMPATIBLE_QUIRKS, ...fields }
 }
 
 // Data policies of paid use, as stated in the providers' public terms. No policy means unknown.

@@ -6,7 +6,7 @@ const PRINTABLE = /^[\x21-\x7e]+$/
 
 const bearer = (key: string): Record<string, string> => ({ authorization: `Bearer ${key}` })
 
-const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, string>>> = {
+const HEADERS_OF_SCHEME: Readonly<Record<AuthScheme, (key: string) => Record<string, string>>> = {
   bearer,
   authorization: key => ({ authorization: key }),
   'x-api-key': key => ({ 'x-api-key': key }),
@@ -14,7 +14,7 @@ const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, strin
   'x-goog-api-key': key => ({ 'x-goog-api-key': key }),
   // A key that needs no signature is a Bedrock API key.
   'aws-sigv4': bearer,
-  // By then, the key of the attempt is the token.
+  // The key of the attempt is the token.
   'google-service-account': bearer,
   none: () => ({}),
 }
@@ -24,7 +24,7 @@ const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, strin
  * @throws GatewayError `provider_unavailable`, without the key, if the key is missing or not allowed in a header.
  */
 export function authHeaders(scheme: AuthScheme, key: string | null): Record<string, string> {
-  if (scheme === 'none') return HEADERS.none('')
+  if (scheme === 'none') return HEADERS_OF_SCHEME.none('')
   if (key === null) {
     throw new GatewayError(
       'provider_unavailable',
@@ -37,5 +37,5 @@ export function authHeaders(scheme: AuthScheme, key: string | null): Record<stri
       'The key configured for this provider has characters that cannot be sent in a header (apiKey in its row under providers)',
     )
   }
-  return HEADERS[scheme](key)
+  return HEADERS_OF_SCHEME[scheme](key)
 }

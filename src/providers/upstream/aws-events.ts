@@ -17,9 +17,9 @@ const MESSAGE_MIN_BYTES = 16
 const CHUNK_BOUNDS = { depth: 2, parts: 16, commas: 16 }
 /** Only three short headers are read, but the codec creates an object for each. */
 const HEADERS_MAX_BYTES = 16 * 1024
-const KEPT_BYTES = 16 * 1024
+const CARRY_KEPT_BYTES = 16 * 1024
 
-const EMPTY = Buffer.alloc(0)
+const EMPTY_BUFFER = Buffer.alloc(0)
 
 const codec = new EventStreamCodec(
   bytes => (typeof bytes === 'string' ? bytes : textOf(bytes)),
@@ -31,8 +31,8 @@ export class AwsEventParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
   /** The first `#carried` bytes are a message whose end has not arrived. */
-  #carry: Buffer = EMPTY
-  #carried = 0
+  #carry: Buffer = EMPTY_BUFFER
+  #carriedBytes = 0
 
   /**
    * `onFrame` gets the type of the event (or `exception:` and the type of the exception) and the payload; of a `chunk`,
@@ -49,69 +49,69 @@ export class AwsEventParser {
    * `onFrame`. Do not use the parser after a throw.
    */
   push(chunk: Buffer): void {
-    let at = 0
-    while (at < chunk.length) {
-      if (this.#carried > 0) {
-        at = this.#complete(chunk, at)
+    let offset = 0
+    while (offset < chunk.length) {
+      if (this.#carriedBytes > 0) {
+        offset = this.#complete(chunk, offset)
         continue
       }
-      const length = this.#lengthAt(chunk, at)
-      if (length === null || at + length > chunk.length) {
-        this.#keep(chunk, at, chunk.length, length ?? PRELUDE_BYTES)
+      const length = this.#lengthAt(chunk, offset)
+      if (length === null || offset + length > chunk.length) {
+        this.#carryBytes(chunk, offset, chunk.length, length ?? PRELUDE_BYTES)
         return
       }
-      this.#message(chunk.subarray(at, at + length))
-      at += length
+      this.#deliver(chunk.subarray(offset, offset + length))
+      offset += length
     }
   }
 
   /** Bytes of the message that has begun. */
   get waitingBytes(): number {
-    return this.#carried
+    return this.#carriedBytes
   }
 
   /** Call at the end of the input. An incomplete message is dropped; the decoder notices that the reply has no end. */
   end(): void {
-    this.#carry = EMPTY
-    this.#carried = 0
+    this.#carry = EMPTY_BUFFER
+    this.#carriedBytes = 0
   }
 
   /** Adds bytes to the message that has begun; returns where the next message begins in the chunk. */
-  #complete(chunk: Buffer, from: number): number {
-    const length = this.#lengthAt(this.#carry.subarray(0, this.#carried), 0)
-    const to = Math.min(chunk.length, from + (length ?? PRELUDE_BYTES) - this.#carried)
-    this.#keep(chunk, from, to, length ?? PRELUDE_BYTES)
-    if (length === null || this.#carried < length) return to
+  #complete(chunk: Buffer, start: number): number {
+    const length = this.#lengthAt(this.#carry.subarray(0, this.#carriedBytes), 0)
+    const end = Math.min(chunk.length, start + (length ?? PRELUDE_BYTES) - this.#carriedBytes)
+    this.#carryBytes(chunk, start, end, length ?? PRELUDE_BYTES)
+    if (length === null || this.#carriedBytes < length) return end
     const message = this.#carry.subarray(0, length)
-    this.#carried = 0
-    this.#message(message)
-    if (this.#carried === 0 && this.#carry.length > KEPT_BYTES) this.#carry = EMPTY
-    return to
+    this.#carriedBytes = 0
+    this.#deliver(message)
+    if (this.#carriedBytes === 0 && this.#carry.length > CARRY_KEPT_BYTES) this.#carry = EMPTY_BUFFER
+    return end
   }
 
   /** The length of the message at this position; null while its prelude is incomplete. */
-  #lengthAt(bytes: Buffer, at: number): number | null {
-    if (bytes.length - at < PRELUDE_BYTES) return null
-    const length = bytes.readUInt32BE(at)
-    if (length < MESSAGE_MIN_BYTES || bytes.readUInt32BE(at + 4) > HEADERS_MAX_BYTES) throw damagedError()
+  #lengthAt(bytes: Buffer, offset: number): number | null {
+    if (bytes.length - offset < PRELUDE_BYTES) return null
+    const length = bytes.readUInt32BE(offset)
+    if (length < MESSAGE_MIN_BYTES || bytes.readUInt32BE(offset + 4) > HEADERS_MAX_BYTES) throw damagedError()
     if (length > this.#maxBytes) {
       throw new GatewayError('reply_too_large', 'The provider sent an event that is too large')
     }
     return length
   }
 
-  #keep(chunk: Buffer, from: number, to: number, size: number): void {
-    const bytes = this.#carried + to - from
+  #carryBytes(chunk: Buffer, start: number, end: number, size: number): void {
+    const bytes = this.#carriedBytes + end - start
     if (bytes > this.#carry.length) {
       const largerBuffer = Buffer.allocUnsafe(Math.max(bytes, size))
-      this.#carry.copy(largerBuffer, 0, 0, this.#carried)
+      this.#carry.copy(largerBuffer, 0, 0, this.#carriedBytes)
       this.#carry = largerBuffer
     }
-    chunk.copy(this.#carry, this.#carried, from, to)
-    this.#carried = bytes
+    chunk.copy(this.#carry, this.#carriedBytes, start, end)
+    this.#carriedBytes = bytes
   }
 
-  #message(bytes: Buffer): void {
+  #deliver(bytes: Buffer): void {
     let message: ReturnType<typeof codec.decode>
     try {
       message = codec.decode(bytes)
@@ -134,14 +134,14 @@ export class AwsEventParser {
         return
       default: {
         const type = header(':event-type')
-        this.#onFrame(type, type === 'chunk' ? carriedBy(message.body) : textOf(message.body))
+        this.#onFrame(type, type === 'chunk' ? eventInChunk(message.body) : textOf(message.body))
       }
     }
   }
 }
 
 /** The event in a chunk, in base64. Only outside of its chunk can its bounds be checked. */
-function carriedBy(chunk: Uint8Array): string {
+function eventInChunk(chunk: Uint8Array): string {
   if (excessOf(chunk, CHUNK_BOUNDS) !== null) throw damagedError()
   return Buffer.from(textOrEmpty(record(parseJson(textOf(chunk)))?.['bytes']), 'base64').toString('utf8')
 }

@@ -24,7 +24,10 @@ type Sign = NonNullable<OutgoingKey['sign']>
 /** Creates a function that signs requests with an access key. */
 export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, scope: AwsScope): Sign {
   return ({ method, url, body }: SignableRequest) =>
-    signed({ method, url, headers: {}, body }, { access, scope, escapesPath: true, nowMs: clock.nowMs() })
+    signRequest(
+      { method, url, headers: {}, body },
+      { access, scope, escapesPath: true, nowMs: clock.nowMs() },
+    )
 }
 
 /** Creates a function that signs S3 requests. The body is covered by its SHA-256 (hex). */
@@ -34,7 +37,7 @@ export function s3Signer(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, region:
     { method, url, headers }: Pick<SignableRequest, 'method' | 'url' | 'headers'>,
     sha256: string,
   ): Promise<Readonly<Record<string, string>>> =>
-    signed(
+    signRequest(
       { method, url, headers: { ...headers, 'x-amz-content-sha256': sha256 }, body: '' },
       { access, scope, escapesPath: false, nowMs: clock.nowMs() },
     )
@@ -49,7 +52,7 @@ interface SignTerms {
 }
 
 /** All headers of the request including those of the signature, but without the host. */
-async function signed(
+async function signRequest(
   { method, url, headers, body }: SignableRequest,
   { access, scope, escapesPath, nowMs }: SignTerms,
 ): Promise<Readonly<Record<string, string>>> {

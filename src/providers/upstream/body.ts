@@ -7,7 +7,7 @@ import { GatewayError } from '../../base/errors.ts'
 /** First buffer size. Most replies fit, and Node allocates this size from its pool. */
 const START_BYTES = 2 * 1024
 
-const EMPTY = Buffer.alloc(0)
+const EMPTY_BUFFER = Buffer.alloc(0)
 
 /** Collects the body of one reply. */
 export interface ReplyBody {
@@ -31,7 +31,7 @@ export interface ReplyBody {
 export class TextBody implements ReplyBody {
   readonly #limitBytes: number
   /** Grows by doubling, so that a body that arrives in single bytes does not need an object for each. */
-  #bytes: Buffer = EMPTY
+  #bytes: Buffer = EMPTY_BUFFER
   /** Written only here. */
   lengthBytes = 0
 
@@ -48,11 +48,11 @@ export class TextBody implements ReplyBody {
 
   /** Copies the part that fits within `limitBytes`. Returns false if the body is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
-    const copied = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
-    this.#reserve(this.lengthBytes + copied)
-    chunk.copy(this.#bytes, this.lengthBytes, 0, copied)
-    this.lengthBytes += copied
-    return copied === chunk.length
+    const copyLength = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
+    this.#reserve(this.lengthBytes + copyLength)
+    chunk.copy(this.#bytes, this.lengthBytes, 0, copyLength)
+    this.lengthBytes += copyLength
+    return copyLength === chunk.length
   }
 
   /** Valid until the next push. */

@@ -18,21 +18,21 @@ export interface ProxySettings {
    * Hosts that are reached without a proxy: names with their subdomains, addresses, networks; each may have a port; `*`
    * means all.
    */
-  readonly except: string | null
+  readonly exceptions: string | null
 }
 
 /** The proxies of a configuration. */
 export function proxiesOf({ httpsProxy, httpProxy, noProxy }: EnvironmentProxies): ProxySettings {
-  return { https: httpsProxy, http: httpProxy, except: noProxy }
+  return { https: httpsProxy, http: httpProxy, exceptions: noProxy }
 }
 
 /** The URL of the proxy for a URL; null if there is none. */
 export type ProxyOf = (url: URL) => string | null
 
 /** Parses the settings once. `HOST:PORT` means an HTTP proxy. */
-export function createProxyOf({ https, http, except }: ProxySettings): ProxyOf {
+export function createProxyOf({ https, http, exceptions }: ProxySettings): ProxyOf {
   if (https === null && http === null) return () => null
-  const rules = (except ?? '').split(/[\s,]+/).flatMap(ruleOf)
+  const rules = (exceptions ?? '').split(/[\s,]+/).flatMap(ruleOf)
   return url => {
     const proxy = url.protocol === 'https:' ? https : http
     return proxy === null || rules.some(rule => rule(url)) ? null : proxyUrl(proxy)
@@ -100,7 +100,7 @@ export function createTransports({ proxies, undici = false, ...options }: Transp
   const proxyOf = createProxyOf(proxies)
   const direct = createDirectTransport(options)
   /** One for each combination of options that rows and environment name, so there are only a few. */
-  const others = new Map<string, Transport>()
+  const undiciTransports = new Map<string, Transport>()
   const identities = new WeakMap<object, number>()
   let lastIdentity = 0
   const isAlwaysDirect = !undici && proxies.https === null && proxies.http === null
@@ -110,18 +110,18 @@ export function createTransports({ proxies, undici = false, ...options }: Transp
     if (tls !== null) identities.set(tls, identity)
     return `${http2} ${identity} ${proxy}`
   }
-  const by = (route: UndiciRoute): Transport => {
+  const transportFor = (route: UndiciRoute): Transport => {
     const key = keyOf(route)
-    let transport = others.get(key)
+    let transport = undiciTransports.get(key)
     if (transport === undefined) {
       transport = createUndiciTransport({ ...options, route })
-      others.set(key, transport)
+      undiciTransports.set(key, transport)
     }
     return transport
   }
   const choose = ({ url, egress }: UpstreamRequest): Transport => {
     const route = routeOf(url, egress, proxyOf)
-    return undici || route.isUndici ? by(route) : direct
+    return undici || route.isUndici ? transportFor(route) : direct
   }
   return {
     start(request, handler, nowMs) {
@@ -129,7 +129,7 @@ export function createTransports({ proxies, undici = false, ...options }: Transp
       return (isDirect ? direct : choose(request)).start(request, handler, nowMs)
     },
     async close() {
-      await Promise.all([direct, ...others.values()].map(transport => transport.close()))
+      await Promise.all([direct, ...undiciTransports.values()].map(transport => transport.close()))
     },
   }
 }

@@ -53,13 +53,15 @@ export function failureInReply(
 /** Creates the error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
-  const { code: fault, message: scrubbedMessage, metadata = {} } = failureInReply(failure, refusal)
+  const { code: failureCode, message: scrubbedMessage, metadata = {} } = failureInReply(failure, refusal)
   const isOwnKey = refusal.isOwnKey === true
   const text = isOwnKey ? scrubbedMessage : withoutIds(scrubbedMessage)
-  const message = refusesKey(refusal, fault) ? keyRefused(refusal, text) : text
+  const message = refusesKey(refusal, failureCode) ? keyRefused(refusal, text) : text
   // Callers can mend their own account, and would look in vain for a fault of the gateway.
   const code =
-    fault === 'account_refused' && isOwnKey && refusal.status === 400 ? 'credential_refused' : fault
+    failureCode === 'account_refused' && isOwnKey && refusal.status === 400
+      ? 'credential_refused'
+      : failureCode
   // For other failures, `Retry-After` would be misleading.
   if (failure.meaning.isBusy !== true) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
@@ -71,8 +73,8 @@ export function upstreamFailure(refusal: Refusal): GatewayError {
   })
 }
 
-function refusesKey({ status }: Refusal, fault: FailureCode): boolean {
-  return fault === 'account_refused' || (status === 403 && fault === 'provider_unavailable')
+function refusesKey({ status }: Refusal, failureCode: FailureCode): boolean {
+  return failureCode === 'account_refused' || (status === 403 && failureCode === 'provider_unavailable')
 }
 
 /** Ids of teams, accounts, projects and keys in the words of providers. */
@@ -113,7 +115,7 @@ function scrubIn(value: unknown, secrets: readonly string[], depth: number): unk
 }
 
 /** A day: a longer wait is a mistake, or useless to a caller. */
-const MAX_SECONDS = 86_400
+const RETRY_AFTER_MAX_SECONDS = 86_400
 
 const DECIMAL = /^\d{1,15}(?:\.\d{1,9})?$/
 /** The three forms of an HTTP date. `Date.parse` accepts more. */
@@ -125,7 +127,7 @@ const HTTP_DATES = [
 const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/
 
 /** Header pairs: remaining budget and time of its reset. A reset counts only if its budget is used up. */
-const BUDGETS = [
+const BUDGET_HEADERS = [
   ['x-ratelimit-remaining-requests', 'x-ratelimit-reset-requests'],
   ['x-ratelimit-remaining-tokens', 'x-ratelimit-reset-tokens'],
   ['anthropic-ratelimit-requests-remaining', 'anthropic-ratelimit-requests-reset'],
@@ -142,13 +144,13 @@ const EPOCH_MS_MIN = 1_000_000_000_000
 /** The delay from the provider's headers: whole seconds in 0..86400, rounded up; null if none is valid. */
 export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
   const ms = headers['retry-after-ms']?.trim() ?? ''
-  if (DECIMAL.test(ms)) return clamp(Number(ms) / 1000)
+  if (DECIMAL.test(ms)) return clampSeconds(Number(ms) / 1000)
   const header = headers['retry-after']?.trim() ?? ''
-  if (DECIMAL.test(header)) return clamp(Number(header))
+  if (DECIMAL.test(header)) return clampSeconds(Number(header))
   if (HTTP_DATES.some(form => form.test(header))) {
     // The oldest form names no time zone; all of them mean GMT.
-    const at = Date.parse(header.endsWith('GMT') ? header : `${header} GMT`)
-    if (!Number.isNaN(at)) return clamp((at - clock.nowMs()) / 1000)
+    const timeMs = Date.parse(header.endsWith('GMT') ? header : `${header} GMT`)
+    if (!Number.isNaN(timeMs)) return clampSeconds((timeMs - clock.nowMs()) / 1000)
   }
   return durationOf(header) ?? budgetReset(headers, clock)
 }
@@ -156,17 +158,17 @@ export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clo
 /** A header that some gateways write with a unit. */
 function durationOf(text: string): number | null {
   const seconds = durationSeconds(text)
-  return seconds === null ? null : clamp(seconds)
+  return seconds === null ? null : clampSeconds(seconds)
 }
 
 function budgetReset(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
   let latest: number | null = null
-  for (const [remaining, reset] of BUDGETS) {
+  for (const [remaining, reset] of BUDGET_HEADERS) {
     if (headers[remaining]?.trim() !== '0') continue
     const seconds = resetSeconds(headers[reset]?.trim() ?? '', clock)
     if (seconds !== null && (latest === null || seconds > latest)) latest = seconds
   }
-  return latest === null ? null : clamp(latest)
+  return latest === null ? null : clampSeconds(latest)
 }
 
 /** Seconds from now; null if the value is invalid, in the past or more than a day away. */
@@ -184,17 +186,17 @@ function resetSeconds(value: string, clock: Clock): number | null {
     if (duration === null) return null
     seconds = duration
   }
-  return seconds >= 0 && seconds <= MAX_SECONDS ? seconds : null
+  return seconds >= 0 && seconds <= RETRY_AFTER_MAX_SECONDS ? seconds : null
 }
 
-function clamp(seconds: number): number {
-  return Math.min(MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
+function clampSeconds(seconds: number): number {
+  return Math.min(RETRY_AFTER_MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
 }
 
 /** Names of providers' rate-limit headers; all of them end in the same few words, in any order. */
-const PROVIDER_RATE = /^(?:x-ratelimit|anthropic-(?:ratelimit|priority))-[a-z0-9-]{1,60}$/
+const RATE_HEADER_NAME = /^(?:x-ratelimit|anthropic-(?:ratelimit|priority))-[a-z0-9-]{1,60}$/
 /** Numbers, durations, points in time. */
-const RATE_VALUE = /^[A-Za-z0-9:.+-]{1,64}$/
+const RATE_HEADER_VALUE = /^[A-Za-z0-9:.+-]{1,64}$/
 const PROVIDER_RATES_MAX = 32
 
 /**
@@ -203,14 +205,14 @@ const PROVIDER_RATES_MAX = 32
 export function providerRates(
   headers: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> | null {
-  let found: Record<string, string> | null = null
+  let rates: Record<string, string> | null = null
   let count = 0
   for (const name in headers) {
     const value = headers[name] ?? ''
-    if (!PROVIDER_RATE.test(name) || !RATE_VALUE.test(value)) continue
-    found ??= {}
-    found[name] = value
+    if (!RATE_HEADER_NAME.test(name) || !RATE_HEADER_VALUE.test(value)) continue
+    rates ??= {}
+    rates[name] = value
     if (++count === PROVIDER_RATES_MAX) break
   }
-  return found
+  return rates
 }

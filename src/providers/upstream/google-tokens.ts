@@ -35,19 +35,19 @@ interface GoogleTokensOptions {
 }
 
 /** The scope that requests to models need. */
-const SCOPE = 'https://www.googleapis.com/auth/cloud-platform'
+const TOKEN_SCOPE = 'https://www.googleapis.com/auth/cloud-platform'
 const ASSERTION_SECONDS = 3600
 /** A token is renewed in the background from this long before its expiry. */
-const RENEW_MS = 5 * 60_000
+const RENEW_BEFORE_MS = 5 * 60_000
 /** A token this close to its expiry is not used, because it could expire on its way. */
-const MARGIN_MS = 30_000
+const EXPIRY_MARGIN_MS = 30_000
 /** After a failure the exchange is not tried again for this long. */
-const PAUSE_MS = 10_000
+const RETRY_PAUSE_MS = 10_000
 /** Google answers within a few hundred milliseconds. */
-const TIMEOUT_MS = 10_000
+const EXCHANGE_TIMEOUT_MS = 10_000
 const REPLY_MAX_BYTES = 64 * 1024
 /** A token that can be sent in a header. */
-const TOKEN = /^[\x21-\x7e]{1,8192}$/
+const TOKEN_TEXT = /^[\x21-\x7e]{1,8192}$/
 
 interface Entry {
   /** Null after a failure. */
@@ -80,11 +80,11 @@ export class GoogleTokens {
   token(account: ServiceAccount, endpoint: TokenEndpoint): string | Promise<string> {
     const name = this.#nameOf(account, endpoint)
     const entry = this.#entries.get(name)
-    const now = this.#options.clock.monotonicMs()
-    if (entry !== undefined && now < entry.endsAtMs) {
+    const nowMs = this.#options.clock.monotonicMs()
+    if (entry !== undefined && nowMs < entry.endsAtMs) {
       if (entry.token === null) throw entry.error ?? exchangeFailed()
       // A failure is not lost: it is reported once the old token has expired.
-      if (now >= entry.renewAtMs) void this.#exchange(name, account, endpoint, entry).catch(() => undefined)
+      if (nowMs >= entry.renewAtMs) void this.#exchange(name, account, endpoint, entry).catch(() => undefined)
       return entry.token
     }
     return this.#exchange(name, account, endpoint, null)
@@ -114,30 +114,30 @@ export class GoogleTokens {
     name: string,
     account: ServiceAccount,
     endpoint: TokenEndpoint,
-    known: Entry | null,
+    currentEntry: Entry | null,
   ): Promise<string> {
     const runningExchange = this.#exchanges.get(name)
     if (runningExchange !== undefined) return runningExchange
-    const exchange = this.#ask(account, endpoint)
+    const exchange = this.#requestToken(account, endpoint)
       .then(
         ({ token, lifeMs }) => {
-          const now = this.#options.clock.monotonicMs()
+          const nowMs = this.#options.clock.monotonicMs()
           this.#entries.set(name, {
             token,
             error: null,
-            renewAtMs: now + Math.max(lifeMs / 2, lifeMs - RENEW_MS),
-            endsAtMs: now + Math.max(lifeMs / 2, lifeMs - MARGIN_MS),
+            renewAtMs: nowMs + Math.max(lifeMs / 2, lifeMs - RENEW_BEFORE_MS),
+            endsAtMs: nowMs + Math.max(lifeMs / 2, lifeMs - EXPIRY_MARGIN_MS),
           })
           return token
         },
         (thrown: unknown) => {
           const error = toGatewayError(thrown)
-          const pausedUntilMs = this.#options.clock.monotonicMs() + PAUSE_MS
+          const pausedUntilMs = this.#options.clock.monotonicMs() + RETRY_PAUSE_MS
           this.#entries.set(
             name,
-            known === null
+            currentEntry === null
               ? { token: null, error, renewAtMs: pausedUntilMs, endsAtMs: pausedUntilMs }
-              : { ...known, renewAtMs: pausedUntilMs },
+              : { ...currentEntry, renewAtMs: pausedUntilMs },
           )
           throw error
         },
@@ -147,7 +147,7 @@ export class GoogleTokens {
     return exchange
   }
 
-  async #ask(
+  async #requestToken(
     account: ServiceAccount,
     { tokenUrl, egress }: TokenEndpoint,
   ): Promise<{ token: string; lifeMs: number }> {
@@ -160,8 +160,8 @@ export class GoogleTokens {
         url: new URL(tokenUrl),
         headers: { 'content-type': 'application/x-www-form-urlencoded' },
         body: form.toString(),
-        headersTimeoutMs: TIMEOUT_MS,
-        idleTimeoutMs: TIMEOUT_MS,
+        headersTimeoutMs: EXCHANGE_TIMEOUT_MS,
+        idleTimeoutMs: EXCHANGE_TIMEOUT_MS,
         egress,
       },
       { maxBytes: REPLY_MAX_BYTES, signal: this.#closing.signal },
@@ -175,7 +175,7 @@ export class GoogleTokens {
     const { SignJWT } = await import('jose')
     const { clientEmail, privateKey, privateKeyId } = account
     const seconds = Math.floor(this.#options.clock.nowMs() / 1000)
-    return new SignJWT({ scope: SCOPE })
+    return new SignJWT({ scope: TOKEN_SCOPE })
       .setProtectedHeader({
         alg: 'RS256',
         typ: 'JWT',
@@ -197,7 +197,7 @@ function readToken(text: string): { token: string; lifeMs: number } {
     throw exchangeFailed()
   }
   const { access_token: token, expires_in: seconds } = (reply ?? {}) as Readonly<Record<string, unknown>>
-  if (typeof token !== 'string' || !TOKEN.test(token)) throw exchangeFailed()
+  if (typeof token !== 'string' || !TOKEN_TEXT.test(token)) throw exchangeFailed()
   const lifeSeconds = typeof seconds === 'number' && seconds > 0 && seconds <= 86_400 ? seconds : 600
   return { token, lifeMs: lifeSeconds * 1000 }
 }

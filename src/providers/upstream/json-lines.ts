@@ -35,7 +35,7 @@ const ERROR_MAX_BYTES = 64 * 1024
 const CARRY_START_BYTES = 4 * 1024
 /** A larger buffer is released after its line. */
 const CARRY_KEPT_BYTES = 256 * 1024
-const EMPTY: Buffer = Buffer.alloc(0)
+const EMPTY_BUFFER: Buffer = Buffer.alloc(0)
 
 const LF = 10
 
@@ -67,19 +67,19 @@ export async function* jsonLines(
 
 class PageReader implements UpstreamHandler {
   readonly #terms: JsonLinesTerms
-  readonly #error = new TextBody(ERROR_MAX_BYTES)
+  readonly #errorPage = new TextBody(ERROR_MAX_BYTES)
   #call: UpstreamCall | null = null
   #head: UpstreamHead | null = null
   /** The beginning of a line whose end has not arrived. */
-  #carry = EMPTY
-  #carried = 0
+  #carry = EMPTY_BUFFER
+  #carriedBytes = 0
   /** True inside a line that is too long. */
   #isSkipping = false
   #page: string[] = []
   #pageBytes = 0
   #isPaused = false
   #end: { readonly error: Error | null } | null = null
-  #wake: () => void = () => undefined
+  #wakeReader: () => void = () => undefined
 
   constructor(terms: JsonLinesTerms) {
     this.#terms = terms
@@ -93,7 +93,7 @@ class PageReader implements UpstreamHandler {
   async page(): Promise<readonly string[] | null> {
     while (this.#page.length === 0 && this.#end === null) {
       await new Promise<void>(resolve => {
-        this.#wake = resolve
+        this.#wakeReader = resolve
         this.#resume()
       })
     }
@@ -111,23 +111,23 @@ class PageReader implements UpstreamHandler {
 
   onData(chunk: Buffer): void {
     if (this.#isRefused()) {
-      this.#error.tryPush(chunk, ERROR_MAX_BYTES)
+      this.#errorPage.tryPush(chunk, ERROR_MAX_BYTES)
       return
     }
     this.#split(chunk)
     if (this.#page.length === 0) return
     if (this.#page.length >= this.#terms.pageLines || this.#pageBytes >= this.#terms.pageBytes) this.#pause()
-    this.#wake()
+    this.#wakeReader()
   }
 
   onEnd(): void {
     if (this.#isRefused()) {
       const { status, headers } = this.#head ?? { status: 0, headers: {} }
-      this.fail(new RefusedLines({ status, headers, text: this.#error.text() }))
+      this.fail(new RefusedLines({ status, headers, text: this.#errorPage.text() }))
       return
     }
     if (this.#isSkipping) this.#terms.onSkipped()
-    else if (this.#carried > 0) this.#addLine(this.#carry.subarray(0, this.#carried))
+    else if (this.#carriedBytes > 0) this.#addLine(this.#carry.subarray(0, this.#carriedBytes))
     this.#finish(null)
   }
 
@@ -143,12 +143,12 @@ class PageReader implements UpstreamHandler {
   close(): void {
     this.#call?.abort()
     this.#page = []
-    this.#carry = EMPTY
+    this.#carry = EMPTY_BUFFER
   }
 
   #finish(error: Error | null): void {
     this.#end ??= { error }
-    this.#wake()
+    this.#wakeReader()
   }
 
   #isRefused(): boolean {
@@ -168,49 +168,49 @@ class PageReader implements UpstreamHandler {
   }
 
   #split(chunk: Buffer): void {
-    let from = 0
-    for (let end = chunk.indexOf(LF); end !== -1; end = chunk.indexOf(LF, from)) {
-      this.#endLine(chunk.subarray(from, end))
-      from = end + 1
+    let start = 0
+    for (let end = chunk.indexOf(LF); end !== -1; end = chunk.indexOf(LF, start)) {
+      this.#endLine(chunk.subarray(start, end))
+      start = end + 1
     }
-    this.#keep(chunk.subarray(from))
+    this.#carryBytes(chunk.subarray(start))
   }
 
-  #endLine(rest: Buffer): void {
+  #endLine(lineEnd: Buffer): void {
     if (this.#isSkipping) {
       this.#isSkipping = false
       this.#terms.onSkipped()
-    } else if (this.#carried === 0) this.#addLine(rest)
+    } else if (this.#carriedBytes === 0) this.#addLine(lineEnd)
     else {
-      this.#keep(rest)
+      this.#carryBytes(lineEnd)
       if (this.#isSkipping) {
-        this.#endLine(rest)
+        this.#endLine(lineEnd)
         return
       }
-      this.#addLine(this.#carry.subarray(0, this.#carried))
-      if (this.#carry.length > CARRY_KEPT_BYTES) this.#carry = EMPTY
+      this.#addLine(this.#carry.subarray(0, this.#carriedBytes))
+      if (this.#carry.length > CARRY_KEPT_BYTES) this.#carry = EMPTY_BUFFER
     }
-    this.#carried = 0
+    this.#carriedBytes = 0
   }
 
-  #keep(part: Buffer): void {
+  #carryBytes(part: Buffer): void {
     if (this.#isSkipping || part.length === 0) return
-    const length = this.#carried + part.length
+    const length = this.#carriedBytes + part.length
     if (length > this.#terms.maxLineBytes) {
       this.#isSkipping = true
-      this.#carried = 0
-      this.#carry = EMPTY
+      this.#carriedBytes = 0
+      this.#carry = EMPTY_BUFFER
       return
     }
     if (length > this.#carry.length) {
       let size = Math.max(CARRY_START_BYTES, this.#carry.length)
       while (size < length) size *= 2
       const largerCarry = Buffer.allocUnsafe(size)
-      this.#carry.copy(largerCarry, 0, 0, this.#carried)
+      this.#carry.copy(largerCarry, 0, 0, this.#carriedBytes)
       this.#carry = largerCarry
     }
-    part.copy(this.#carry, this.#carried)
-    this.#carried = length
+    part.copy(this.#carry, this.#carriedBytes)
+    this.#carriedBytes = length
   }
 
   #addLine(line: Buffer): void {

@@ -11,9 +11,9 @@ import { type WholeReplyTerms, wholeReply } from './whole-reply.ts'
 /** Enough for some thousand models, each with a full description. */
 const LIST_MAX_BYTES = 32 * 1024 * 1024
 const PAGES_MAX = 20
-const TIMEOUT_MS = 20_000
+const PAGE_TIMEOUT_MS = 20_000
 /** Time limit for all pages, because other providers' lists wait for this one. */
-const LIST_MAX_MS = 60_000
+const LIST_TIMEOUT_MS = 60_000
 
 interface ListTerms {
   readonly clock: Clock
@@ -45,26 +45,29 @@ export async function listModels(
   { clock, signal, maxBytes = LIST_MAX_BYTES }: ListTerms,
 ): Promise<ListedModels> {
   const deadline = new AbortController()
-  const timer = clock.after(LIST_MAX_MS, () =>
+  const timer = clock.after(LIST_TIMEOUT_MS, () =>
     deadline.abort(new GatewayError('upstream_timeout', 'its list of models took too long')),
   )
   const signalOrDeadline = AbortSignal.any([signal, deadline.signal])
   const models = new Map<string, KnownModel>()
   const largestPage = API_OF_FORMAT[provider.format].list?.largestPage ?? ''
   let query: string | null = largestPage
-  let leftBytes = maxBytes
+  let remainingBytes = maxBytes
   let leftOut = 0
   try {
     for (let page = 0; page < PAGES_MAX && query !== null && leftOut === 0; page++) {
-      const answer = await ask(client, provider, query, { maxBytes: leftBytes, signal: signalOrDeadline })
-      leftBytes -= answer.bytes
-      leftOut += answer.leftOut
-      for (const model of answer.models) {
+      const listPage = await requestPage(client, provider, query, {
+        maxBytes: remainingBytes,
+        signal: signalOrDeadline,
+      })
+      remainingBytes -= listPage.bytes
+      leftOut += listPage.leftOut
+      for (const model of listPage.models) {
         if (models.has(model.id)) continue
         if (models.size < LISTED_MAX) models.set(model.id, model)
         else leftOut++
       }
-      query = answer.next === null ? null : [largestPage, answer.next].filter(Boolean).join('&')
+      query = listPage.next === null ? null : [largestPage, listPage.next].filter(Boolean).join('&')
     }
   } finally {
     timer.cancel()
@@ -72,7 +75,7 @@ export async function listModels(
   return { models: [...models.values()], leftOut }
 }
 
-async function ask(client: Transport, provider: Provider, query: string, terms: WholeReplyTerms) {
+async function requestPage(client: Transport, provider: Provider, query: string, terms: WholeReplyTerms) {
   const { status, text } = await wholeReply(
     client,
     {
@@ -85,8 +88,8 @@ async function ask(client: Transport, provider: Provider, query: string, terms: 
         ...authHeaders(provider.auth, provider.apiKey),
       },
       body: '',
-      headersTimeoutMs: TIMEOUT_MS,
-      idleTimeoutMs: TIMEOUT_MS,
+      headersTimeoutMs: PAGE_TIMEOUT_MS,
+      idleTimeoutMs: PAGE_TIMEOUT_MS,
       egress: provider.egress,
     },
     terms,

@@ -35,7 +35,7 @@ const ANSWER_MAX_BYTES = 48 * 1024 * 1024
 const IMAGES_MAX = 8
 const IMAGE_URL = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$/
 /** Statuses about the key, the address or the load; the document is not at fault. */
-const NOT_THE_DOCUMENT: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 408, 429])
+const NO_DOCUMENT_FAULT: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 408, 429])
 
 /** Creates the OCR function for one provider and model. */
 export function createOcr({ client, provider, model, timeoutMs }: OcrDeps): Ocr {
@@ -64,7 +64,7 @@ export function createOcr({ client, provider, model, timeoutMs }: OcrDeps): Ocr 
       throw signal.aborted ? error : ocrFailure(provider, toGatewayError(error))
     })
     if (status >= 200 && status <= 299) return pagesIn(provider, text)
-    if (status < 400 || status > 499 || NOT_THE_DOCUMENT.has(status)) {
+    if (status < 400 || status > 499 || NO_DOCUMENT_FAULT.has(status)) {
       const cause = new Error(`the OCR provider answered with status ${status}`)
       throw ocrFailure(
         provider,
@@ -98,11 +98,11 @@ function pagesIn(provider: Provider, text: string): OcrPage[] {
   const pages = field(answer, 'pages')
   if (!Array.isArray(pages))
     throw ocrFailure(provider, new GatewayError('provider_unavailable', 'The OCR provider sent no pages'))
-  let imagesLeft = IMAGES_MAX
+  let remainingImages = IMAGES_MAX
   return pages.map(page => {
     const markdown = field(page, 'markdown')
-    const images = imagesIn(page).slice(0, imagesLeft)
-    imagesLeft -= images.length
+    const images = imagesIn(page).slice(0, remainingImages)
+    remainingImages -= images.length
     return { markdown: typeof markdown === 'string' ? markdown : '', images }
   })
 }

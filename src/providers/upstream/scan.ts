@@ -41,7 +41,7 @@ const LITERAL = /[^ \t,\]}]+/y
  * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in order. Null if the text is
  * not a JSON object, is long, has several lines, or has a key twice.
  */
-export function placesIn(json: string): ReadonlyMap<string, JsonSpan> | null {
+export function spansIn(json: string): ReadonlyMap<string, JsonSpan> | null {
   if (json.length > LEARNED_MAX_CHARACTERS || !json.startsWith('{') || /[\r\n]/.test(json)) return null
   if (!isJson(json)) return null
   const spans = new Map<string, JsonSpan>()
@@ -59,61 +59,61 @@ function isJson(text: string): boolean {
 
 class JsonSpans {
   readonly #json: string
-  readonly #places: Map<string, JsonSpan>
-  #at = 0
+  readonly #spans: Map<string, JsonSpan>
+  #index = 0
 
   constructor(json: string, spans: Map<string, JsonSpan>) {
     this.#json = json
-    this.#places = spans
+    this.#spans = spans
   }
 
   /** False if a key occurs twice or cannot be compared. */
   read(): boolean {
-    return this.#value('') && this.#at === this.#json.length
+    return this.#value('') && this.#index === this.#json.length
   }
 
   #value(path: string): boolean {
     this.#skip(BLANK)
-    const first = this.#json[this.#at]
-    if (first === '{' || first === '[') return this.#members(path, first === '{')
-    const start = this.#at
-    const isString = first === '"'
+    const firstChar = this.#json[this.#index]
+    if (firstChar === '{' || firstChar === '[') return this.#members(path, firstChar === '{')
+    const start = this.#index
+    const isString = firstChar === '"'
     this.#skip(isString ? STRING : LITERAL)
-    if (this.#at === start) return false
+    if (this.#index === start) return false
     const quote = isString ? 1 : 0
-    this.#places.set(path, { start: start + quote, end: this.#at - quote, isString })
+    this.#spans.set(path, { start: start + quote, end: this.#index - quote, isString })
     return true
   }
 
   #members(path: string, isObject: boolean): boolean {
     const keys = new Set<string>()
     for (;;) {
-      this.#at++
+      this.#index++
       this.#skip(BLANK)
-      if (this.#json[this.#at] === (isObject ? '}' : ']')) break
+      if (this.#json[this.#index] === (isObject ? '}' : ']')) break
       let key = String(keys.size)
       if (isObject) {
-        const start = this.#at
+        const start = this.#index
         this.#skip(STRING)
-        key = this.#json.slice(start + 1, this.#at - 1)
+        key = this.#json.slice(start + 1, this.#index - 1)
         this.#skip(BLANK)
-        if (this.#json[this.#at] !== ':' || /[.\\]/.test(key)) return false
-        this.#at++
+        if (this.#json[this.#index] !== ':' || /[.\\]/.test(key)) return false
+        this.#index++
       }
       if (keys.has(key)) return false
       keys.add(key)
       if (!this.#value(path === '' ? key : `${path}.${key}`)) return false
       this.#skip(BLANK)
-      if (this.#json[this.#at] !== ',') break
+      if (this.#json[this.#index] !== ',') break
     }
-    if (this.#json[this.#at] !== (isObject ? '}' : ']')) return false
-    this.#at++
+    if (this.#json[this.#index] !== (isObject ? '}' : ']')) return false
+    this.#index++
     return true
   }
 
   #skip(token: RegExp): void {
-    token.lastIndex = this.#at
-    if (token.test(this.#json)) this.#at = token.lastIndex
+    token.lastIndex = this.#index
+    if (token.test(this.#json)) this.#index = token.lastIndex
   }
 }
 
@@ -129,7 +129,7 @@ export class FramePattern {
   deltaStart = 0
   deltaEnd = 0
 
-  /** `slots`: places in `data`, in order; one of them is the delta. `takesEmpty`: frames with an empty text match. */
+  /** `slots`: spans of `data`, in order; one of them is the delta. `takesEmpty`: frames with an empty text match. */
   constructor(event: string, data: string, slots: readonly SlotSpan[], takesEmpty: boolean) {
     this.event = event
     this.#takesEmpty = takesEmpty
@@ -157,16 +157,16 @@ export class FramePattern {
     return frame.toString('utf8', this.deltaStart, this.deltaEnd)
   }
 
-  /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; otherwise -1. */
-  match(bytes: Buffer, at: number, sequence: number): number {
-    const { bytes: fixed, start: first, ends } = this.#fixed
+  /** The end of the frame at `frameStart`, if it is complete, of this kind and numbered `sequence`; otherwise -1. */
+  match(bytes: Buffer, frameStart: number, sequence: number): number {
+    const { bytes: fixed, start: fixedStart, ends } = this.#fixed
     const slots = this.#slots
-    let end = at
-    let from = first
+    let end = frameStart
+    let fixedIndex = fixedStart
     for (let index = 0; index < ends.length; index++) {
-      const until = ends[index] as number
-      if (end + until - from > bytes.length) return -1
-      for (; from < until; from++, end++) if (bytes[end] !== fixed[from]) return -1
+      const pieceEnd = ends[index] as number
+      if (end + pieceEnd - fixedIndex > bytes.length) return -1
+      for (; fixedIndex < pieceEnd; fixedIndex++, end++) if (bytes[end] !== fixed[fixedIndex]) return -1
       const slot = slots[index]
       if (slot === undefined) break
       const start = end
@@ -183,13 +183,13 @@ export class FramePattern {
     return end
   }
 
-  /** The end of the bytes at `at`, if they repeat the delta; otherwise -1. */
-  #copyEnd(bytes: Buffer, at: number): number {
+  /** The end of the bytes at `start`, if they repeat the delta; otherwise -1. */
+  #copyEnd(bytes: Buffer, start: number): number {
     const length = this.deltaEnd - this.deltaStart
     for (let offset = 0; offset < length; offset++) {
-      if (bytes[at + offset] !== bytes[this.deltaStart + offset]) return -1
+      if (bytes[start + offset] !== bytes[this.deltaStart + offset]) return -1
     }
-    return at + length
+    return start + length
   }
 }
 
@@ -208,19 +208,19 @@ export interface FramePieces {
 const SHARED_BYTES = 2048
 /** A longer frame gets its own memory. */
 const SHARING_MAX_BYTES = 512
-let shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
+let sharedBuffer = Buffer.allocUnsafeSlow(SHARED_BYTES)
 let sharedEnd = 0
 
-/** `from`: the index at which the text begins; the positions of the slots are relative to it. */
-export function piecesOf(frame: string, slots: readonly JsonSpan[], from: number): FramePieces {
+/** `textStart`: the index at which the text begins; the positions of the slots are relative to it. */
+export function piecesOf(frame: string, slots: readonly JsonSpan[], textStart: number): FramePieces {
   const frameBytes = Buffer.byteLength(frame)
   if (frameBytes > SHARING_MAX_BYTES)
-    return pieceBytes(Buffer.allocUnsafeSlow(frameBytes), 0, frame, slots, from)
+    return pieceBytes(Buffer.allocUnsafeSlow(frameBytes), 0, frame, slots, textStart)
   if (sharedEnd + frameBytes > SHARED_BYTES) {
-    shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
+    sharedBuffer = Buffer.allocUnsafeSlow(SHARED_BYTES)
     sharedEnd = 0
   }
-  const pieces = pieceBytes(shared, sharedEnd, frame, slots, from)
+  const pieces = pieceBytes(sharedBuffer, sharedEnd, frame, slots, textStart)
   sharedEnd = pieces.ends.at(-1) ?? sharedEnd
   return pieces
 }
@@ -230,18 +230,18 @@ function pieceBytes(
   start: number,
   frame: string,
   slots: readonly JsonSpan[],
-  from: number,
+  textStart: number,
 ): FramePieces {
-  let at = 0
-  let to = start
+  let textIndex = 0
+  let end = start
   const ends = slots.map(slot => {
-    to += bytes.write(frame.slice(at, from + slot.start), to)
-    at = from + slot.end
-    return to
+    end += bytes.write(frame.slice(textIndex, textStart + slot.start), end)
+    textIndex = textStart + slot.end
+    return end
   })
-  const last = to + bytes.write(frame.slice(at), to)
+  const lastEnd = end + bytes.write(frame.slice(textIndex), end)
   // Spreading the list would reserve memory for more entries.
-  return { bytes, start, ends: ends.concat(last) }
+  return { bytes, start, ends: ends.concat(lastEnd) }
 }
 
 export function textsOf({ bytes, start, ends }: FramePieces): readonly string[] {
@@ -253,50 +253,51 @@ function headOf(event: string): string {
   return event === '' ? 'data: ' : `event: ${event}\ndata: `
 }
 
-/** The end of the blanks at `at`. */
-function blanksEnd(bytes: Buffer, at: number): number {
-  let end = at
+/** The end of the blanks at `start`. */
+function blanksEnd(bytes: Buffer, start: number): number {
+  let end = start
   while (bytes[end] === SPACE) end++
   return end
 }
 
-/** The end of the digits at `at`, if they are the expected number; otherwise -1. */
-function numberEnd(bytes: Buffer, at: number, expected: number): number {
+/** The end of the digits at `start`, if they are the expected number; otherwise -1. */
+function numberEnd(bytes: Buffer, start: number, expected: number): number {
   let value = 0
-  let end = at
+  let end = start
   for (;;) {
     const byte = bytes[end] ?? 0
     if (byte < DIGIT_0 || byte > DIGIT_9) break
     // JSON allows no leading zeros; the gateway's numbers never have more digits than a safe integer.
-    if ((value === 0 && end > at) || end - at > 15) return -1
+    if ((value === 0 && end > start) || end - start > 15) return -1
     value = value * 10 + byte - DIGIT_0
     end++
   }
-  return end > at && value === expected ? end : -1
+  return end > start && value === expected ? end : -1
 }
 
 /**
- * The position of the quote that closes the JSON string whose content begins at `at`; -1 if the string is invalid, cut
- * off or not UTF-8.
+ * The position of the quote that closes the JSON string whose content begins at `start`; -1 if the string is invalid,
+ * cut off or not UTF-8.
  */
-function stringEnd(bytes: Buffer, at: number): number {
+function stringEnd(bytes: Buffer, start: number): number {
   const { length } = bytes
-  for (let end = at; end < length; end++) {
+  for (let end = start; end < length; end++) {
     const byte = bytes[end] as number
     if (byte === QUOTE) return end
     if (byte < SPACE) return -1
     if (byte > 127) {
-      const more = continuation(byte, bytes[end + 1] ?? 0)
-      if (more === 0) return -1
-      for (let offset = 2; offset <= more; offset++) if (!isContinuing(bytes[end + offset] ?? 0)) return -1
-      end += more
+      const continuationBytes = continuation(byte, bytes[end + 1] ?? 0)
+      if (continuationBytes === 0) return -1
+      for (let offset = 2; offset <= continuationBytes; offset++)
+        if (!isContinuing(bytes[end + offset] ?? 0)) return -1
+      end += continuationBytes
     } else if (byte === BACKSLASH) {
       end++
-      const escaped = bytes[end] ?? 0
-      if (escaped === LOWER_U) {
+      const escapeByte = bytes[end] ?? 0
+      if (escapeByte === LOWER_U) {
         for (let digit = 1; digit <= 4; digit++) if (!isHex(bytes[end + digit] ?? 0)) return -1
         end += 4
-      } else if (!ESCAPES.has(escaped)) return -1
+      } else if (!ESCAPES.has(escapeByte)) return -1
     }
   }
   return -1

@@ -17,8 +17,8 @@ const LOWER_D = 100
 const LOWER_E = 101
 const BOM = [0xef, 0xbb, 0xbf]
 
-/** Chunks up to this length are searched byte by byte, which beats two native calls. */
-const SHORT_CHUNK = 24
+/** Chunks up to this length are searched byte by byte, which is faster than two native calls. */
+const SHORT_CHUNK_BYTES = 24
 
 /** Joining a line to the text before it makes three strings. */
 const JOIN_BYTES = 96
@@ -26,7 +26,7 @@ const CARRY_START_BYTES = 512
 /** A larger carry buffer is released after its frame. */
 const CARRY_KEPT_BYTES = 16 * 1024
 
-const EMPTY = Buffer.alloc(0)
+const EMPTY_BUFFER = Buffer.alloc(0)
 
 /** Receives each frame. */
 export type FrameHandler = (event: string, data: string) => void
@@ -36,11 +36,11 @@ export class SseParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
   /** The first `#carried` bytes are the beginning of a line whose end has not arrived. */
-  #carry: Buffer = EMPTY
-  #carried = 0
+  #carry: Buffer = EMPTY_BUFFER
+  #carriedBytes = 0
   /** True inside a line, even one that is skipped and so not carried. */
-  #open = false
-  #skipping = false
+  #isInLine = false
+  #isSkipping = false
   /** Bytes in the data and event lines of the current frame. */
   #frameBytes = 0
   /** Memory of its data lines beside their bytes. */
@@ -49,8 +49,8 @@ export class SseParser {
   #data = ''
   #hasData = false
   /** Bytes of a byte order mark seen so far; greater than its length after the start of the stream. */
-  #mark = 0
-  #skipLf = false
+  #markBytes = 0
+  #skipsLf = false
 
   /** `onFrame` gets the event name ('' if there is none) and the data lines joined by LF. */
   constructor(onFrame: FrameHandler, maxBytes: number = FRAME_MAX_BYTES) {
@@ -66,121 +66,127 @@ export class SseParser {
   push(chunk: Buffer): void {
     const length = chunk.length
     if (length === 0) return
-    let at = 0
-    if (this.#mark <= BOM.length) at = this.#begin(chunk)
-    if (this.#skipLf) {
-      this.#skipLf = false
-      if (chunk[at] === LF) at++
+    let index = 0
+    if (this.#markBytes <= BOM.length) index = this.#skipMark(chunk)
+    if (this.#skipsLf) {
+      this.#skipsLf = false
+      if (chunk[index] === LF) index++
     }
-    // The next line end of each kind at or after `at`; each is searched anew only when passed, so that a chunk
-    // of nothing but line ends takes linear time.
+    // The next line end of each kind at or after `index`. Each is searched again only after it was passed, so that a
+    // chunk of nothing but line ends takes linear time.
     let lf = -1
     let cr = -1
-    while (at < length) {
-      if (chunk[at] === LF && !this.#open) {
+    while (index < length) {
+      if (chunk[index] === LF && !this.#isInLine) {
         this.#dispatch()
-        at++
+        index++
         continue
       }
-      if (lf < at) lf = find(chunk, LF, at)
-      if (cr < at) cr = find(chunk, CR, at)
+      if (lf < index) lf = findByte(chunk, LF, index)
+      if (cr < index) cr = findByte(chunk, CR, index)
       const end = Math.min(lf, cr)
       if (end === length) {
-        this.#keep(chunk, at, length)
+        this.#carryLine(chunk, index, length)
         return
       }
-      if (this.#open) this.#close(chunk, at, end)
-      else if (end === at) this.#dispatch()
-      else this.#line(chunk, at, end)
-      at = end + 1
+      if (this.#isInLine) this.#endLine(chunk, index, end)
+      else if (end === index) this.#dispatch()
+      else this.#readLine(chunk, index, end)
+      index = end + 1
       if (end === cr) {
-        if (at === length) this.#skipLf = true
-        else if (chunk[at] === LF) at++
+        if (index === length) this.#skipsLf = true
+        else if (chunk[index] === LF) index++
       }
     }
   }
 
   /** True between two frames: the next byte begins the first line of a frame. */
   get atBorder(): boolean {
-    return !this.#open && !this.#hasData && this.#event === '' && !this.#skipLf && this.#mark > BOM.length
+    return (
+      !this.#isInLine &&
+      !this.#hasData &&
+      this.#event === '' &&
+      !this.#skipsLf &&
+      this.#markBytes > BOM.length
+    )
   }
 
   /** Memory of the frame that has begun. */
   get waitingBytes(): number {
-    return this.#frameBytes + this.#joinBytes + this.#carried
+    return this.#frameBytes + this.#joinBytes + this.#carriedBytes
   }
 
   /** Call at the end of the input; delivers a frame without its closing blank line. */
   end(): void {
-    if (this.#open) this.#close(EMPTY, 0, 0)
+    if (this.#isInLine) this.#endLine(EMPTY_BUFFER, 0, 0)
     this.#dispatch()
   }
 
   /** Skips a byte order mark at the very start; returns where the lines begin in this chunk. */
-  #begin(chunk: Buffer): number {
-    let at = 0
-    while (at < chunk.length && this.#mark < BOM.length && chunk[at] === BOM[this.#mark]) {
-      at++
-      this.#mark++
+  #skipMark(chunk: Buffer): number {
+    let index = 0
+    while (index < chunk.length && this.#markBytes < BOM.length && chunk[index] === BOM[this.#markBytes]) {
+      index++
+      this.#markBytes++
     }
-    if (at < chunk.length) {
+    if (index < chunk.length) {
       // An incomplete mark is the beginning of a line, but no field name begins like that.
-      if (this.#mark > 0 && this.#mark < BOM.length) {
-        this.#open = true
-        this.#skipping = true
+      if (this.#markBytes > 0 && this.#markBytes < BOM.length) {
+        this.#isInLine = true
+        this.#isSkipping = true
       }
-      this.#mark = BOM.length + 1
+      this.#markBytes = BOM.length + 1
     }
-    return at
+    return index
   }
 
   /** Carries a part of a line that spans chunks. */
-  #keep(chunk: Buffer, at: number, end: number): void {
-    if (!this.#open) {
-      this.#open = true
-      this.#skipping = !maybeField(chunk[at])
+  #carryLine(chunk: Buffer, index: number, end: number): void {
+    if (!this.#isInLine) {
+      this.#isInLine = true
+      this.#isSkipping = !maybeField(chunk[index])
     }
-    if (this.#skipping) return
-    const total = this.#carried + end - at
-    this.#check(total)
+    if (this.#isSkipping) return
+    const total = this.#carriedBytes + end - index
+    this.#checkSize(total)
     if (this.#carry.length < total) this.#grow(total)
-    if (end - at === 1) this.#carry[this.#carried] = chunk[at] ?? 0
-    else chunk.copy(this.#carry, this.#carried, at, end)
-    this.#carried = total
+    if (end - index === 1) this.#carry[this.#carriedBytes] = chunk[index] ?? 0
+    else chunk.copy(this.#carry, this.#carriedBytes, index, end)
+    this.#carriedBytes = total
   }
 
   #grow(total: number): void {
     let size = Math.max(CARRY_START_BYTES, this.#carry.length)
     while (size < total) size *= 2
     const largerCarry = Buffer.allocUnsafeSlow(size)
-    this.#carry.copy(largerCarry, 0, 0, this.#carried)
+    this.#carry.copy(largerCarry, 0, 0, this.#carriedBytes)
     this.#carry = largerCarry
   }
 
   /** Ends the current line at `end` of this chunk. */
-  #close(chunk: Buffer, at: number, end: number): void {
-    if (end > at) this.#keep(chunk, at, end)
-    this.#open = false
-    if (!this.#skipping) this.#line(this.#carry, 0, this.#carried)
-    this.#skipping = false
-    this.#carried = 0
-    if (this.#carry.length > CARRY_KEPT_BYTES) this.#carry = EMPTY
+  #endLine(chunk: Buffer, index: number, end: number): void {
+    if (end > index) this.#carryLine(chunk, index, end)
+    this.#isInLine = false
+    if (!this.#isSkipping) this.#readLine(this.#carry, 0, this.#carriedBytes)
+    this.#isSkipping = false
+    this.#carriedBytes = 0
+    if (this.#carry.length > CARRY_KEPT_BYTES) this.#carry = EMPTY_BUFFER
   }
 
-  #check(lineBytes: number): void {
+  #checkSize(lineBytes: number): void {
     if (this.#frameBytes + lineBytes > this.#maxBytes) {
       throw new GatewayError('reply_too_large', 'The provider sent an event that is too large')
     }
   }
 
   /** Parses one whole line that is not blank. Comments, `id`, `retry` and unknown fields are ignored. */
-  #line(line: Buffer, start: number, end: number): void {
+  #readLine(line: Buffer, start: number, end: number): void {
     const first = line[start]
     if (first === LOWER_D) {
       const value = valueStart(line, start, end, 4)
       // "data"
       if (value === -1 || line[start + 1] !== 97 || line[start + 2] !== 116 || line[start + 3] !== 97) return
-      this.#check(end - start)
+      this.#checkSize(end - start)
       this.#frameBytes += end - start
       const text = value === end ? '' : line.toString('utf8', value, end)
       if (this.#hasData) {
@@ -193,7 +199,7 @@ export class SseParser {
       if (value === -1) return
       const name = line.toString('latin1', start, start + 5)
       if (name !== 'event' && name !== 'error') return
-      this.#check(end - start)
+      this.#checkSize(end - start)
       this.#frameBytes += end - start
       const text = value === end ? '' : line.toString('utf8', value, end)
       if (name === 'error') {
@@ -226,14 +232,14 @@ function maybeField(byte: number | undefined): boolean {
 }
 
 /** Index of the byte at or after `from`; the length of the chunk if there is none. */
-function find(chunk: Buffer, byte: number, from: number): number {
+function findByte(chunk: Buffer, byte: number, start: number): number {
   const length = chunk.length
-  if (length > SHORT_CHUNK) {
-    const at = chunk.indexOf(byte, from)
-    return at === -1 ? length : at
+  if (length > SHORT_CHUNK_BYTES) {
+    const index = chunk.indexOf(byte, start)
+    return index === -1 ? length : index
   }
-  for (let at = from; at < length; at++) {
-    if (chunk[at] === byte) return at
+  for (let index = start; index < length; index++) {
+    if (chunk[index] === byte) return index
   }
   return length
 }

@@ -12,9 +12,9 @@ import type { TlsFiles } from '../provider-rows.ts'
  */
 export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity {
   const identity = {
-    ca: ca === undefined ? null : read(ca, `${path}.ca`),
-    cert: cert === undefined ? null : read(cert, `${path}.cert`),
-    key: key === undefined ? null : read(key, `${path}.key`),
+    ca: ca === undefined ? null : readPem(ca, `${path}.ca`),
+    cert: cert === undefined ? null : readPem(cert, `${path}.cert`),
+    key: key === undefined ? null : readPem(key, `${path}.key`),
   }
   if ((identity.cert === null) !== (identity.key === null)) {
     throw new ConfigError(
@@ -26,12 +26,12 @@ export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity 
   }
   if (identity.cert === null || identity.key === null) return identity
   const { cert: certificate, key: privateKey } = identity
-  check(
+  checkPem(
     () => createSecureContext({ cert: certificate }),
     `${path}.cert`,
     'is not a PEM file with a certificate',
   )
-  check(
+  checkPem(
     () => createSecureContext({ cert: certificate, key: privateKey }),
     `${path}.key`,
     'is not a PEM file with the private key of cert (without a passphrase)',
@@ -50,7 +50,7 @@ function holdsCertificates(pem: string): boolean {
   return blocks.length > 0
 }
 
-function read(file: string, path: string): string {
+function readPem(file: string, path: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
@@ -58,9 +58,9 @@ function read(file: string, path: string): string {
   }
 }
 
-function check(read: () => unknown, path: string, problem: string): void {
+function checkPem(parse: () => unknown, path: string, problem: string): void {
   try {
-    read()
+    parse()
   } catch {
     throw new ConfigError(`${path}: ${problem}`)
   }

@@ -24,8 +24,8 @@ export interface UpstreamRequest {
   /** Calls with different values never share a connection: for credentials of one tenant. Absent: the shared pool. */
   readonly isolation?: string | undefined
   /**
-   * The way that the request leaves the gateway, from the provider's row. Absent: directly, unless the environment
-   * names a proxy.
+   * Proxy, transport and TLS of the request, from the provider's row. Absent: directly, unless the environment names a
+   * proxy.
    */
   readonly egress?: Egress | undefined
 }
@@ -102,7 +102,7 @@ export interface TransportOptions {
   readonly onReplay?: () => void
 }
 
-export const LIMITS = {
+export const DEFAULT_LIMITS = {
   connectTimeoutMs: 10_000,
   // Servers commonly close after 5 s. Closing first avoids writing to a connection that is about to close.
   keepAliveMs: 4_000,
@@ -117,8 +117,8 @@ export const LIMITS = {
   userAgent: 'sluice',
 } as const
 
-const LOST = 'The connection to the provider was lost'
-const UNREACHABLE = 'The provider could not be reached'
+const LOST_MESSAGE = 'The connection to the provider was lost'
+const UNREACHABLE_MESSAGE = 'The provider could not be reached'
 
 /**
  * The reason that a provider sent no reply: `error.metadata.reason`. Callers learn nothing about the network behind it.
@@ -133,7 +133,7 @@ type TransportReason =
   | 'tls_failure'
 
 /** Keyed by codes of Node, of its resolver and of undici. TLS codes are recognized by their form. */
-const REASONS: ReadonlyMap<string, TransportReason> = new Map([
+const REASON_OF_CODE: ReadonlyMap<string, TransportReason> = new Map([
   ['ECONNREFUSED', 'connection_refused'],
   ['ENOTFOUND', 'dns_failure'],
   ['EAI_AGAIN', 'dns_failure'],
@@ -158,35 +158,37 @@ const TLS_CODE =
 
 /**
  * Converts a connection error. Its text may name hosts, addresses and bytes of the provider, so only `cause` keeps it.
- * @param sent true if the request was written to a connection
+ * @param isSent true if the request was written to a connection
  */
-export function transportError(error: unknown, sent: boolean): GatewayError {
+export function transportError(error: unknown, isSent: boolean): GatewayError {
   if (error instanceof GatewayError) return error
   const code = systemCode(error)
   const reason =
-    REASONS.get(code ?? '') ?? (TLS_CODE.test(code ?? '') ? 'tls_failure' : undefined) ?? 'connection_lost'
+    REASON_OF_CODE.get(code ?? '') ??
+    (TLS_CODE.test(code ?? '') ? 'tls_failure' : undefined) ??
+    'connection_lost'
   return reason === 'timeout'
     ? new GatewayError('upstream_timeout', 'The provider could not be reached in time', {
         metadata: { reason },
         cause: error,
       })
-    : unavailable(sent ? LOST : UNREACHABLE, error, reason)
+    : unavailable(isSent ? LOST_MESSAGE : UNREACHABLE_MESSAGE, error, reason)
 }
 
 /** The phase in which a call timed out. */
 export type TimeoutKind = 'CONNECT_TIMEOUT' | 'HEADERS_TIMEOUT' | 'IDLE_TIMEOUT'
 
-const LATE: Readonly<Record<TimeoutKind, string>> = {
+const TIMEOUT_MESSAGES: Readonly<Record<TimeoutKind, string>> = {
   CONNECT_TIMEOUT: 'The provider could not be reached in time',
   HEADERS_TIMEOUT: 'The provider did not answer in time',
   IDLE_TIMEOUT: 'The provider stopped sending',
 }
 
 /** A failure `upstream_timeout`; the code of its cause is the phase. */
-export function timeout(phase: TimeoutKind): GatewayError {
+export function timeoutError(phase: TimeoutKind): GatewayError {
   const metadata = { reason: 'timeout' satisfies TransportReason }
-  const cause = Object.assign(new Error(LATE[phase]), { code: phase })
-  return new GatewayError('upstream_timeout', LATE[phase], { metadata, cause })
+  const cause = Object.assign(new Error(TIMEOUT_MESSAGES[phase]), { code: phase })
+  return new GatewayError('upstream_timeout', TIMEOUT_MESSAGES[phase], { metadata, cause })
 }
 
 /** A failure `provider_unavailable`. */

@@ -27,7 +27,7 @@ export type Invalidation =
   | { readonly kind: 'end-user'; readonly organizationId: string; readonly user: string }
   /** A capture was started or deleted. The main thread of each instance reads this; no cache holds captures. */
   | { readonly kind: 'captures' }
-  /** A rollout has moved. Threads read the shares of all again. */
+  /** A rollout has moved. Threads read the shares of all rollouts again. */
   | { readonly kind: 'rollouts' }
   /** A provider was paused, or its pause was ended. Threads read all pauses again. */
   | { readonly kind: 'pauses' }

@@ -28,10 +28,10 @@ export interface InvalidationFeed extends InvalidationBus {
 const EVERYTHING: Invalidation = { kind: 'all' }
 /** PostgreSQL accepts 7,999 bytes. A longer message is sent as an invalidation of everything. */
 const MESSAGE_MAX_CHARS = 2_000
-/** How often a failed message is tried again. A server may accept connections and refuse commands. */
+/** Interval at which a failed message is sent again. A server may accept connections and refuse commands. */
 const RESEND_INTERVAL_MS = 1_000
 
-/** Null when there are no other instances: no Redis, and a database of this instance alone. */
+/** Null if there are no other instances: without Redis, and with a database that only this instance uses. */
 export function startInvalidationFeed(options: InvalidationFeedOptions): InvalidationFeed | null {
   const { redis, storage } = options.config
   const redisUrl = redis.url
@@ -51,16 +51,16 @@ export function startInvalidationFeed(options: InvalidationFeedOptions): Invalid
 class CarriedFeed implements InvalidationFeed {
   readonly #carrier: Carrier
   readonly #onInvalidation: (invalidation: Invalidation) => void
-  readonly #self = randomBytes(8).toString('hex')
+  readonly #instanceId = randomBytes(8).toString('hex')
   readonly #clock: Clock
   /** Messages sent so far, successful or not. */
-  #sent = 0
+  #sentCount = 0
   /** The number of the last message that failed, until everything was invalidated after it; 0: none. */
-  #failed = 0
+  #lastFailed = 0
   /** Monotonic: the last resend that a restored connection caused. */
   #resentMs = Number.NEGATIVE_INFINITY
   #retry: Timer | null = null
-  #closed = false
+  #isClosed = false
 
   constructor(
     { clock, log, silenceMs, onInvalidation }: InvalidationFeedOptions,
@@ -79,28 +79,28 @@ class CarriedFeed implements InvalidationFeed {
   }
 
   publish(invalidation: Invalidation): void {
-    const one = this.#failed === 0 ? this.#encode(invalidation) : ''
-    const sendsAll = one === '' || one.length > MESSAGE_MAX_CHARS
-    const number = ++this.#sent
-    this.#carrier.send(sendsAll ? this.#encode(EVERYTHING) : one).then(
+    const message = this.#lastFailed === 0 ? this.#encode(invalidation) : ''
+    const isEverything = message === '' || message.length > MESSAGE_MAX_CHARS
+    const number = ++this.#sentCount
+    this.#carrier.send(isEverything ? this.#encode(EVERYTHING) : message).then(
       () => {
         // This message was sent before the failed one, so it does not replace it.
-        if (sendsAll && number > this.#failed) this.#failed = 0
+        if (isEverything && number > this.#lastFailed) this.#lastFailed = 0
       },
       () => this.#fail(number),
     )
   }
 
   close(): Promise<void> {
-    this.#closed = true
+    this.#isClosed = true
     this.#retry?.cancel()
     return this.#carrier.close()
   }
 
   /** The next publish, the next connection or this timer sends it again. */
   #fail(number: number): void {
-    this.#failed = Math.max(this.#failed, number)
-    if (this.#closed) return
+    this.#lastFailed = Math.max(this.#lastFailed, number)
+    if (this.#isClosed) return
     this.#retry ??= this.#clock.after(RESEND_INTERVAL_MS, () => {
       this.#retry = null
       this.#resend()
@@ -109,23 +109,23 @@ class CarriedFeed implements InvalidationFeed {
 
   #reconnect(): void {
     const nowMs = this.#clock.monotonicMs()
-    if (this.#failed === 0 || nowMs - this.#resentMs < RESEND_INTERVAL_MS) return
+    if (this.#lastFailed === 0 || nowMs - this.#resentMs < RESEND_INTERVAL_MS) return
     this.#resentMs = nowMs
     this.#resend()
   }
 
   #resend(): void {
-    if (this.#failed !== 0) this.publish(EVERYTHING)
+    if (this.#lastFailed !== 0) this.publish(EVERYTHING)
   }
 
   #encode(invalidation: Invalidation): string {
-    return JSON.stringify({ from: this.#self, change: invalidation })
+    return JSON.stringify({ from: this.#instanceId, change: invalidation })
   }
 
   #receive(text: string): void {
     const message = parse(text)
     // An unreadable message comes from a newer version. Something changed, so everything is read again.
-    if (message?.from !== this.#self) this.#onInvalidation(message?.invalidation ?? EVERYTHING)
+    if (message?.from !== this.#instanceId) this.#onInvalidation(message?.invalidation ?? EVERYTHING)
   }
 }
 

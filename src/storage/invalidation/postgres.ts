@@ -4,10 +4,10 @@ import { type Timer, within } from '../../base/clock.ts'
 import type { Carrier, CarrierOptions } from './bus.ts'
 
 /** An idle connection may be dead without an error, so it is probed. */
-const PROBE_MS = 5_000
-const ANSWER_MS = 2_000
-const RETRY_MS = 100
-const RETRY_MAX_MS = 1_000
+const PROBE_INTERVAL_MS = 5_000
+const ANSWER_TIMEOUT_MS = 2_000
+const RETRY_DELAY_MS = 100
+const RETRY_DELAY_MAX_MS = 1_000
 
 export function openPostgresCarrier(options: CarrierOptions): Carrier {
   return new PostgresCarrier(options)
@@ -19,14 +19,14 @@ class PostgresCarrier implements Carrier {
   /** Null while disconnected. */
   #client: pg.Client | null = null
   #timer: Timer | null = null
-  #tries = 0
+  #attempts = 0
   /** True if the current outage was logged. */
-  #logged = false
-  #closed = false
+  #isOutageLogged = false
+  #isClosed = false
 
   constructor(options: CarrierOptions) {
     this.#options = options
-    this.#silenceMs = options.silenceMs ?? ANSWER_MS
+    this.#silenceMs = options.silenceMs ?? ANSWER_TIMEOUT_MS
     void this.#connect()
   }
 
@@ -42,7 +42,7 @@ class PostgresCarrier implements Carrier {
   }
 
   async close(): Promise<void> {
-    this.#closed = true
+    this.#isClosed = true
     this.#timer?.cancel()
     const client = this.#client
     this.#client = null
@@ -53,7 +53,7 @@ class PostgresCarrier implements Carrier {
     const { url, channel, clock, log, onMessage, onReceiving, onSending } = this.#options
     // The library is loaded only by instances that share a database.
     const { default: library } = await import('pg')
-    if (this.#closed) return
+    if (this.#isClosed) return
     const client = new library.Client({
       connectionString: url,
       keepAlive: true,
@@ -71,12 +71,12 @@ class PostgresCarrier implements Carrier {
       void client.end().catch(() => undefined)
       return this.#retry(error)
     }
-    if (this.#closed) return void client.end().catch(() => undefined)
+    if (this.#isClosed) return void client.end().catch(() => undefined)
     this.#client = client
-    this.#tries = 0
-    if (this.#logged) log.notice('invalidation', 'receiving cache invalidations again')
-    this.#logged = false
-    this.#timer = clock.after(PROBE_MS, () => this.#probe(client))
+    this.#attempts = 0
+    if (this.#isOutageLogged) log.notice('invalidation', 'receiving cache invalidations again')
+    this.#isOutageLogged = false
+    this.#timer = clock.after(PROBE_INTERVAL_MS, () => this.#probe(client))
     onReceiving()
     onSending()
   }
@@ -85,7 +85,7 @@ class PostgresCarrier implements Carrier {
     this.#query(client, 'SELECT 1').then(
       () => {
         if (client === this.#client) {
-          this.#timer = this.#options.clock.after(PROBE_MS, () => this.#probe(client))
+          this.#timer = this.#options.clock.after(PROBE_INTERVAL_MS, () => this.#probe(client))
         }
       },
       (error: unknown) => this.#disconnect(client, error),
@@ -98,7 +98,7 @@ class PostgresCarrier implements Carrier {
 
   /** Does nothing if the client was already replaced. */
   #disconnect(client: pg.Client, error: unknown): void {
-    if (client !== this.#client || this.#closed) return
+    if (client !== this.#client || this.#isClosed) return
     this.#client = null
     this.#timer?.cancel()
     void client.end().catch(() => undefined)
@@ -106,15 +106,15 @@ class PostgresCarrier implements Carrier {
   }
 
   #retry(error: unknown): void {
-    if (this.#closed) return
-    if (!this.#logged)
+    if (this.#isClosed) return
+    if (!this.#isOutageLogged)
       this.#options.log.fault(
         'invalidation',
         'cannot receive cache invalidations from other instances',
         error,
       )
-    this.#logged = true
-    const delayMs = Math.min(RETRY_MS * 2 ** this.#tries++, RETRY_MAX_MS)
+    this.#isOutageLogged = true
+    const delayMs = Math.min(RETRY_DELAY_MS * 2 ** this.#attempts++, RETRY_DELAY_MAX_MS)
     this.#timer = this.#options.clock.after(delayMs, () => void this.#connect())
   }
 }

@@ -4,7 +4,7 @@ import { openRedis } from '../redis.ts'
 import type { Carrier, CarrierOptions } from './bus.ts'
 
 /** An idle connection may be dead without an error, so it is probed. */
-const PROBE_MS = 2_000
+const PROBE_INTERVAL_MS = 2_000
 /** Longer than the limit of the counters, because no request waits for an answer here. */
 const CARRIER_SILENCE_MS = 1_000
 
@@ -20,14 +20,14 @@ export function openRedisCarrier(options: CarrierOptions): Carrier {
     silenceMs,
   })
   // The subscriber logs outages for both connections.
-  const quiet = { fault: () => undefined, notice: () => undefined }
-  const publisher = openRedis({ url, clock, log: quiet, onReady: onSending, silenceMs })
+  const noLog = { fault: () => undefined, notice: () => undefined }
+  const publisher = openRedis({ url, clock, log: noLog, onReady: onSending, silenceMs })
   let timer: Timer
   const probe = (): void => {
     if (subscriber.isReady) subscriber.send(['PING']).catch(() => undefined)
-    timer = clock.after(PROBE_MS, probe)
+    timer = clock.after(PROBE_INTERVAL_MS, probe)
   }
-  timer = clock.after(PROBE_MS, probe)
+  timer = clock.after(PROBE_INTERVAL_MS, probe)
   return {
     send: text => publisher.send(['PUBLISH', channel, text]),
     async close() {

@@ -23,8 +23,8 @@ export interface StoreCacheLimits {
   readonly maxLookups: number
 }
 
-/** `Found` is the answer of the store, `Value` the form that is cached; null is never cached. */
-export interface StoreCacheOptions<Found, Value> extends Partial<StoreCacheLimits> {
+/** `Stored` is the answer of the store, `Value` the form that is cached; null is never cached. */
+export interface StoreCacheOptions<Stored, Value> extends Partial<StoreCacheLimits> {
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
   /** Plural name of the records, for log lines. */
@@ -34,14 +34,14 @@ export interface StoreCacheOptions<Found, Value> extends Partial<StoreCacheLimit
   /** Maximum of the sum of all sizes. Without it only names are counted. */
   readonly maxSize?: number
   /** Default 1. */
-  readonly sizeOf?: (found: Found) => number
+  readonly sizeOf?: (stored: Stored) => number
   /** Null: the record does not exist, and an older one is removed from the cache. */
-  readonly make: (found: Found) => Value
-  /** Called with each loaded value, null too, unless the name was invalidated during the read. */
+  readonly make: (stored: Stored) => Value
+  /** Called with each loaded value, including null, unless the name was invalidated during the read. */
   readonly onLoad?: (name: string, value: Value) => void
 }
 
-const DEFAULTS = {
+const DEFAULT_LIMITS = {
   freshMs: 30_000,
   // A longer outage of the store needs an operator anyway.
   staleMs: 600_000,
@@ -49,8 +49,8 @@ const DEFAULTS = {
   maxLookups: 1_000,
 } satisfies StoreCacheLimits
 
-/** While the store fails, a known name is read again only this often. */
-const RETRY_MS = 1_000
+/** Minimum time between two reads of a cached name while the store fails. */
+const REREAD_INTERVAL_MS = 1_000
 
 interface Entry<Value> {
   readonly value: Value
@@ -61,18 +61,18 @@ interface Entry<Value> {
   /** Monotonic; until then the value is valid even if the store fails. */
   readonly staleUntilMs: number
   /** The last read failed, so the next caller gets the cached value at once. */
-  failing: boolean
+  isFailing: boolean
 }
 
-export class StoreCache<Found, Value> {
-  readonly #options: StoreCacheOptions<Found, Value> & StoreCacheLimits
+export class StoreCache<Stored, Value> {
+  readonly #options: StoreCacheOptions<Stored, Value> & StoreCacheLimits
   readonly #clock: Clock
   readonly #entries: LRUCache<string, Entry<Value>>
   readonly #reads = new SingleFlight<Value>()
   #storeFails = false
 
-  constructor(options: StoreCacheOptions<Found, Value>) {
-    this.#options = { ...DEFAULTS, ...options }
+  constructor(options: StoreCacheOptions<Stored, Value>) {
+    this.#options = { ...DEFAULT_LIMITS, ...options }
     this.#clock = options.clock
     const { maxEntries: max, maxSize } = options
     this.#entries = new LRUCache<string, Entry<Value>>({
@@ -103,9 +103,9 @@ export class StoreCache<Found, Value> {
    * own: a method that creates `read` after `get` pays for the closure on every call.
    * @param owner for `invalidateOwner`
    */
-  load(name: string, read: () => Promise<Found>, owner: string | null = null): Value | Promise<Value> {
+  load(name: string, read: () => Promise<Stored>, owner: string | null = null): Value | Promise<Value> {
     const entry = this.#entries.get(name)
-    if (entry?.failing !== true || this.#clock.monotonicMs() >= entry.staleUntilMs) {
+    if (entry?.isFailing !== true || this.#clock.monotonicMs() >= entry.staleUntilMs) {
       return this.#read(name, read, owner)
     }
     // The outage is already in the log.
@@ -144,58 +144,58 @@ export class StoreCache<Found, Value> {
   invalidateAll(): void {
     for (const entry of this.#entries.values()) {
       entry.freshUntilMs = Number.NEGATIVE_INFINITY
-      entry.failing = false
+      entry.isFailing = false
     }
     this.#reads.dropAll()
   }
 
-  #read(name: string, read: () => Promise<Found>, owner: string | null): Promise<Value> {
+  #read(name: string, read: () => Promise<Stored>, owner: string | null): Promise<Value> {
     const running = this.#reads.find(name)
     if (running !== undefined) return running
     // Async, so that this error is also a rejection.
-    if (this.#reads.active >= this.#options.maxLookups) return (async () => this.#lastKnown(name))()
+    if (this.#reads.active >= this.#options.maxLookups) return (async () => this.#staleValue(name))()
     return this.#reads.run(name, isCurrent => this.#refresh(name, read, owner, isCurrent), owner)
   }
 
   async #refresh(
     name: string,
-    read: () => Promise<Found>,
+    read: () => Promise<Stored>,
     owner: string | null,
     isCurrent: () => boolean,
   ): Promise<Value> {
     const { lookupMs, make, sizeOf, onLoad } = this.#options
-    let found: Found
+    let stored: Stored
     try {
-      found = await within(this.#clock, lookupMs, read())
+      stored = await within(this.#clock, lookupMs, read())
     } catch (error) {
       this.#logOutage(error)
-      return this.#lastKnown(name, error)
+      return this.#staleValue(name, error)
     }
     this.#logRecovery()
-    const value = make(found)
+    const value = make(stored)
     // Done even if the name was invalidated in the meantime: this costs at most one more read.
     if (value === null) this.#entries.delete(name)
     if (isCurrent()) {
-      if (value !== null) this.#keep(name, value, owner, sizeOf?.(found) ?? 1)
+      if (value !== null) this.#cache(name, value, owner, sizeOf?.(stored) ?? 1)
       onLoad?.(name, value)
     }
     return value
   }
 
-  #keep(name: string, value: Value, owner: string | null, size: number): void {
+  #cache(name: string, value: Value, owner: string | null, size: number): void {
     const { freshMs, staleMs } = this.#options
     const freshUntilMs = this.#clock.monotonicMs() + freshMs
     const staleUntilMs = freshUntilMs + staleMs
-    this.#entries.set(name, { value, owner, size, freshUntilMs, staleUntilMs, failing: false })
+    this.#entries.set(name, { value, owner, size, freshUntilMs, staleUntilMs, isFailing: false })
   }
 
   /** A failing store must neither turn away known callers nor admit unknown ones. */
-  #lastKnown(name: string, cause?: unknown): Value {
+  #staleValue(name: string, cause?: unknown): Value {
     const entry = this.#entries.get(name)
     const nowMs = this.#clock.monotonicMs()
     if (entry === undefined || nowMs >= entry.staleUntilMs) throw storeUnavailable(cause)
-    entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
-    entry.failing = true
+    entry.freshUntilMs = Math.min(nowMs + REREAD_INTERVAL_MS, entry.staleUntilMs)
+    entry.isFailing = true
     return entry.value
   }
 

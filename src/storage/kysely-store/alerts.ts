@@ -15,7 +15,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
     },
     async claim(receivers, { nowMs, latestMs, leaseMs, limit }) {
       if (receivers.length === 0) return []
-      const due = await db
+      const dueRows = await db
         .selectFrom('alertDeliveries')
         .select(['alertId', 'receiver', 'body', 'tries', 'dueMs'])
         .where('receiver', 'in', receivers)
@@ -23,17 +23,17 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .orderBy('dueMs')
         .limit(limit)
         .execute()
-      const claimed: ClaimedDelivery[] = []
-      for (const { dueMs, tries, ...row } of due) {
+      const deliveries: ClaimedDelivery[] = []
+      for (const { dueMs, tries, ...row } of dueRows) {
         // If another instance read the same row and changed it first, this update changes nothing.
         const { numUpdatedRows } = await db
           .updateTable('alertDeliveries')
           .set({ dueMs: nowMs + leaseMs, tries: tries + 1 })
           .where(eb => eb.and({ alertId: row.alertId, receiver: row.receiver, tries, dueMs }))
           .executeTakeFirst()
-        if (numUpdatedRows > 0n) claimed.push({ ...row, tries })
+        if (numUpdatedRows > 0n) deliveries.push({ ...row, tries })
       }
-      return claimed
+      return deliveries
     },
     async settle(alertId, receiver, dueMs) {
       await db
@@ -42,7 +42,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .where(eb => eb.and({ alertId, receiver }))
         .execute()
     },
-    async isKnown(alertId) {
+    async wasRaised(alertId) {
       const query = db.selectFrom('alertDeliveries').select('alertId').where('alertId', '=', alertId)
       return (await query.limit(1).executeTakeFirst()) !== undefined
     },
@@ -57,7 +57,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .executeTakeFirst()
       return row ?? null
     },
-    expiringKeys: (from, to, most, limit) =>
+    expiringKeys: (from, to, maxPerOrganization, limit) =>
       db
         .selectFrom(
           db
@@ -77,7 +77,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
             .as('expiring'),
         )
         .select(['hash', 'name', 'workspaceId', 'expiresAt'])
-        .where('place', '<=', most)
+        .where('place', '<=', maxPerOrganization)
         .orderBy('expiresAt')
         .limit(limit)
         .$narrowType<{ expiresAt: string }>()
@@ -92,19 +92,19 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .limit(limit)
         .execute(),
     async prune(before, limit) {
-      const old = await db
+      const oldRows = await db
         .selectFrom('alertDeliveries')
         .select('alertId')
         .where('createdAt', '<', before)
         .limit(limit)
         .execute()
-      if (old.length === 0) return 0
+      if (oldRows.length === 0) return 0
       const { numDeletedRows } = await db
         .deleteFrom('alertDeliveries')
         .where(
           'alertId',
           'in',
-          old.map(({ alertId }) => alertId),
+          oldRows.map(({ alertId }) => alertId),
         )
         .where('createdAt', '<', before)
         .executeTakeFirst()

@@ -3,14 +3,14 @@ import type { Kysely, Selectable } from 'kysely'
 import type { AuditEntry, AuditRecord } from '../audit.ts'
 import type { AuditStore } from '../store.ts'
 import type { AuditRecordsTable, Tables } from '../tables.ts'
-import { COUNTED, pageOf } from './rows.ts'
+import { pageOf, ROW_COUNT } from './rows.ts'
 
 export function createAuditStore(db: Kysely<Tables>): AuditStore {
   return {
     page(organizationId, page) {
       const matched = db.selectFrom('auditRecords').where('organizationId', '=', organizationId)
       const selection = matched.selectAll().orderBy('createdAt', 'desc').orderBy('number', 'desc')
-      return pageOf(selection, matched.select(COUNTED), page, recordOf)
+      return pageOf(selection, matched.select(ROW_COUNT), page, recordOf)
     },
     async prune(before, limit) {
       const { numDeletedRows } = await db
@@ -43,7 +43,7 @@ function recordOf({
   objectKind,
   objectId,
   objectName,
-  ...same
+  ...fields
 }: Selectable<AuditRecordsTable>): AuditRecord {
-  return { ...same, id: String(number), object: { kind: objectKind, id: objectId, name: objectName } }
+  return { ...fields, id: String(number), object: { kind: objectKind, id: objectId, name: objectName } }
 }

@@ -5,7 +5,7 @@ import { CAPTURE, type CaptureRecord } from '../../protocol/management/captures.
 import type { CaptureStore } from '../captures.ts'
 import type { Engine } from '../engine.ts'
 import type { CapturesTable, Tables } from '../tables.ts'
-import { COUNTED, cellsOf, firstOf, inRelaxedTransaction, inTransaction, pageOf, recordOf } from './rows.ts'
+import { cellsOf, firstOf, inRelaxedTransaction, inTransaction, pageOf, ROW_COUNT, recordOf } from './rows.ts'
 
 export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureStore {
   return {
@@ -15,7 +15,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         await engine.serialize(transaction, `captures ${organizationId}`)
         const counting = transaction
           .selectFrom('captures')
-          .select(COUNTED)
+          .select(ROW_COUNT)
           .where('organizationId', '=', organizationId)
         const total = await counting.executeTakeFirstOrThrow()
         if (Number(total.counted) >= room.kept) return 'kept'
@@ -34,7 +34,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
     page(organizationId, page) {
       const matched = db.selectFrom('captures').where('organizationId', '=', organizationId)
       const selection = matched.selectAll().orderBy('createdAt', 'desc').orderBy('id')
-      return pageOf(selection, matched.select(COUNTED), page, captureOf)
+      return pageOf(selection, matched.select(ROW_COUNT), page, captureOf)
     },
     async find(organizationId, id) {
       const query = db
@@ -52,7 +52,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         .execute()
       return rows.map(captureOf)
     },
-    async known(ids) {
+    async existing(ids) {
       if (ids.length === 0) return new Set()
       const rows = await db.selectFrom('captures').select('id').where('id', 'in', ids).execute()
       return new Set(rows.map(({ id }) => id))
@@ -66,8 +66,8 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         .orderBy('name')
         .execute()
       // PostgreSQL returns 64-bit integers as text.
-      return rows.map(({ bytes, requests, leftOut, ...same }) => ({
-        ...same,
+      return rows.map(({ bytes, requests, leftOut, ...fields }) => ({
+        ...fields,
         bytes: Number(bytes),
         requests: Number(requests),
         leftOut: Number(leftOut),
@@ -111,10 +111,10 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         return true
       })
     },
-    async end(id, by, at) {
+    async end(id, reason, time) {
       await db
         .updateTable('captures')
-        .set({ endedAt: at, endedBy: by })
+        .set({ endedAt: time, endedBy: reason })
         .where('id', '=', id)
         .where('endedAt', 'is', null)
         .execute()
@@ -132,13 +132,13 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
     },
     prune(now, limit) {
       return inTransaction(db, async transaction => {
-        const old = await transaction
+        const expired = await transaction
           .selectFrom('captures')
           .select('id')
           .where('expiresAt', '<=', now)
           .limit(limit)
           .execute()
-        const ids = old.map(({ id }) => id)
+        const ids = expired.map(({ id }) => id)
         if (ids.length === 0) return ids
         await transaction.deleteFrom('captureParts').where('captureId', 'in', ids).execute()
         await transaction.deleteFrom('captures').where('id', 'in', ids).execute()

@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely'
 import type { CatalogueStore } from '../catalogue.ts'
 import type { Tables } from '../tables.ts'
 
-const INFO = ['source', 'version', 'models', 'updatedAt'] as const
+const INFO_COLUMNS = ['source', 'version', 'models', 'updatedAt'] as const
 
 export function createCatalogueStore(db: Kysely<Tables>): CatalogueStore {
   return {
@@ -17,12 +17,12 @@ export function createCatalogueStore(db: Kysely<Tables>): CatalogueStore {
     async find(source) {
       const row = await db
         .selectFrom('catalogueSources')
-        .select([...INFO, 'facts'])
+        .select([...INFO_COLUMNS, 'facts'])
         .where('source', '=', source)
         .executeTakeFirst()
       return row ?? null
     },
-    list: () => db.selectFrom('catalogueSources').select(INFO).orderBy('source').execute(),
+    list: () => db.selectFrom('catalogueSources').select(INFO_COLUMNS).orderBy('source').execute(),
     async remove(source) {
       const { numDeletedRows } = await db
         .deleteFrom('catalogueSources')

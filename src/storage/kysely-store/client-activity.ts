@@ -10,9 +10,9 @@ import { between } from './usage-search.ts'
 /** Maximum of records that one query may read. */
 const CLIENT_RECORDS_MAX = 100_000
 /** Records per statement. */
-const PART = 500
+const PAGE_RECORDS = 500
 
-type Sums = { -readonly [Name in keyof ClientActivityRow]: ClientActivityRow[Name] }
+type ActivitySums = { -readonly [Name in keyof ClientActivityRow]: ClientActivityRow[Name] }
 
 /** Fields of a record that have no column. */
 interface Details {
@@ -26,13 +26,15 @@ export async function readClientActivity(
   filter: ClientActivityFilter,
   pause: () => Promise<unknown>,
 ): Promise<readonly ClientActivityRow[] | null> {
-  const found = new Map<string, Sums>()
+  const groups = new Map<string, ActivitySums>()
   const onRecord = (record: ClientRecord): boolean => {
     const name = record[filter.by]
-    if (name !== null) add(found, record, name)
+    if (name !== null) add(groups, record, name)
     return true
   }
-  return (await readClientRecords(db, filter, onRecord, pause)) ? [...found.values()].sort(inOrder) : null
+  return (await readClientRecords(db, filter, onRecord, pause))
+    ? [...groups.values()].sort(compareRows)
+    : null
 }
 
 /**
@@ -45,7 +47,7 @@ export async function readClientRecords(
   onRecord: (record: ClientRecord) => boolean,
   pause: () => Promise<unknown>,
 ): Promise<boolean> {
-  const within = {
+  const conditions = {
     ...(workspaceId === undefined ? {} : { workspaceId }),
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),
@@ -59,17 +61,18 @@ export async function readClientRecords(
     .orderBy('id', 'desc')
   const first = { createdAt: since, id: '' }
   let after = { createdAt: until, id: '' }
-  for (let read = 0; ; ) {
-    // The last record of this part, matching or not. Otherwise a filter with few hits would read the whole ledger.
-    const border = await sessionRows
+  for (let readCount = 0; ; ) {
+    // The last record of this page, whether it matches or not. Otherwise a filter with few matches would read the whole
+    // ledger.
+    const lastOfPage = await sessionRows
       .where(between(first, after))
       .select(['id', 'createdAt'])
-      .offset(PART - 1)
+      .offset(PAGE_RECORDS - 1)
       .limit(1)
       .executeTakeFirst()
     const rows = await sessionRows
-      .where(between(border ?? first, after))
-      .where(eb => eb.and(within))
+      .where(between(lastOfPage ?? first, after))
+      .where(eb => eb.and(conditions))
       .select([
         'id',
         'createdAt',
@@ -84,11 +87,11 @@ export async function readClientRecords(
       ])
       .select(['inputTokens', 'outputTokens', 'reasoningTokens', 'cost', 'isByok'])
       .execute()
-    read += rows.length
-    if (read > CLIENT_RECORDS_MAX) return false
+    readCount += rows.length
+    if (readCount > CLIENT_RECORDS_MAX) return false
     for (const row of rows) if (!onRecord(row)) return false
-    if (border === undefined) return true
-    after = border
+    if (lastOfPage === undefined) return true
+    after = lastOfPage
     await pause()
   }
 }
@@ -111,13 +114,13 @@ export interface ClientRecord {
   readonly isByok: number
 }
 
-function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
+function add(groups: Map<string, ActivitySums>, row: ClientRecord, name: string): void {
   const { model, provider } = row
   const date = row.createdAt.slice(0, 10)
   const group = JSON.stringify([date, name, model, provider])
-  let sums = found.get(group)
+  let sums = groups.get(group)
   if (sums === undefined) {
-    const none = {
+    const zeroSums = {
       requests: 0,
       inputTokens: 0n,
       outputTokens: 0n,
@@ -125,8 +128,8 @@ function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
       cost: 0n,
       byokCost: 0n,
     }
-    sums = { date, name, model, provider, ...none, cacheReadTokens: 0n, cacheWriteTokens: 0n }
-    found.set(group, sums)
+    sums = { date, name, model, provider, ...zeroSums, cacheReadTokens: 0n, cacheWriteTokens: 0n }
+    groups.set(group, sums)
   }
   const { cachedTokens = 0, cacheWriteTokens = 0 } = JSON.parse(row.details) as Details
   const cost = BigInt(row.cost)
@@ -141,7 +144,7 @@ function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
 }
 
 /** Newest day first; within a day the highest cost first. */
-function inOrder(one: Sums, other: Sums): number {
-  if (one.date !== other.date) return one.date < other.date ? 1 : -1
-  return one.cost === other.cost ? 0 : one.cost < other.cost ? 1 : -1
+function compareRows(a: ActivitySums, b: ActivitySums): number {
+  if (a.date !== b.date) return a.date < b.date ? 1 : -1
+  return a.cost === b.cost ? 0 : a.cost < b.cost ? 1 : -1
 }

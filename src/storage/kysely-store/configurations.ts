@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely'
 import type { ConfigurationStore } from '../store.ts'
 import type { Tables } from '../tables.ts'
 
-const ID = 'last'
+const ROW_ID = 'last'
 
 export function createConfigurationStore(db: Kysely<Tables>): ConfigurationStore {
   return {
@@ -11,7 +11,7 @@ export function createConfigurationStore(db: Kysely<Tables>): ConfigurationStore
       const content = { document, updatedAt }
       await db
         .insertInto('configurations')
-        .values({ id: ID, ...content })
+        .values({ id: ROW_ID, ...content })
         .onConflict(conflict => conflict.column('id').doUpdateSet(content))
         .execute()
     },
@@ -19,7 +19,7 @@ export function createConfigurationStore(db: Kysely<Tables>): ConfigurationStore
       const row = await db
         .selectFrom('configurations')
         .select('document')
-        .where('id', '=', ID)
+        .where('id', '=', ROW_ID)
         .executeTakeFirst()
       return row?.document ?? null
     },

@@ -4,10 +4,13 @@ import { CREDENTIAL, type Credential } from '../../protocol/management/byok.ts'
 import type { Engine } from '../engine.ts'
 import { ConflictError, type CredentialRecord, type CredentialStore, type SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
-import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
+import { cellsOf, firstOf, inTransaction, pageOf, ROW_COUNT, recordOf } from './rows.ts'
 
 type CredentialRow = Selectable<CredentialsTable>
-type Seen = Pick<Credential, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'>
+type ValidatedFields = Pick<
+  Credential,
+  'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'
+>
 /** Columns and the values they must have. */
 type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspaceId' | 'provider'>>
 
@@ -18,37 +21,37 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
 
   return {
     page(filter, page) {
-      return pageOf(selectionOf(filter), matching(filter).select(COUNTED), page, credentialOf)
+      return pageOf(selectionOf(filter), matching(filter).select(ROW_COUNT), page, credentialOf)
     },
     async find(organizationId, id) {
       return await firstOf(matching({ organizationId, id }).selectAll(), credentialOf)
     },
-    async add(record, most = Number.POSITIVE_INFINITY) {
+    async add(record, maxCredentials = Number.POSITIVE_INFINITY) {
       const { organizationId, workspaceId, provider } = record
       return await inTransaction(db, async transaction => {
-        await engine.serialize(transaction, credentialPlace(organizationId, workspaceId))
+        await engine.serialize(transaction, credentialLock(organizationId, workspaceId))
         const { counted } = await transaction
           .selectFrom('credentials')
-          .select(COUNTED)
+          .select(ROW_COUNT)
           .where(eb => eb.and({ organizationId, workspaceId }))
           .executeTakeFirstOrThrow()
-        if (Number(counted) >= most) throw new ConflictError('workspace_id')
+        if (Number(counted) >= maxCredentials) throw new ConflictError('workspace_id')
         const { next } = await transaction
           .selectFrom('credentials')
           .select(sql<number>`coalesce(max(sort_order) + 1, 0)`.as('next'))
           .where(eb => eb.and({ organizationId, workspaceId, provider }))
           .executeTakeFirstOrThrow()
-        const added = { ...record, sortOrder: next }
+        const credential = { ...record, sortOrder: next }
         await transaction
           .insertInto('credentials')
-          .values({ ...cellsOf(CREDENTIAL, added), ...sealColumns(added.sealed) })
+          .values({ ...cellsOf(CREDENTIAL, credential), ...sealColumns(credential.sealed) })
           .execute()
-        return added
+        return credential
       })
     },
-    async change(organizationId, id, change, updatedAt, seen) {
+    async change(organizationId, id, change, updatedAt, validated) {
       const { sealed } = change
-      const as = seen === undefined ? {} : cellsOf(CREDENTIAL, validatedFields(seen))
+      const expectedCells = validated === undefined ? {} : cellsOf(CREDENTIAL, validatedFields(validated))
       const row = await db
         .updateTable('credentials')
         .set({
@@ -56,7 +59,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
           ...(sealed === undefined ? {} : sealColumns(sealed)),
           updatedAt,
         })
-        .where(eb => eb.and({ organizationId, id, ...as }))
+        .where(eb => eb.and({ organizationId, id, ...expectedCells }))
         .returningAll()
         .executeTakeFirst()
       if (row === undefined) return null
@@ -64,10 +67,10 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       return credentialOf(row)
     },
     async remove(organizationId, id) {
-      const wiped = await inTransaction(db, transaction =>
+      const wipedIds = await inTransaction(db, transaction =>
         wipeCredentials(transaction, { organizationId, id }),
       )
-      if (wiped.length === 0) return false
+      if (wipedIds.length === 0) return false
       await engine.purge(db)
       return true
     },
@@ -77,7 +80,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
     async countByKeyId() {
       const rows = await db
         .selectFrom('credentials')
-        .select(['masterKeyId', COUNTED])
+        .select(['masterKeyId', ROW_COUNT])
         .groupBy('masterKeyId')
         .execute()
       return new Map(rows.map(({ masterKeyId, counted }) => [masterKeyId, Number(counted)]))
@@ -107,7 +110,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
 }
 
 /** The lock name that makes additions of credentials run one after the other. */
-export function credentialPlace(organizationId: string, workspaceId: string): string {
+export function credentialLock(organizationId: string, workspaceId: string): string {
   return JSON.stringify(['credentials', organizationId, workspaceId])
 }
 
@@ -134,7 +137,13 @@ function sealColumns({ v, keyId, wrapped, box }: SealedSecret) {
 }
 
 /** The fields that a change was validated against. */
-function validatedFields({ isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }: Seen): Seen {
+function validatedFields({
+  isRequired,
+  isFallback,
+  isByokOnly,
+  declaredRegion,
+  keyRevision,
+}: ValidatedFields): ValidatedFields {
   return { isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }
 }
 

@@ -6,27 +6,20 @@ import type { Tables } from '../tables.ts'
 import { inRelaxedTransaction } from './rows.ts'
 
 /** Rows per statement; databases limit the number of parameters. */
-const ROWS_MAX = 100
+const STATEMENT_ROWS_MAX = 100
 
 export function createExplanationStore(db: Kysely<Tables>, engine: Engine): ExplanationStore {
   return {
     async add(explanations) {
       if (explanations.length === 0) return
       await inRelaxedTransaction(db, engine, async transaction => {
-        for (let at = 0; at < explanations.length; at += ROWS_MAX) {
-          const rows = explanations.slice(at, at + ROWS_MAX)
+        for (let start = 0; start < explanations.length; start += STATEMENT_ROWS_MAX) {
+          const rows = explanations
+            .slice(start, start + STATEMENT_ROWS_MAX)
+            .map(explanation => ({ ...explanation, isPlain: Number(explanation.isPlain) }))
           await transaction
             .insertInto('explanations')
-            .values(
-              rows.map(({ id, organizationId, requestId, createdAt, isPlain, document }) => ({
-                id,
-                organizationId,
-                requestId,
-                createdAt,
-                isPlain: Number(isPlain),
-                document,
-              })),
-            )
+            .values(rows)
             .onConflict(conflict => conflict.column('id').doNothing())
             .execute()
         }
@@ -44,55 +37,58 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
         .execute()
     },
     async prune(before, limit) {
-      let removed = 0
+      let removedCount = 0
       let kind = await nextKind(db, undefined)
-      while (kind !== undefined && removed < limit) {
-        const old = ofKind(db, kind)
+      while (kind !== undefined && removedCount < limit) {
+        const oldIds = explanationsOfKind(db, kind)
           .select('id')
           .where('createdAt', '<', before)
           .orderBy('createdAt')
-          .limit(limit - removed)
-        removed += await remove(db, old)
+          .limit(limit - removedCount)
+        removedCount += await remove(db, oldIds)
         kind = await nextKind(db, kind)
       }
-      return removed
+      return removedCount
     },
-    async pruneBeyond(most, limit) {
-      let removed = 0
+    async pruneBeyond(maxPerKind, limit) {
+      let removedCount = 0
       let kind = await nextKind(db, undefined)
-      while (kind !== undefined && removed < limit) {
-        const ofThisKind = ofKind(db, kind)
-        const oldestKept = await ofThisKind
+      while (kind !== undefined && removedCount < limit) {
+        const explanations = explanationsOfKind(db, kind)
+        const oldestToKeep = await explanations
           .select(['createdAt', 'id'])
           .orderBy('createdAt', 'desc')
           .orderBy('id', 'desc')
-          .offset(most - 1)
+          .offset(maxPerKind - 1)
           .limit(1)
           .executeTakeFirst()
-        if (oldestKept !== undefined) {
-          const { createdAt, id } = oldestKept
-          const old = ofThisKind
+        if (oldestToKeep !== undefined) {
+          const { createdAt, id } = oldestToKeep
+          const oldIds = explanations
             .select('id')
             .where(eb => eb(eb.refTuple('createdAt', 'id'), '<', eb.tuple(createdAt, id)))
             .orderBy('createdAt')
-            .limit(limit - removed)
-          removed += await remove(db, old)
+            .limit(limit - removedCount)
+          removedCount += await remove(db, oldIds)
         }
         kind = await nextKind(db, kind)
       }
-      return removed
+      return removedCount
     },
   }
 }
 
 /** A group of explanations with a common limit. */
-interface Kind {
+interface ExplanationKind {
   readonly organizationId: string
   readonly isPlain: number
 }
 
 /** The next kind in index order. */
-async function nextKind(db: Kysely<Tables>, after: Kind | undefined): Promise<Kind | undefined> {
+async function nextKind(
+  db: Kysely<Tables>,
+  after: ExplanationKind | undefined,
+): Promise<ExplanationKind | undefined> {
   return await db
     .selectFrom('explanations')
     .select(['organizationId', 'isPlain'])
@@ -111,7 +107,7 @@ async function nextKind(db: Kysely<Tables>, after: Kind | undefined): Promise<Ki
     .executeTakeFirst()
 }
 
-function ofKind(db: Kysely<Tables>, { organizationId, isPlain }: Kind) {
+function explanationsOfKind(db: Kysely<Tables>, { organizationId, isPlain }: ExplanationKind) {
   return db.selectFrom('explanations').where(eb => eb.and({ organizationId, isPlain }))
 }
 

@@ -11,10 +11,10 @@ import type { Tables } from '../tables.ts'
 import { inTransaction } from './rows.ts'
 
 /** Rows per statement, far below the maximum number of parameters. */
-const ROWS_MAX = 256
+const STATEMENT_ROWS_MAX = 256
 
 /** Passages that one transaction removes. */
-const REMOVED_AT_ONCE = 100
+const TRANSACTION_REMOVALS_MAX = 100
 
 type PassageVerbs = Pick<FileStore, 'addPassages' | 'removePassages' | 'search'>
 
@@ -29,8 +29,8 @@ export function createPassageStore(db: Kysely<Tables>, engine: Engine): PassageV
           .executeTakeFirst()
         if (file === undefined) return
         const scope = scopeOf(file)
-        for (let at = 0; at < passages.length; at += ROWS_MAX) {
-          const part = passages.slice(at, at + ROWS_MAX)
+        for (let start = 0; start < passages.length; start += STATEMENT_ROWS_MAX) {
+          const part = passages.slice(start, start + STATEMENT_ROWS_MAX)
           if (engine.name === 'postgres') await addVectors(transaction, fileId, scope, part)
           else await addWords(transaction, fileId, scope, part)
         }
@@ -42,21 +42,22 @@ export function createPassageStore(db: Kysely<Tables>, engine: Engine): PassageV
 
 /**
  * Removes passages in parts of a few milliseconds: a large file has thousands, and an embedded database blocks the
- * calling thread. An invisible file cannot be found in the meantime. `atEnd` runs in the transaction of the last part.
+ * calling thread. An invisible file cannot be found in the meantime. `onLastPart` runs in the transaction of the last
+ * part.
  */
 export async function removePassages(
   db: Kysely<Tables>,
   engine: Engine,
   fileId: string,
-  atEnd: (transaction: Kysely<Tables>) => Promise<unknown> = async () => undefined,
+  onLastPart: (transaction: Kysely<Tables>) => Promise<unknown> = async () => undefined,
 ): Promise<void> {
-  const goesOn = (): Promise<boolean> =>
+  const removeSome = (): Promise<boolean> =>
     inTransaction(db, async transaction => {
-      if ((await removePart(transaction, engine, fileId)) === REMOVED_AT_ONCE) return true
-      await atEnd(transaction)
+      if ((await removePart(transaction, engine, fileId)) === TRANSACTION_REMOVALS_MAX) return true
+      await onLastPart(transaction)
       return false
     })
-  while (await goesOn()) await turn()
+  while (await removeSome()) await turn()
 }
 
 /** Returns the number of removed passages. */
@@ -66,7 +67,7 @@ async function removePart(db: Kysely<Tables>, engine: Engine, fileId: string): P
     .select('id')
     .where('fileId', '=', fileId)
     .orderBy('id')
-    .limit(REMOVED_AT_ONCE)
+    .limit(TRANSACTION_REMOVALS_MAX)
     .execute()
   if (rows.length === 0) return 0
   const ids = rows.map(({ id }) => id)
@@ -116,12 +117,12 @@ async function searchPassages(
 ): Promise<readonly FoundPassage[]> {
   const { words, fileIds, organizationId, workspaceId } = query
   if (words.length === 0 || fileIds?.length === 0) return []
-  const amongFiles: RawBuilder<unknown> =
+  const fileCondition: RawBuilder<unknown> =
     fileIds === null ? sql`` : sql`and files.id in (${sql.join([...fileIds])})`
   // The workspace word narrows the search; the columns enforce access.
-  const isOwn = sql`
+  const ownCondition = sql`
     files.status = 'stored' and files.text = 'indexed'
-    and files.organization_id = ${organizationId} and files.workspace_id = ${workspaceId} ${amongFiles}
+    and files.organization_id = ${organizationId} and files.workspace_id = ${workspaceId} ${fileCondition}
   `
   const scope = scopeOf(query)
   const columns = sql`
@@ -133,14 +134,14 @@ async function searchPassages(
       ? await sql<FoundPassage>`
           with query as (select ${vectorQuery(scope, words)} as terms)
           select ${columns} from query, file_passages join files on files.id = file_passages.file_id
-          where file_passages.words @@ query.terms and ${isOwn}
+          where file_passages.words @@ query.terms and ${ownCondition}
           order by ts_rank(file_passages.words, query.terms) desc, file_passages.id limit ${limit}
         `.execute(db)
       : await sql<FoundPassage>`
           select ${columns} from file_words
           join file_passages on file_passages.id = file_words.rowid
           join files on files.id = file_passages.file_id
-          where file_words match ${wordQuery(scope, words)} and ${isOwn}
+          where file_words match ${wordQuery(scope, words)} and ${ownCondition}
           order by bm25(file_words), file_passages.id limit ${limit}
         `.execute(db)
   return rows.map(row => ({ ...row, number: Number(row.number) }))
@@ -148,8 +149,8 @@ async function searchPassages(
 
 /** Each word is quoted, so that none is read as an operator. */
 function wordQuery(scope: string, words: readonly string[]): string {
-  const quoted = words.map(word => `"${word.replaceAll('"', '""')}"`)
-  return `"${scope}" AND (${quoted.join(' OR ')})`
+  const quotedWords = words.map(word => `"${word.replaceAll('"', '""')}"`)
+  return `"${scope}" AND (${quotedWords.join(' OR ')})`
 }
 
 function vectorQuery(scope: string, words: readonly string[]): RawBuilder<unknown> {

@@ -8,7 +8,7 @@ import { firstOf, inTransaction } from './rows.ts'
 
 export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
   const visibleIn = (scope: WorkspaceScope) =>
-    db.selectFrom('files').where(inPlace(scope)).where('status', '=', 'stored')
+    db.selectFrom('files').where(inWorkspace(scope)).where('status', '=', 'stored')
 
   return {
     ...createPassageStore(db, engine),
@@ -18,7 +18,7 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
         await engine.serialize(transaction, `files ${organizationId} ${workspaceId}`)
         const { count, bytes, last } = await transaction
           .selectFrom('files')
-          .where(inPlace(file))
+          .where(inWorkspace(file))
           .select([
             sql<number | string>`count(*)`.as('count'),
             sql<number | string | null>`sum(bytes)`.as('bytes'),
@@ -42,15 +42,15 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
         .returningAll()
       return await firstOf(query, recordOf)
     },
-    async list({ purpose, nameHas, after, oldestFirst = false, ...place }, limit) {
-      let selection = visibleIn(place)
+    async list({ purpose, nameContains, after, oldestFirst = false, ...scope }, limit) {
+      let selection = visibleIn(scope)
       if (after !== undefined) {
-        const last = await visibleIn(place).select('number').where('id', '=', after).executeTakeFirst()
+        const last = await visibleIn(scope).select('number').where('id', '=', after).executeTakeFirst()
         if (last === undefined) return null
         selection = selection.where('number', oldestFirst ? '>' : '<', last.number)
       }
       if (purpose !== undefined) selection = selection.where('purpose', '=', purpose)
-      if (nameHas !== undefined) selection = selection.where(hasName(nameHas))
+      if (nameContains !== undefined) selection = selection.where(nameCondition(nameContains))
       const rows = await selection
         .selectAll()
         .orderBy('number', oldestFirst ? 'asc' : 'desc')
@@ -73,7 +73,7 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       const { numUpdatedRows } = await db
         .updateTable('files')
         .set({ status: 'removed' })
-        .where(inPlace(scope))
+        .where(inWorkspace(scope))
         .where(eb => eb.and({ id, status: 'stored' }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
@@ -105,20 +105,20 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
 
 /** The files of a removed workspace become invisible; their bytes are removed with the leftovers. */
 export async function removeFilesOf(transaction: Kysely<Tables>, scope: WorkspaceScope): Promise<void> {
-  await transaction.updateTable('files').set({ status: 'removed' }).where(inPlace(scope)).execute()
+  await transaction.updateTable('files').set({ status: 'removed' }).where(inWorkspace(scope)).execute()
 }
 
-function inPlace({ organizationId, workspaceId }: WorkspaceScope) {
+function inWorkspace({ organizationId, workspaceId }: WorkspaceScope) {
   return ({ and, eb }: ExpressionBuilder<Tables, 'files'>) =>
     and([eb('organizationId', '=', organizationId), eb('workspaceId', '=', workspaceId)])
 }
 
 /** Both engines fold only ASCII case in the same way. */
-function hasName(part: string) {
-  const pattern = `%${part.toLowerCase().replaceAll(/[\\%_]/g, found => `\\${found}`)}%`
+function nameCondition(part: string) {
+  const pattern = `%${part.toLowerCase().replaceAll(/[\\%_]/g, character => `\\${character}`)}%`
   return sql<boolean>`lower(filename) like ${pattern} escape '\\'`
 }
 
-function recordOf({ status: _, number, bytes, ...same }: Selectable<FilesTable>): FileRecord {
-  return { ...same, number: Number(number), bytes: Number(bytes) }
+function recordOf({ status: _, number, bytes, ...fields }: Selectable<FilesTable>): FileRecord {
+  return { ...fields, number: Number(number), bytes: Number(bytes) }
 }

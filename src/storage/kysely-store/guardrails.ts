@@ -18,7 +18,7 @@ import {
   type GuardrailAssignments,
 } from '../store.ts'
 import type { GuardrailsTable, Tables } from '../tables.ts'
-import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
+import { cellsOf, firstOf, inTransaction, pageOf, ROW_COUNT, recordOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
 /** Columns and the values they must have. */
@@ -30,7 +30,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
   return {
     page(filter, page) {
       const selection = matching(filter).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(selection, matching(filter).select(COUNTED), page, guardrailOf)
+      return pageOf(selection, matching(filter).select(ROW_COUNT), page, guardrailOf)
     },
     async find(organizationId, id) {
       return await firstOf(matching({ organizationId, id }).selectAll(), guardrailOf)
@@ -38,7 +38,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
     async add(record) {
       const { organizationId, workspaceId } = record
       return await inTransaction(db, async transaction => {
-        await engine.serialize(transaction, guardrailPlace(organizationId))
+        await engine.serialize(transaction, guardrailLock(organizationId))
         if (workspaceId !== null) {
           const workspace = await transaction
             .selectFrom('workspaces')
@@ -53,19 +53,19 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
     },
     async change(current, change, updatedAt) {
       const { organizationId, id, revision } = current
-      const changed = { ...current, ...change, revision: revision + 1, updatedAt }
+      const changedRecord = { ...current, ...change, revision: revision + 1, updatedAt }
       const { numUpdatedRows } = await db
         .updateTable('guardrails')
-        .set(cellsOf(GUARDRAIL, changed))
+        .set(cellsOf(GUARDRAIL, changedRecord))
         .where(eb => eb.and({ organizationId, id, revision }))
         .executeTakeFirst()
-      if (numUpdatedRows > 0n) return changed
+      if (numUpdatedRows > 0n) return changedRecord
       if ((await matching({ organizationId, id }).select('id').executeTakeFirst()) === undefined) return null
       throw new ConflictError('revision')
     },
     async remove(organizationId, id) {
       return await inTransaction(db, async transaction => {
-        await engine.serialize(transaction, guardrailPlace(organizationId))
+        await engine.serialize(transaction, guardrailLock(organizationId))
         const { numDeletedRows } = await transaction
           .deleteFrom('guardrails')
           .where(eb => eb.and({ organizationId, id, isWorkspaceDefault: 0 }))
@@ -74,7 +74,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       })
     },
     async guardrailsFor(organizationId, workspaceId, keyHash, memberId) {
-      const guardrailsAssigned = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
+      const assignedGuardrails = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
         selectWithScope(db, scope)
           .where('guardrails.organizationId', '=', organizationId)
           .where('guardrails.isWorkspaceDefault', '=', 0)
@@ -91,8 +91,8 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
               .where('guardrailAssignments.organizationId', '=', organizationId)
               .where(`guardrailAssignments.${column}`, '=', assignee),
           )
-      let query = guardrailsAssigned('api-key', 'keyHash', keyHash)
-      if (memberId !== null) query = query.unionAll(guardrailsAssigned('member', 'memberId', memberId))
+      let query = assignedGuardrails('api-key', 'keyHash', keyHash)
+      if (memberId !== null) query = query.unionAll(assignedGuardrails('member', 'memberId', memberId))
       if (workspaceId !== null) {
         query = query.unionAll(
           selectWithScope(db, 'workspace').where(where =>
@@ -109,7 +109,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
 }
 
 /** The lock name that makes adding, removing and assigning guardrails run one after the other. */
-export function guardrailPlace(organizationId: string): string {
+export function guardrailLock(organizationId: string): string {
   return JSON.stringify(['guardrails', organizationId])
 }
 
@@ -132,10 +132,13 @@ function guardrailOf(row: GuardrailRow): GuardrailRecord {
   return recordOf(GUARDRAIL, row)
 }
 
-const COLUMNS = { 'api-key': 'keyHash', member: 'memberId' } as const satisfies Record<AssigneeKind, string>
+const ASSIGNEE_COLUMNS = { 'api-key': 'keyHash', member: 'memberId' } as const satisfies Record<
+  AssigneeKind,
+  string
+>
 
 /** An empty column with the type that a union needs. */
-const NO_TEXT = sql<string | null>`cast(null as text)`
+const NULL_TEXT = sql<string | null>`cast(null as text)`
 
 export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): GuardrailAssignments {
   return {
@@ -143,7 +146,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
       const matched = db
         .selectFrom('guardrailAssignments as assignment')
         .where('assignment.organizationId', '=', organizationId)
-        .where(`assignment.${COLUMNS[kind]}`, 'is not', null)
+        .where(`assignment.${ASSIGNEE_COLUMNS[kind]}`, 'is not', null)
         .$if(guardrailId !== undefined, query =>
           query.where('assignment.guardrailId', '=', guardrailId ?? ''),
         )
@@ -155,10 +158,10 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         .orderBy('assignment.id')
       return pageOf(
         selection,
-        matched.select(COUNTED),
+        matched.select(ROW_COUNT),
         page,
-        ({ keyHash, memberId, ...same }): GuardrailAssignment => ({
-          ...same,
+        ({ keyHash, memberId, ...fields }): GuardrailAssignment => ({
+          ...fields,
           assignee: keyHash ?? memberId ?? '',
         }),
       )
@@ -170,35 +173,35 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         .where('organizationId', '=', organizationId)
         .where('guardrailId', 'in', guardrailIds)
         .select('guardrailId')
-        .select(COUNTED)
+        .select(ROW_COUNT)
         .groupBy('guardrailId')
         .execute()
       return new Map(rows.map(({ guardrailId, counted }) => [guardrailId, Number(counted)]))
     },
     async assign({ organizationId, guardrailId, kind }, assignees, { assignedBy, createdAt }) {
-      const column = COLUMNS[kind]
+      const column = ASSIGNEE_COLUMNS[kind]
       return await inTransaction(db, async transaction => {
-        await engine.serialize(transaction, guardrailPlace(organizationId))
+        await engine.serialize(transaction, guardrailLock(organizationId))
         const guardrail = await transaction
           .selectFrom('guardrails')
           .select('workspaceId')
           .where(eb => eb.and({ organizationId, id: guardrailId, isWorkspaceDefault: 0 }))
           .executeTakeFirst()
         if (guardrail === undefined) return null
-        const distinct = [...new Set(assignees)]
-        const known =
+        const uniqueAssignees = [...new Set(assignees)]
+        const validAssignees =
           kind === 'member'
-            ? distinct
-            : await keysAmong(transaction, engine, organizationId, guardrail.workspaceId, distinct)
-        if (known.length === 0) return 0
+            ? uniqueAssignees
+            : await existingKeys(transaction, engine, organizationId, guardrail.workspaceId, uniqueAssignees)
+        if (validAssignees.length === 0) return 0
         // Replaces earlier assignments; an assignment of this guardrail stays unchanged.
         await transaction
           .deleteFrom('guardrailAssignments')
           .where('organizationId', '=', organizationId)
-          .where(column, 'in', known)
+          .where(column, 'in', validAssignees)
           .where('guardrailId', '!=', guardrailId)
           .execute()
-        const rows = known.map(assignee => ({
+        const rows = validAssignees.map(assignee => ({
           id: randomUUID(),
           organizationId,
           guardrailId,
@@ -212,11 +215,11 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
           .values(rows)
           .onConflict(conflict => conflict.doNothing())
           .execute()
-        return known.length
+        return validAssignees.length
       })
     },
     async budgetOwners({ organizationId, id, workspaceId, isWorkspaceDefault }, page) {
-      const assigned = db
+      const assignees = db
         .selectFrom('guardrailAssignments as assignment')
         .leftJoin('apiKeys', 'apiKeys.hash', 'assignment.keyHash')
         .select([
@@ -232,22 +235,24 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         .where(eb => eb.and({ organizationId, kind: 'inference' }))
         // A key without a workspace belongs to the default one.
         .where(eb => eb.fn.coalesce('workspaceId', eb.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
-      const ofKeys = inWorkspace
+      const keyOwners = inWorkspace
         .where('creatorUserId', 'is', null)
         .select(['hash as keyHash', 'creatorUserId as memberId', 'name', 'createdAt as since'])
-      const ofMembers = inWorkspace
+      const memberOwners = inWorkspace
         .where('creatorUserId', 'is not', null)
         .select(({ fn }) => [
-          NO_TEXT.as('keyHash'),
+          NULL_TEXT.as('keyHash'),
           'creatorUserId as memberId',
-          NO_TEXT.as('name'),
+          NULL_TEXT.as('name'),
           fn.min('createdAt').as('since'),
         ])
         .groupBy('creatorUserId')
-      const owners = db.selectFrom((isWorkspaceDefault ? ofMembers.unionAll(ofKeys) : assigned).as('owner'))
+      const owners = db.selectFrom(
+        (isWorkspaceDefault ? memberOwners.unionAll(keyOwners) : assignees).as('owner'),
+      )
       return await pageOf(
         owners.selectAll().orderBy('since').orderBy('keyHash').orderBy('memberId'),
-        owners.select(COUNTED),
+        owners.select(ROW_COUNT),
         page,
         ({ keyHash, memberId, name }): BudgetOwner =>
           keyHash === null
@@ -260,7 +265,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
       const { numDeletedRows } = await db
         .deleteFrom('guardrailAssignments')
         .where(eb => eb.and({ organizationId, guardrailId }))
-        .where(COLUMNS[kind], 'in', assignees)
+        .where(ASSIGNEE_COLUMNS[kind], 'in', assignees)
         .executeTakeFirst()
       return Number(numDeletedRows)
     },
@@ -271,7 +276,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
  * The API keys among these hashes that belong to the organization, and to the workspace if it is not null. They cannot
  * be removed before the commit.
  */
-async function keysAmong(
+async function existingKeys(
   transaction: Transaction<Tables>,
   engine: Engine,
   organizationId: string,

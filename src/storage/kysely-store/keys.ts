@@ -6,7 +6,7 @@ import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.t
 import type { CachePolicy } from '../../protocol/management/response-cache.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type KeyAdministration, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
-import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
+import { cellsOf, firstOf, inTransaction, pageOf, ROW_COUNT, recordOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
 /** Columns and the values they must have. */
@@ -41,19 +41,19 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .select(['keySecrets.label as secretLabel', 'keySecrets.expiresAt as secretExpiresAt'])
         .select(['workspaces.rateLimit as workspaceRateLimit', 'workspaces.loops as workspaceLoops'])
         .select(['workspaces.cache as workspaceCache', 'workspaces.updatedAt as workspaceUpdatedAt'])
-        .select(of =>
-          of
+        .select(eb =>
+          eb
             .selectFrom('endUsers')
             .whereRef('endUsers.organizationId', '=', 'apiKeys.organizationId')
             .where('endUsers.rateLimit', 'is not', null)
-            .select(of.lit(1).as('one'))
+            .select(eb.lit(1).as('one'))
             .limit(1)
             .as('limitsEndUsers'),
         )
         .executeTakeFirst()
       if (row === undefined) return null
-      const { secretLabel, secretExpiresAt, limitsEndUsers, ...rest } = row
-      const { workspaceRateLimit, workspaceLoops, workspaceCache, workspaceUpdatedAt, ...key } = rest
+      const { secretLabel, secretExpiresAt, limitsEndUsers, ...columns } = row
+      const { workspaceRateLimit, workspaceLoops, workspaceCache, workspaceUpdatedAt, ...key } = columns
       const record = keyOf(key)
       const rates = ratesOf(record, workspaceRateLimit, limitsEndUsers !== null)
       const loopPolicy = record.loops ?? (JSON.parse(workspaceLoops ?? 'null') as LoopPolicy | null)
@@ -80,7 +80,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return (await selectionOf(organizationId).execute()).map(keyOf)
     },
     async count() {
-      const { counted } = await db.selectFrom('apiKeys').select(COUNTED).executeTakeFirstOrThrow()
+      const { counted } = await db.selectFrom('apiKeys').select(ROW_COUNT).executeTakeFirstOrThrow()
       return Number(counted)
     },
     async wasRemoved(hash) {
@@ -91,11 +91,11 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .executeTakeFirst()
       return row !== undefined
     },
-    async removeSessions(before) {
+    async removeSessions(oldKey) {
       await db
         .deleteFrom('apiKeys')
         .where('identity', 'is not', null)
-        .where('expiresAt', '<', before)
+        .where('expiresAt', '<', oldKey)
         .execute()
     },
     async page({ organizationId, workspaceId, includeDisabled }, page) {
@@ -103,7 +103,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         ...(workspaceId === undefined ? {} : { workspaceId }),
         ...(includeDisabled ? {} : { disabled: 0 }),
       }
-      const counting = keysOf(organizationId, matching).select(COUNTED)
+      const counting = keysOf(organizationId, matching).select(ROW_COUNT)
       return await pageOf(selectionOf(organizationId, matching), counting, page, keyOf)
     },
     async findIn(organizationId, hash) {
@@ -129,14 +129,14 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           .where('keyHash', '=', hash)
           .returning('hash')
           .execute()
-        await keepRemoved(transaction, [{ hash }, ...secrets])
+        await rememberRemoved(transaction, [{ hash }, ...secrets])
         return true
       })
     },
-    async rotate(organizationId, hash, secret, endsAt, most) {
+    async rotate(organizationId, hash, secret, endsAt, maxSecrets) {
       const { createdAt: now, label } = secret
       return await inTransaction(db, async transaction => {
-        const changed = (fields: Partial<KeyRow>) =>
+        const updateKey = (fields: Partial<KeyRow>) =>
           transaction
             .updateTable('apiKeys')
             .set(fields)
@@ -144,14 +144,14 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
             .returningAll()
             .executeTakeFirst()
         // The row lock makes rotations run one after the other.
-        const before = await changed({ rotatedAt: now, updatedAt: now })
-        if (before === undefined) return null
+        const oldKey = await updateKey({ rotatedAt: now, updatedAt: now })
+        if (oldKey === undefined) return null
         await transaction
           .insertInto('keySecrets')
-          .values({ hash, keyHash: hash, label: before.label, createdAt: before.createdAt, expiresAt: null })
+          .values({ hash, keyHash: hash, label: oldKey.label, createdAt: oldKey.createdAt, expiresAt: null })
           .onConflict(conflict => conflict.column('hash').doNothing())
           .execute()
-        await keepRemoved(transaction, await removeEnded(transaction, hash, now))
+        await rememberRemoved(transaction, await removeExpired(transaction, hash, now))
         await transaction
           .updateTable('keySecrets')
           .set({ expiresAt: endsAt })
@@ -162,14 +162,14 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           .selectFrom('keySecrets')
           .where('keyHash', '=', hash)
           .where('expiresAt', '>', now)
-          .select(COUNTED)
+          .select(ROW_COUNT)
           .executeTakeFirstOrThrow()
-        if (Number(counted) >= most) throw new ConflictError('secrets')
+        if (Number(counted) >= maxSecrets) throw new ConflictError('secrets')
         await transaction
           .insertInto('keySecrets')
           .values({ ...secret, keyHash: hash, expiresAt: null })
           .execute()
-        const row = await changed({ label })
+        const row = await updateKey({ label })
         return row === undefined ? null : keyOf(row)
       })
     },
@@ -190,7 +190,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .orderBy('hash')
         .execute()
     },
-    async known(organizationId, hashes, workspaceId) {
+    async existing(organizationId, hashes, workspaceId) {
       if (hashes.length === 0) return new Set()
       const matching = workspaceId === undefined ? {} : { workspaceId }
       const rows = await keysOf(organizationId, matching).where('hash', 'in', hashes).select('hash').execute()
@@ -200,7 +200,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
 }
 
 /** Deletes expired secrets of a key, except the first one, which is the key's id. */
-function removeEnded(transaction: Transaction<Tables>, keyHash: string, now: string) {
+function removeExpired(transaction: Transaction<Tables>, keyHash: string, now: string) {
   return transaction
     .deleteFrom('keySecrets')
     .where('keyHash', '=', keyHash)
@@ -210,14 +210,14 @@ function removeEnded(transaction: Transaction<Tables>, keyHash: string, now: str
     .execute()
 }
 
-async function keepRemoved(
+async function rememberRemoved(
   transaction: Transaction<Tables>,
-  removed: readonly { readonly hash: string }[],
+  removedHashes: readonly { readonly hash: string }[],
 ): Promise<void> {
-  if (removed.length === 0) return
+  if (removedHashes.length === 0) return
   await transaction
     .insertInto('removedKeys')
-    .values(removed.map(({ hash }) => ({ hash })))
+    .values(removedHashes.map(({ hash }) => ({ hash })))
     .onConflict(conflict => conflict.column('hash').doNothing())
     .execute()
 }
@@ -228,10 +228,10 @@ function keyOf(row: KeyRow): KeyRecord {
 
 function ratesOf(
   { rateLimit }: KeyRecord,
-  ofWorkspace: string | null,
+  workspaceRateLimit: string | null,
   hasEndUserLimits: boolean,
 ): KeyRates | null {
-  if (rateLimit === null && ofWorkspace === null && !hasEndUserLimits) return null
-  const workspace = ofWorkspace === null ? null : (JSON.parse(ofWorkspace) as RateLimit)
+  if (rateLimit === null && workspaceRateLimit === null && !hasEndUserLimits) return null
+  const workspace = workspaceRateLimit === null ? null : (JSON.parse(workspaceRateLimit) as RateLimit)
   return { key: rateLimit, workspace, hasEndUserLimits }
 }

@@ -13,23 +13,23 @@ import { COLUMNS, createInsertRecords, insertJson, recordOf } from './usage-rows
 import { searchUsage } from './usage-search.ts'
 import { readSpan } from './usage-span.ts'
 import {
-  type AlikeUsage,
-  alike,
   createAddTotals,
+  groupUsage,
   readActivity,
   readProviderDay,
   sumUsage,
+  type UsageGroup,
 } from './usage-totals.ts'
 
 /** Records that a scan reads at once: few, so that they are garbage while they are young. */
-const SCANNED = 1_000
+const SCAN_PAGE_RECORDS = 1_000
 
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)
   const { runEach } = engine
   const insertRecords = runEach === null ? null : createInsertRecords(db, runEach, turn)
   /** One transaction, so that the disk is synced once. */
-  const addNew = (insert: (transaction: Transaction<Tables>) => Promise<readonly AlikeUsage[]>) =>
+  const addNew = (insert: (transaction: Transaction<Tables>) => Promise<readonly UsageGroup[]>) =>
     inTransaction(db, async transaction => addTotals(transaction, await insert(transaction)))
   const add = async (records: readonly UsageLine[]): Promise<number> =>
     records.length === 0
@@ -44,15 +44,15 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       if (insertRecords === null) {
         const json = `[${lines.trim().replaceAll(/\n+/g, ',')}]`
         try {
-          return { added: await addNew(transaction => insertJson(transaction, json)), spoilt: 0 }
+          return { added: await addNew(transaction => insertJson(transaction, json)), invalidLines: 0 }
         } catch (error) {
-          const { records, spoilt } = parseLines(lines)
-          if (spoilt === 0) throw error
-          return { added: await add(records), spoilt }
+          const { records, invalidLines } = parseLines(lines)
+          if (invalidLines === 0) throw error
+          return { added: await add(records), invalidLines }
         }
       }
-      const { records, spoilt } = parseLines(lines)
-      return { added: await add(records), spoilt }
+      const { records, invalidLines } = parseLines(lines)
+      return { added: await add(records), invalidLines }
     },
     async find(id, organizationId) {
       const query = db
@@ -106,11 +106,11 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
             )
             .orderBy('createdAt')
             .orderBy('id')
-            .limit(SCANNED)
+            .limit(SCAN_PAGE_RECORDS)
             .execute()
           visit(rows.map(recordOf))
           const last = rows.at(-1)
-          if (last === undefined || rows.length < SCANNED) break
+          if (last === undefined || rows.length < SCAN_PAGE_RECORDS) break
           after = last
           await turn()
         }
@@ -136,7 +136,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
           .limit(limit)
           .execute()
         const uncountedRecords = rows.filter(({ inTotals }) => inTotals === 0).map(recordOf)
-        await addTotals(transaction, alike(uncountedRecords))
+        await addTotals(transaction, groupUsage(uncountedRecords))
         const last = rows.at(-1)
         if (last === undefined || rows.length < limit) await transaction.deleteFrom('usageFill').execute()
         else await transaction.updateTable('usageFill').set({ afterId: last.id }).execute()
@@ -147,8 +147,8 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       const progress = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
       if (progress !== undefined) return 0
       let organizationId = ''
-      let removed = 0
-      while (removed < limit) {
+      let removedCount = 0
+      while (removedCount < limit) {
         // Records are found by organization and age. The index gives one organization after the other.
         const next = await db
           .selectFrom('usage')
@@ -166,24 +166,24 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
               .where('organizationId', '=', organizationId)
               .where('createdAt', '<', before)
               .orderBy('createdAt')
-              .limit(limit - removed),
+              .limit(limit - removedCount),
           )
           .executeTakeFirst()
-        removed += Number(numDeletedRows)
+        removedCount += Number(numDeletedRows)
       }
-      return removed
+      return removedCount
     },
     async pruneUnasked(recordsMax, limit) {
       const progress = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
       if (progress !== undefined) return 0
       let owner: UnaskedOwner | undefined
-      let removed = 0
-      while (removed < limit) {
+      let removedCount = 0
+      while (removedCount < limit) {
         owner = await nextUnasked(db, owner)
         if (owner === undefined) break
-        removed += await removeUnasked(db, owner, recordsMax, limit - removed)
+        removedCount += await removeUnasked(db, owner, recordsMax, limit - removedCount)
       }
-      return removed
+      return removedCount
     },
   }
 }
@@ -195,7 +195,7 @@ interface UnaskedOwner {
 }
 
 /** The same condition as the index `usage_unasked`. */
-const UNASKED = sql<boolean>`provider is null and cost = 0`
+const REACHED_NO_PROVIDER = sql<boolean>`provider is null and cost = 0`
 const WORKSPACE = sql<string>`coalesce(workspace_id, '')`
 
 async function nextUnasked(
@@ -205,7 +205,7 @@ async function nextUnasked(
   return await db
     .selectFrom('usage')
     .select(['organizationId', WORKSPACE.as('workspaceId')])
-    .where(UNASKED)
+    .where(REACHED_NO_PROVIDER)
     .$if(after !== undefined, query =>
       query.where(
         sql<boolean>`(organization_id, ${WORKSPACE}) > (${after?.organizationId}, ${after?.workspaceId})`,
@@ -223,20 +223,24 @@ async function removeUnasked(
   recordsMax: number,
   limit: number,
 ): Promise<number> {
-  const own = db
+  const ownRecords = db
     .selectFrom('usage')
-    .where(UNASKED)
+    .where(REACHED_NO_PROVIDER)
     .where('organizationId', '=', organizationId)
     .where(WORKSPACE, '=', workspaceId)
-  const oldestKept = await own
+  const oldestToKeep = await ownRecords
     .select('createdAt')
     .orderBy('createdAt', 'desc')
     .offset(recordsMax - 1)
     .limit(1)
     .executeTakeFirst()
-  if (oldestKept === undefined) return 0
-  const old = own.select('id').where('createdAt', '<', oldestKept.createdAt).orderBy('createdAt').limit(limit)
-  const { numDeletedRows } = await db.deleteFrom('usage').where('id', 'in', old).executeTakeFirst()
+  if (oldestToKeep === undefined) return 0
+  const oldIds = ownRecords
+    .select('id')
+    .where('createdAt', '<', oldestToKeep.createdAt)
+    .orderBy('createdAt')
+    .limit(limit)
+  const { numDeletedRows } = await db.deleteFrom('usage').where('id', 'in', oldIds).executeTakeFirst()
   return Number(numDeletedRows)
 }
 

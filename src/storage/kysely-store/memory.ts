@@ -3,7 +3,7 @@ import type { ExpressionBuilder, Kysely } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { MemoryScope, MemoryStore, WorkspaceScope } from '../files.ts'
 import type { Tables } from '../tables.ts'
-import { COUNTED, inTransaction } from './rows.ts'
+import { inTransaction, ROW_COUNT } from './rows.ts'
 
 export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemoryStore {
   return {
@@ -11,7 +11,7 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
       const row = await db
         .selectFrom('memory')
         .select(['key', 'value', 'updatedAt'])
-        .where(inPlace(scope))
+        .where(inScope(scope))
         .where('key', '=', key)
         .executeTakeFirst()
       return row ?? null
@@ -20,7 +20,7 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
       return await db
         .selectFrom('memory')
         .select(['key', 'value', 'updatedAt'])
-        .where(inPlace(scope))
+        .where(inScope(scope))
         .orderBy('key')
         .limit(limit)
         .execute()
@@ -32,17 +32,18 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
         const { numUpdatedRows } = await transaction
           .updateTable('memory')
           .set({ value: entry.value, updatedAt: entry.updatedAt })
-          .where(inPlace(scope))
+          .where(inScope(scope))
           .where('key', '=', entry.key)
           .executeTakeFirst()
         if (numUpdatedRows > 0n) return true
         const counting = transaction
           .selectFrom('memory')
-          .select(COUNTED)
+          .select(ROW_COUNT)
           .where(eb => eb.and({ organizationId, workspaceId }))
-        const all = await counting.executeTakeFirstOrThrow()
-        const ofPlace = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
-        if (Number(all.counted) >= room.ofWorkspace || Number(ofPlace.counted) >= room.ofPlace) return false
+        const workspaceRows = await counting.executeTakeFirstOrThrow()
+        const ownerRows = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
+        if (Number(workspaceRows.counted) >= room.perWorkspace || Number(ownerRows.counted) >= room.perOwner)
+          return false
         await transaction
           .insertInto('memory')
           .values({ organizationId, workspaceId, endUser, ...entry })
@@ -53,7 +54,7 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
     async remove(scope, key) {
       const { numDeletedRows } = await db
         .deleteFrom('memory')
-        .where(inPlace(scope))
+        .where(inScope(scope))
         .where('key', '=', key)
         .executeTakeFirst()
       return numDeletedRows > 0n
@@ -71,7 +72,7 @@ export async function removeMemoryOf(
     .execute()
 }
 
-function inPlace({ organizationId, workspaceId, endUser }: MemoryScope) {
+function inScope({ organizationId, workspaceId, endUser }: MemoryScope) {
   return ({ and, eb }: ExpressionBuilder<Tables, 'memory'>) =>
     and([
       eb('organizationId', '=', organizationId),

@@ -9,16 +9,16 @@ import { firstOf, inTransaction } from './rows.ts'
 type SumColumn = Exclude<keyof RolloutSumsTable, 'route' | 'candidate' | 'step' | 'arm'>
 
 /** The columns of each figure. */
-const FIGURES = {
+const FIGURE_COLUMNS = {
   firstTokenMs: ['firstTokenCount', 'firstTokenSum', 'firstTokenSquares'],
   tokensPerSecond: ['speedCount', 'speedSum', 'speedSquares'],
   cost: ['costCount', 'costSum', 'costSquares'],
 } as const
 
-const COUNTS = ['requests', 'errors', 'judged', 'unaccepted'] as const
-/** A single call that may cost more than this part of a budget does not end it for smaller ones. */
+const COUNT_COLUMNS = ['requests', 'errors', 'judged', 'unaccepted'] as const
+/** A call that may cost more than this part of a budget does not end the budget for cheaper calls. */
 const RARE_SHARE = 0.25
-const SUMS: readonly SumColumn[] = [...COUNTS, ...Object.values(FIGURES).flat()]
+const SUM_COLUMNS: readonly SumColumn[] = [...COUNT_COLUMNS, ...Object.values(FIGURE_COLUMNS).flat()]
 
 export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutStore {
   return {
@@ -31,22 +31,22 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
       return inTransaction(db, async transaction => {
         await engine.serialize(transaction, `rollout ${record.route}`)
         const { route } = record
-        const now = await transaction
+        const current = await transaction
           .selectFrom('rollouts')
           .select('revision')
           .where('route', '=', route)
           .executeTakeFirst()
-        if (now?.revision !== before?.revision) return false
+        if (current?.revision !== before?.revision) return false
         await transaction.deleteFrom('rolloutSums').where('route', '=', route).execute()
         await transaction.deleteFrom('rollouts').where('route', '=', route).execute()
         await transaction.insertInto('rollouts').values(record).execute()
         return true
       })
     },
-    async move({ route, revision }, to) {
+    async move({ route, revision }, target) {
       const { numUpdatedRows } = await db
         .updateTable('rollouts')
-        .set({ ...to, revision: revision + 1 })
+        .set({ ...target, revision: revision + 1 })
         .where(eb => eb.and({ route, revision }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
@@ -58,9 +58,9 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
         .where(eb => eb.and({ route, revision }))
         .execute()
     },
-    add: all =>
+    add: entries =>
       inTransaction(db, async transaction => {
-        for (const { route, candidate, step, arm, sums } of all)
+        for (const { route, candidate, step, arm, sums } of entries)
           await transaction
             .insertInto('rolloutSums')
             .values({ route, candidate, step, arm, ...columnsOf(sums) })
@@ -69,7 +69,10 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
                 .columns(['route', 'candidate', 'step', 'arm'])
                 .doUpdateSet(({ ref, eb }) =>
                   Object.fromEntries(
-                    SUMS.map(name => [name, eb(ref(`rolloutSums.${name}`), '+', ref(`excluded.${name}`))]),
+                    SUM_COLUMNS.map(name => [
+                      name,
+                      eb(ref(`rolloutSums.${name}`), '+', ref(`excluded.${name}`)),
+                    ]),
                   ),
                 ),
             )
@@ -81,8 +84,8 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
         .selectAll()
         .where(eb => eb.and({ route, candidate, step }))
         .execute()
-      const of = (arm: RolloutArm) => [arm, sumsOf(rows.find(row => row.arm === arm))] as const
-      return Object.fromEntries(ROLLOUT_ARMS.map(of)) as StepSums
+      const armSums = (arm: RolloutArm) => [arm, sumsOf(rows.find(row => row.arm === arm))] as const
+      return Object.fromEntries(ROLLOUT_ARMS.map(armSums)) as StepSums
     },
     async reserveShadow({ route, candidate }, amount, budget, isLast) {
       const update = () => db.updateTable('rollouts').where(eb => eb.and({ route, candidate }))
@@ -106,7 +109,7 @@ export function createRolloutStore(db: Kysely<Tables>, engine: Engine): RolloutS
           shadowRefused: 0,
         }))
         .where(eb => eb.and({ route, candidate }))
-        // What an earlier rollout of the same candidate reserved is not in this one.
+        // A rollout does not contain amounts that an earlier rollout of the same candidate has reserved.
         .where('shadowSpent', '>=', reserved)
         .execute()
     },
@@ -125,30 +128,30 @@ function recordOf({ sinceMs, shadows, shadowSpent, shadowRefused, ...row }: Roll
 
 function columnsOf(sums: ArmSums): Record<SumColumn, number> {
   const columns: Partial<Record<SumColumn, number>> = {}
-  for (const count of COUNTS) columns[count] = sums[count]
-  for (const [figure, [count, sum, squares]] of Object.entries(FIGURES)) {
-    const of = sums[figure as keyof typeof FIGURES]
-    columns[count] = of.count
-    columns[sum] = of.sum
-    columns[squares] = of.squares
+  for (const count of COUNT_COLUMNS) columns[count] = sums[count]
+  for (const [figure, [count, sum, squares]] of Object.entries(FIGURE_COLUMNS)) {
+    const figureSums = sums[figure as keyof typeof FIGURE_COLUMNS]
+    columns[count] = figureSums.count
+    columns[sum] = figureSums.sum
+    columns[squares] = figureSums.squares
   }
   return columns as Record<SumColumn, number>
 }
 
 function sumsOf(row: RolloutSumsTable | undefined): ArmSums {
-  const of = (column: SumColumn) => Number(row?.[column] ?? 0)
+  const columnValue = (column: SumColumn) => Number(row?.[column] ?? 0)
   const figure = ([count, sum, squares]: readonly [SumColumn, SumColumn, SumColumn]) => ({
-    count: of(count),
-    sum: of(sum),
-    squares: of(squares),
+    count: columnValue(count),
+    sum: columnValue(sum),
+    squares: columnValue(squares),
   })
   return {
-    requests: of('requests'),
-    errors: of('errors'),
-    judged: of('judged'),
-    unaccepted: of('unaccepted'),
-    firstTokenMs: figure(FIGURES.firstTokenMs),
-    tokensPerSecond: figure(FIGURES.tokensPerSecond),
-    cost: figure(FIGURES.cost),
+    requests: columnValue('requests'),
+    errors: columnValue('errors'),
+    judged: columnValue('judged'),
+    unaccepted: columnValue('unaccepted'),
+    firstTokenMs: figure(FIGURE_COLUMNS.firstTokenMs),
+    tokensPerSecond: figure(FIGURE_COLUMNS.tokensPerSecond),
+    cost: figure(FIGURE_COLUMNS.cost),
   }
 }

@@ -6,15 +6,15 @@ import type { Page, PageRequest } from '../store.ts'
 import type { Tables } from '../tables.ts'
 
 /** The number of matching rows, as a column. */
-export const COUNTED = sql<number | string>`count(*)`.as('counted')
+export const ROW_COUNT = sql<number | string>`count(*)`.as('counted')
 
-interface Listing<Row> {
-  limit(count: number): Listing<Row>
-  offset(count: number): Listing<Row>
+interface PageQuery<Row> {
+  limit(count: number): PageQuery<Row>
+  offset(count: number): PageQuery<Row>
   execute(): Promise<readonly Row[]>
 }
 
-interface Counting {
+interface CountQuery {
   executeTakeFirstOrThrow(): Promise<{ readonly counted: number | string }>
 }
 
@@ -27,10 +27,10 @@ export async function firstOf<Row, Item>(
   return row === undefined ? null : itemOf(row)
 }
 
-/** A page of `listing`, whose order must be total; `counting` selects COUNTED of the same rows. */
+/** A page of `listing`, whose order must be total; `counting` selects ROW_COUNT of the same rows. */
 export async function pageOf<Row, Item>(
-  listing: Listing<Row>,
-  counting: Counting,
+  listing: PageQuery<Row>,
+  counting: CountQuery,
   { offset, limit }: PageRequest,
   itemOf: (row: Row) => Item,
 ): Promise<Page<Item>> {
@@ -70,15 +70,15 @@ export function inRelaxedTransaction<T>(
 type Values = Readonly<Record<string, unknown>>
 
 /** A declared record, or changes to one, as columns. */
-export function cellsOf<Of extends Fields>(declared: Declaration<Of>, record: RecordOf<Of>): RowOf<Of>
+export function cellsOf<Of extends Fields>(declaration: Declaration<Of>, record: RecordOf<Of>): RowOf<Of>
 export function cellsOf<Of extends Fields>(
-  declared: Declaration<Of>,
+  declaration: Declaration<Of>,
   change: Partial<RecordOf<Of>>,
 ): Partial<RowOf<Of>>
-export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: object): Partial<RowOf<Of>> {
+export function cellsOf<Of extends Fields>(declaration: Declaration<Of>, change: object): Partial<RowOf<Of>> {
   const cells: Record<string, unknown> = {}
   const shared: Record<string, object> = {}
-  for (const { name, field } of declared.storedEntries) {
+  for (const { name, field } of declaration.storedEntries) {
     const value = (change as Values)[name]
     if (value === undefined) continue
     if (field.inside !== undefined) {
@@ -92,11 +92,11 @@ export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: ob
 }
 
 /** Converts a row to the declared record. */
-export function recordOf<Of extends Fields>(declared: Declaration<Of>, row: RowOf<Of>): RecordOf<Of> {
+export function recordOf<Of extends Fields>(declaration: Declaration<Of>, row: RowOf<Of>): RecordOf<Of> {
   const cells = row as Values
   const shared: Record<string, Values> = {}
   const record: Record<string, unknown> = {}
-  for (const { name, field } of declared.storedEntries) {
+  for (const { name, field } of declaration.storedEntries) {
     if (field.inside !== undefined) {
       const values = shared[field.inside] ?? (JSON.parse(cells[field.inside] as string) as Values)
       shared[field.inside] = values

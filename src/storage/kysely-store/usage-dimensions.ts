@@ -7,14 +7,14 @@ import { type Kysely, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
 import type { DimensionFilter, DimensionRow, UsageDimension } from '../usage.ts'
 import { type ClientRecord, readClientRecords } from './client-activity.ts'
-import { isUnasked, modelTotals, SUMS, sumsOf } from './usage-totals.ts'
+import { isUnasked, modelTotals, SUM_SELECTION, sumsOf } from './usage-totals.ts'
 
 /** Maximum rows of one answer. A year of 20 models is 7,300. */
 const DIMENSION_ROWS_MAX = 10_000
 /** Maximum keys or end users that one answer reads: each takes a statement of its own. */
 const OWNERS_MAX = 10_000
 /** Days per statement. */
-const DAYS = 31
+const STATEMENT_DAYS = 31
 const DAY_MS = 86_400_000
 
 /** Columns of the totals. A key or an end user is the owner of its own totals. */
@@ -34,14 +34,14 @@ export async function readDimensions(
   const rows = new SummedRows(filter.dimensions)
   const { dimensions, keyHash, endUser } = filter
   const isOfClient = dimensions.includes('session') || dimensions.includes('agent')
-  const isWhole = isOfClient
+  const isComplete = isOfClient
     ? await addRecords(db, filter, rows, pause)
     : endUser === undefined && dimensions.includes('user')
-      ? await addEach(db, 'user-models', filter, rows, pause)
+      ? await addOwners(db, 'user-models', filter, rows, pause)
       : endUser === undefined && keyHash === undefined && dimensions.includes('key')
-        ? await addEach(db, 'key-models', filter, rows, pause)
+        ? await addOwners(db, 'key-models', filter, rows, pause)
         : await addTotals(db, filter, rows, pause)
-  return isWhole ? rows.sorted() : null
+  return isComplete ? rows.sorted() : null
 }
 
 async function addRecords(
@@ -87,7 +87,7 @@ function valuesOfRecord(record: ClientRecord): Values {
 }
 
 /** Reads one key or end user after the other, in index order. */
-async function addEach(
+async function addOwners(
   db: Kysely<Tables>,
   kind: 'key-models' | 'user-models',
   filter: DimensionFilter,
@@ -118,7 +118,7 @@ async function addTotals(
 ): Promise<boolean> {
   const { dimensions, keyHash, endUser, workspaceId, model, provider } = filter
   const totals = modelTotals(db, filter)
-  const within = totals
+  const filtered = totals
     .where(where =>
       where.and({
         ...(workspaceId === undefined ? {} : { workspaceId }),
@@ -127,14 +127,14 @@ async function addTotals(
         ...(keyHash === undefined || endUser === undefined ? {} : { keyHash }),
       }),
     )
-    .select(SUMS)
+    .select(SUM_SELECTION)
   const columns = dimensions.flatMap((dimension): Column[] => {
     if (dimension === 'session' || dimension === 'agent' || dimension === 'user') return []
     if (dimension !== 'key') return [{ dimension, name: TOTAL_COLUMNS[dimension] }]
     // The owner of a key's own totals is the key.
     return endUser === undefined ? [] : [{ dimension, name: 'keyHash' }]
   })
-  const grouped = within
+  const grouped = filtered
     .$if(columns.length > 0, query =>
       query.select(columns.map(({ name, dimension }) => sql<string>`${sql.ref(name)}`.as(dimension))),
     )
@@ -146,18 +146,18 @@ async function addTotals(
     .executeTakeFirstOrThrow()
   await pause()
   if (first === null || last === null) return true
-  for (let from = first; from <= last; from = daysAfter(from)) {
-    const until = daysAfter(from)
-    const found = await grouped
-      .where('day', '>=', from)
+  for (let start = first; start <= last; start = daysAfter(start)) {
+    const until = daysAfter(start)
+    const sums = await grouped
+      .where('day', '>=', start)
       .where('day', '<', until < filter.until ? until : filter.until.slice(0, 10))
       .execute()
-    for (const row of found) {
+    for (const row of sums) {
       // Without grouping columns there is one row even if nothing was used.
       if (row.requests === '0') continue
       const values: Values = { key: keyHash ?? null, user: endUser ?? null }
       for (const { dimension } of columns) {
-        values[dimension] = orNull((row as unknown as Record<string, string>)[dimension])
+        values[dimension] = nullIfEmpty((row as unknown as Record<string, string>)[dimension])
       }
       if (!rows.add(values, sumsOf(row))) return false
     }
@@ -167,10 +167,10 @@ async function addTotals(
 }
 
 function daysAfter(day: string): string {
-  return new Date(Date.parse(`${day}T00:00:00.000Z`) + DAYS * DAY_MS).toISOString().slice(0, 10)
+  return new Date(Date.parse(`${day}T00:00:00.000Z`) + STATEMENT_DAYS * DAY_MS).toISOString().slice(0, 10)
 }
 
-function orNull(text: string | undefined): string | null {
+function nullIfEmpty(text: string | undefined): string | null {
   return text === undefined || text === '' ? null : text
 }
 
@@ -187,12 +187,12 @@ class SummedRows {
   }
 
   /** Returns false if there are too many rows. */
-  add(all: Values, sums: Sums): boolean {
-    const texts = this.#dimensions.map(dimension => all[dimension] ?? null)
+  add(recordValues: Values, sums: Sums): boolean {
+    const texts = this.#dimensions.map(dimension => recordValues[dimension] ?? null)
     const group = JSON.stringify(texts)
     const row = this.#rows.get(group)
     if (row === undefined) {
-      const values = Object.fromEntries(this.#dimensions.map((dimension, at) => [dimension, texts[at]]))
+      const values = Object.fromEntries(this.#dimensions.map((dimension, index) => [dimension, texts[index]]))
       this.#rows.set(group, { ...sums, values })
       return this.#rows.size <= DIMENSION_ROWS_MAX
     }
@@ -207,10 +207,10 @@ class SummedRows {
 
   /** Newest day first; within a day the highest cost first. */
   sorted(): readonly DimensionRow[] {
-    return [...this.#rows.values()].sort((one, other) => {
-      const [day = '', otherDay = ''] = [one.values.day ?? '', other.values.day ?? '']
+    return [...this.#rows.values()].sort((a, b) => {
+      const [day = '', otherDay = ''] = [a.values.day ?? '', b.values.day ?? '']
       if (day !== otherDay) return day < otherDay ? 1 : -1
-      return one.cost === other.cost ? other.requests - one.requests : one.cost < other.cost ? 1 : -1
+      return a.cost === b.cost ? b.requests - a.requests : a.cost < b.cost ? 1 : -1
     })
   }
 }

@@ -8,7 +8,7 @@ import type { Engine } from '../engine.ts'
 import { type UsageLine, type Writable, wholeRecord } from '../spool/usage-line.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { UsageRecord } from '../usage.ts'
-import { type AlikeUsage, alike } from './usage-totals.ts'
+import { groupUsage, type UsageGroup } from './usage-totals.ts'
 
 type UsageRow = Selectable<UsageTable>
 
@@ -37,13 +37,15 @@ export const COLUMNS = [
 ] as const satisfies readonly (keyof UsageRow)[]
 
 /** Fields of a record that have a column. The others are stored in `details`. */
-const FIELDS: ReadonlySet<string> = new Set(COLUMNS.filter(name => name !== 'inTotals' && name !== 'details'))
+const COLUMN_FIELDS: ReadonlySet<string> = new Set(
+  COLUMNS.filter(name => name !== 'inTotals' && name !== 'details'),
+)
 
-/** Rows per statement. This many take a few milliseconds. */
-const PART = 256
+/** Records that are inserted between two pauses: a few milliseconds of work. */
+const RECORDS_PER_PAUSE = 256
 
 /** Inserts within the current transaction: the database has one writer at a time, and each handle one transaction. */
-type InsertRecords = (records: readonly UsageLine[]) => Promise<readonly AlikeUsage[]>
+type InsertRecords = (records: readonly UsageLine[]) => Promise<readonly UsageGroup[]>
 
 /**
  * One statement per row. A statement with many rows makes SQLite copy every page that it changes, in case a row fails;
@@ -61,20 +63,20 @@ export function createInsertRecords(
     .onConflict(conflict => conflict.column('id').doNothing())
     .compile()
   return async records => {
-    const added: UsageLine[] = []
-    for (let from = 0; from < records.length; from += PART) {
-      if (from > 0) await pause()
-      const part = records.slice(from, from + PART)
+    const newRecords: UsageLine[] = []
+    for (let start = 0; start < records.length; start += RECORDS_PER_PAUSE) {
+      if (start > 0) await pause()
+      const part = records.slice(start, start + RECORDS_PER_PAUSE)
       const changes = runEach(insert, part.map(rowOf))
-      for (const [at, record] of part.entries()) if (changes[at] !== 0) added.push(record)
+      for (const [index, record] of part.entries()) if (changes[index] !== 0) newRecords.push(record)
     }
-    return alike(added)
+    return groupUsage(newRecords)
   }
 }
 
 function rowOf(record: UsageLine): (string | number | null)[] {
   const details: Record<string, unknown> = {}
-  for (const name in record) if (!FIELDS.has(name)) details[name] = record[name as keyof UsageLine]
+  for (const name in record) if (!COLUMN_FIELDS.has(name)) details[name] = record[name as keyof UsageLine]
   return [
     record.id,
     record.createdAt,
@@ -106,8 +108,8 @@ function rowOf(record: UsageLine): (string | number | null)[] {
 export async function insertJson(
   transaction: Transaction<Tables>,
   json: string,
-): Promise<readonly AlikeUsage[]> {
-  const { rows } = await sql<Omit<AlikeUsage, 'sums'> & { sums: string[] }>`
+): Promise<readonly UsageGroup[]> {
+  const { rows } = await sql<Omit<UsageGroup, 'sums'> & { sums: string[] }>`
     with added as (
       insert into usage (
         id, created_at, organization_id, workspace_id, key_hash, member_id, model, provider, end_user, session_id, agent,
@@ -119,7 +121,7 @@ export async function insertJson(
         r ->> 'outcome', r ->> 'accounting',
         (r ->> 'inputTokens')::bigint, (r ->> 'outputTokens')::bigint,
         coalesce((r ->> 'reasoningTokens')::bigint, 0), (r ->> 'cost')::bigint,
-        coalesce((r ->> 'isByok')::boolean, false)::integer, 1, (r - ${sql.lit(`{${[...FIELDS].join(',')}}`)}::text[])::text
+        coalesce((r ->> 'isByok')::boolean, false)::integer, 1, (r - ${sql.lit(`{${[...COLUMN_FIELDS].join(',')}}`)}::text[])::text
       from jsonb_array_elements(${json}::jsonb) as records (r)
       on conflict (id) do nothing
       returning *

@@ -9,16 +9,16 @@ import type { SearchFilter, SearchPage } from '../usage.ts'
 import { COLUMNS, recordOf } from './usage-rows.ts'
 
 /** Maximum records per statement, and per call. */
-const PART = 2_000
-const LOOKED_AT_MAX = 100_000
+const PAGE_RECORDS = 2_000
+const SEARCHED_RECORDS_MAX = 100_000
 /**
- * If there are at most this many matching costs, records are found by cost and then sorted. If there are more,
+ * If at most this many records have the minimum cost, they are found by cost and then sorted. If there are more,
  * searching by time finds them soon enough.
  */
-const DEAR_MAX = 2_000
+const COSTLY_RECORDS_MAX = 2_000
 
 type Where = (where: ExpressionBuilder<Tables, 'usage'>) => Expression<SqlBool>
-type Place = NonNullable<SearchPage['last']>
+type Position = NonNullable<SearchPage['last']>
 
 export async function searchUsage(
   db: Kysely<Tables>,
@@ -28,31 +28,31 @@ export async function searchUsage(
   pause: () => Promise<unknown>,
 ): Promise<SearchPage> {
   const { organizationId, before, since, until, minCost } = filter
-  const dear = minCost === undefined ? null : await dearRecords(db, organizationId, minCost)
-  const { leading, index, others } = conditions(filter, dear)
+  const costlyIds = minCost === undefined ? null : await findCostlyIds(db, organizationId, minCost)
+  const { leading, index, recordChecks } = conditions(filter, costlyIds)
   // SQLite has no statistics here. It would often use the index of all records instead of the chosen one.
   const usage =
     name === 'sqlite' && index !== null
       ? sql<UsageTable>`usage`.as<'usage'>(sql`usage indexed by ${sql.ref(index)}`)
       : ('usage' as const)
-  const led = db.selectFrom(usage).where(leading).orderBy('createdAt', 'desc').orderBy('id', 'desc')
+  const indexedQuery = db.selectFrom(usage).where(leading).orderBy('createdAt', 'desc').orderBy('id', 'desc')
   const records: SearchPage['records'][number][] = []
-  let after = older(before, beginningOf(until))
-  const first = beginningOf(since)
-  for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX; lookedAt += PART) {
-    // The last record of this part. Only the index is read, not the records.
-    const border: Place | undefined =
-      others.length === 0
+  let after = earlierPosition(before, startPosition(until))
+  const first = startPosition(since)
+  for (let searchedCount = 0; searchedCount < SEARCHED_RECORDS_MAX; searchedCount += PAGE_RECORDS) {
+    // The last record of this page. Only the index is read, not the records.
+    const lastOfPage: Position | undefined =
+      recordChecks.length === 0
         ? undefined
-        : await led
+        : await indexedQuery
             .where(between(first, after))
             .select(['id', 'createdAt'])
-            .offset(PART - 1)
+            .offset(PAGE_RECORDS - 1)
             .limit(1)
             .executeTakeFirst()
-    const rows = await led
-      .where(between(border ?? first, after))
-      .where(eb => eb.and(others.map(other => other(eb))))
+    const rows = await indexedQuery
+      .where(between(lastOfPage ?? first, after))
+      .where(eb => eb.and(recordChecks.map(check => check(eb))))
       .select(COLUMNS)
       .limit(limit - records.length + 1)
       .execute()
@@ -60,21 +60,21 @@ export async function searchUsage(
       if (records.length === limit) return { records, last: records.at(-1) ?? null }
       records.push(recordOf(row))
     }
-    if (border === undefined) return { records, last: null }
-    after = border
+    if (lastOfPage === undefined) return { records, last: null }
+    after = lastOfPage
     await pause()
   }
   return { records, last: after ?? null }
 }
 
 /** The position before the first record of this time. */
-function beginningOf(time: string | undefined): Place | undefined {
+function startPosition(time: string | undefined): Position | undefined {
   return time === undefined ? undefined : { createdAt: time, id: '' }
 }
 
-function older(one: Place | undefined, other: Place | undefined): Place | undefined {
-  if (one === undefined || other === undefined) return one ?? other
-  return one.createdAt < other.createdAt ? one : other
+function earlierPosition(a: Position | undefined, b: Position | undefined): Position | undefined {
+  if (a === undefined || b === undefined) return a ?? b
+  return a.createdAt < b.createdAt ? a : b
 }
 
 /**
@@ -82,7 +82,7 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
  * conditions, an engine may scan from the wrong end. The time is compared as well, because PostgreSQL can estimate how
  * many records lie between two times, but assumes a third of the table for tuples and would read all of it.
  */
-export function between(first: Place | undefined, last: Place | undefined): Where {
+export function between(first: Position | undefined, last: Position | undefined): Where {
   return eb => {
     const position = eb.refTuple('createdAt', 'id')
     const from =
@@ -98,7 +98,7 @@ export function between(first: Place | undefined, last: Place | undefined): Wher
 }
 
 /** Ids of the records with at least this cost; null: there are many. */
-async function dearRecords(
+async function findCostlyIds(
   db: Kysely<Tables>,
   organizationId: string,
   minCost: number,
@@ -110,9 +110,9 @@ async function dearRecords(
     // The same condition as the index `usage_by_cost`.
     .where(sql<boolean>`cost > 0`)
     .where('cost', '>=', minCost)
-    .limit(DEAR_MAX + 1)
+    .limit(COSTLY_RECORDS_MAX + 1)
     .execute()
-  return rows.length > DEAR_MAX ? null : rows.map(({ id }) => id)
+  return rows.length > COSTLY_RECORDS_MAX ? null : rows.map(({ id }) => id)
 }
 
 /** Columns with an index that a search can use. */
@@ -132,69 +132,77 @@ interface Condition {
    * A condition that is checked record by record, written so that the engine does not use its index instead of the
    * chosen one.
    */
-  readonly other: Where
-  /** True if the index condition covers the whole filter. */
-  readonly isWhole: boolean
+  readonly recordCheck: Where
+  /** True if the index condition needs no further check. */
+  readonly coversFilter: boolean
 }
 
 /** The condition with the best index, the narrowest first, and the conditions that are checked record by record. */
 function conditions(
   filter: SearchFilter,
-  dear: readonly string[] | null,
-): { readonly leading: Where; readonly index: string | null; readonly others: readonly Where[] } {
+  costlyIds: readonly string[] | null,
+): { readonly leading: Where; readonly index: string | null; readonly recordChecks: readonly Where[] } {
   const { organizationId, keyHash, workspaceId, model, provider, endUser, sessionId, outcomes, minCost } =
     filter
-  const found: Condition[] = []
-  const column = (name: keyof typeof COLUMN_INDEXES, value: string | undefined): void => {
+  const candidates: Condition[] = []
+  const addColumn = (name: keyof typeof COLUMN_INDEXES, value: string | undefined): void => {
     if (value === undefined) return
-    found.push({
+    candidates.push({
       leading: eb => eb(name, '=', value),
       index: COLUMN_INDEXES[name],
-      other: () => sql<SqlBool>`coalesce(${sql.ref(name)}, '') = ${value}`,
-      isWhole: true,
+      recordCheck: () => sql<SqlBool>`coalesce(${sql.ref(name)}, '') = ${value}`,
+      coversFilter: true,
     })
   }
-  const few: Where = where =>
-    dear === null || dear.length === 0 ? sql<SqlBool>`1 = 0` : where('id', 'in', dear)
+  const isCostly: Where = where =>
+    costlyIds === null || costlyIds.length === 0 ? sql<SqlBool>`1 = 0` : where('id', 'in', costlyIds)
   if (minCost !== undefined) {
-    found.push({
-      leading: dear === null ? null : few,
+    candidates.push({
+      leading: costlyIds === null ? null : isCostly,
       index: null,
-      other: () => sql<SqlBool>`cost + 0 >= ${minCost}`,
-      isWhole: true,
+      recordCheck: () => sql<SqlBool>`cost + 0 >= ${minCost}`,
+      coversFilter: true,
     })
   }
-  column('sessionId', sessionId)
-  column('endUser', endUser)
+  addColumn('sessionId', sessionId)
+  addColumn('endUser', endUser)
   if (outcomes !== undefined) {
-    found.push({
+    candidates.push({
       // The same condition as the index `usage_not_completed`.
       leading: outcomes.includes('completed') ? null : () => sql<SqlBool>`outcome <> 'completed'`,
       index: 'usage_not_completed',
-      other: eb => eb('outcome', 'in', outcomes),
-      isWhole: false,
+      recordCheck: eb => eb('outcome', 'in', outcomes),
+      coversFilter: false,
     })
   }
-  column('keyHash', keyHash)
-  column('model', model)
-  const isIn = (name: 'workspaceId' | 'provider', value: string | undefined): void => {
+  addColumn('keyHash', keyHash)
+  addColumn('model', model)
+  const addUnindexed = (name: 'workspaceId' | 'provider', value: string | undefined): void => {
     if (value !== undefined) {
-      found.push({ leading: null, index: null, other: eb => eb(name, '=', value), isWhole: false })
+      candidates.push({
+        leading: null,
+        index: null,
+        recordCheck: eb => eb(name, '=', value),
+        coversFilter: false,
+      })
     }
   }
-  isIn('workspaceId', workspaceId)
-  isIn('provider', provider)
-  const first = found.find(({ leading }) => leading !== null)
-  const others = found.filter(each => each !== first || !each.isWhole).map(({ other }) => other)
+  addUnindexed('workspaceId', workspaceId)
+  addUnindexed('provider', provider)
+  const leadingCondition = candidates.find(({ leading }) => leading !== null)
+  const recordChecks = candidates
+    .filter(condition => condition !== leadingCondition || !condition.coversFilter)
+    .map(({ recordCheck }) => recordCheck)
   // These ids belong to the organization. Repeating that condition would make the engine use its index, which contains
   // all records.
-  if (dear !== null && first?.leading === few) return { leading: few, index: null, others }
+  if (costlyIds !== null && leadingCondition?.leading === isCostly)
+    return { leading: isCostly, index: null, recordChecks }
   return {
-    index: first === undefined ? 'usage_by_organization' : first.index,
+    index: leadingCondition === undefined ? 'usage_by_organization' : leadingCondition.index,
     leading: where =>
-      first?.leading == null
+      leadingCondition?.leading == null
         ? where('organizationId', '=', organizationId)
-        : where.and([where('organizationId', '=', organizationId), first.leading(where)]),
-    others,
+        : where.and([where('organizationId', '=', organizationId), leadingCondition.leading(where)]),
+    recordChecks,
   }
 }

@@ -10,11 +10,13 @@ import type { SpanFilter, SpanTotals } from '../usage.ts'
 import { COLUMNS, recordOf } from './usage-rows.ts'
 
 /** Records per statement. */
-const PART = 5_000
+const STATEMENT_RECORDS = 5_000
 /** Failures that are the caller's fault if no provider was called. */
-const CALLERS_FAULTS = Object.entries(FAILURES).flatMap(([code, { status }]) => (status < 500 ? [code] : []))
+const CALLER_FAULT_CODES = Object.entries(FAILURES).flatMap(([code, { status }]) =>
+  status < 500 ? [code] : [],
+)
 
-/** @param samples how many of the latest requests give times to the first token */
+/** @param samples number of latest requests whose times to the first token are returned */
 export async function readSpan(
   db: Kysely<Tables>,
   { name }: Engine,
@@ -22,13 +24,13 @@ export async function readSpan(
   samples: number,
   pause: () => Promise<unknown>,
 ): Promise<SpanTotals> {
-  const of = (field: string) =>
+  const detail = (field: string) =>
     name === 'postgres'
       ? sql<string | null>`details::json ->> ${sql.lit(field)}`
       : sql<string | null>`json_extract(details, ${sql.lit(`$.${field}`)})`
-  const isRequest = sql<boolean>`${of('parent')} is null`
+  const isRequest = sql<boolean>`${detail('parent')} is null`
   const isFailure = sql<boolean>`outcome = 'failed'
-    and (provider is not null or coalesce(${of('error')}, '') not in (${sql.join(CALLERS_FAULTS)}))`
+    and (provider is not null or coalesce(${detail('error')}, '') not in (${sql.join(CALLER_FAULT_CODES)}))`
   const between = (from: string, to: string) =>
     db
       .selectFrom('usage')
@@ -37,15 +39,15 @@ export async function readSpan(
       .where('createdAt', '<', to)
   let [requests, failed, cost] = [0, 0, 0n]
   for (let from = since; from < until; await pause()) {
-    const border = await between(from, until)
+    const endOfPart = await between(from, until)
       .select('createdAt')
       .orderBy('createdAt')
       .orderBy('id')
-      .offset(PART)
+      .offset(STATEMENT_RECORDS)
       .limit(1)
       .executeTakeFirst()
     // Records with the same time stay in one part.
-    const to = border === undefined || border.createdAt === from ? until : border.createdAt
+    const to = endOfPart === undefined || endOfPart.createdAt === from ? until : endOfPart.createdAt
     const sums = await between(from, to)
       .select([
         sql<number | string | null>`sum(case when ${isRequest} then 1 else 0 end)`.as('requests'),

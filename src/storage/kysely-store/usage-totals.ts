@@ -26,7 +26,7 @@ type CountedUsage = Pick<
 >
 
 /** Sums over records that go to the same totals. */
-export interface AlikeUsage {
+export interface UsageGroup {
   readonly organizationId: string
   readonly day: string
   readonly keyHash: string
@@ -36,11 +36,11 @@ export interface AlikeUsage {
   readonly provider: string | null
   /** Null also if no provider was called. */
   readonly endUser: string | null
-  /** In the order of SUMMED; texts are integers. */
+  /** In the order of SUM_COLUMNS; texts are integers. */
   readonly sums: readonly (number | string)[]
 }
 
-const PLACE = [
+const KEY_COLUMNS = [
   'organizationId',
   'kind',
   'owner',
@@ -50,7 +50,7 @@ const PLACE = [
   'model',
   'provider',
 ] as const satisfies readonly (keyof UsageTotalsTable)[]
-const SUMMED = [
+const SUM_COLUMNS = [
   'requests',
   'inputTokens',
   'outputTokens',
@@ -61,57 +61,57 @@ const SUMMED = [
   'byokLow',
 ] as const satisfies readonly (keyof UsageTotalsTable)[]
 
-type Part = 'keyHash' | 'workspaceId' | 'model' | 'provider'
+type SplitColumn = 'keyHash' | 'workspaceId' | 'model' | 'provider'
 
-interface Kind {
+interface TotalDefinition {
   readonly kind: TotalKind
   /** Null: the record is not in totals of this kind. */
-  readonly ownerOf: (usage: AlikeUsage) => string | null
+  readonly ownerOf: (usage: UsageGroup) => string | null
   /** Columns that separate the sums of one owner and day. */
-  readonly parts: readonly Part[]
+  readonly splitBy: readonly SplitColumn[]
 }
 
-const KINDS: readonly Kind[] = [
-  { kind: 'key', ownerOf: usage => usage.keyHash, parts: [] },
-  { kind: 'key-models', ownerOf: usage => usage.keyHash, parts: ['workspaceId', 'model', 'provider'] },
-  { kind: 'member', ownerOf: usage => usage.memberId, parts: ['workspaceId'] },
-  { kind: 'organization', ownerOf: () => '', parts: [] },
-  { kind: 'organization-models', ownerOf: () => '', parts: ['workspaceId', 'model', 'provider'] },
+const TOTAL_KINDS: readonly TotalDefinition[] = [
+  { kind: 'key', ownerOf: usage => usage.keyHash, splitBy: [] },
+  { kind: 'key-models', ownerOf: usage => usage.keyHash, splitBy: ['workspaceId', 'model', 'provider'] },
+  { kind: 'member', ownerOf: usage => usage.memberId, splitBy: ['workspaceId'] },
+  { kind: 'organization', ownerOf: () => '', splitBy: [] },
+  { kind: 'organization-models', ownerOf: () => '', splitBy: ['workspaceId', 'model', 'provider'] },
   {
     kind: 'user-models',
     ownerOf: usage => usage.endUser,
-    parts: ['keyHash', 'workspaceId', 'model', 'provider'],
+    splitBy: ['keyHash', 'workspaceId', 'model', 'provider'],
   },
 ]
 
 /** A sum of integers up to MAX_SAFE_INTEGER would overflow 64 bits, so costs are summed in two halves. */
-const HALF = 1_000_000
+const COST_SPLIT = 1_000_000
 /** Rows per statement, largest first. There are few different statements, and each is compiled once. */
-const BATCHES = [32, 8, 1] as const
+const STATEMENT_ROWS = [32, 8, 1] as const
 
 interface Total {
-  readonly place: readonly string[]
+  readonly keyParts: readonly string[]
   readonly sums: bigint[]
 }
 
 /** Adds records to the totals, in the transaction that stores them. Returns their number. */
-type AddTotals = (transaction: Transaction<Tables>, alike: readonly AlikeUsage[]) => Promise<number>
+type AddTotals = (transaction: Transaction<Tables>, groups: readonly UsageGroup[]) => Promise<number>
 
 export function createAddTotals(db: Kysely<Tables>): AddTotals {
   const upserts = new Map<number, CompiledQuery>()
   const upsertOf = (rows: number): CompiledQuery => {
     const cached = upserts.get(rows)
     if (cached !== undefined) return cached
-    const empty = Object.fromEntries([...PLACE, ...SUMMED].map(name => [name, ''])) as never
+    const empty = Object.fromEntries([...KEY_COLUMNS, ...SUM_COLUMNS].map(name => [name, ''])) as never
     const compiled = db
       .insertInto('usageTotals')
       .values(Array.from({ length: rows }, () => empty))
       .onConflict(conflict =>
         conflict
-          .columns([...PLACE])
+          .columns([...KEY_COLUMNS])
           .doUpdateSet(row =>
             Object.fromEntries(
-              SUMMED.map(name => [
+              SUM_COLUMNS.map(name => [
                 name,
                 sql`${row.ref(`usageTotals.${name}`)} + ${row.ref(`excluded.${name}`)}`,
               ]),
@@ -123,52 +123,54 @@ export function createAddTotals(db: Kysely<Tables>): AddTotals {
     return compiled
   }
 
-  return async (transaction, alike) => {
-    const totals = totalsOf(alike)
-    for (let from = 0; from < totals.length; ) {
-      const size = BATCHES.find(rows => rows <= totals.length - from) ?? 1
-      const parameters = totals.slice(from, from + size).flatMap(({ place, sums }) => [...place, ...sums])
+  return async (transaction, groups) => {
+    const totals = totalsOf(groups)
+    for (let start = 0; start < totals.length; ) {
+      const size = STATEMENT_ROWS.find(rows => rows <= totals.length - start) ?? 1
+      const parameters = totals
+        .slice(start, start + size)
+        .flatMap(({ keyParts, sums }) => [...keyParts, ...sums])
       await transaction.executeQuery({ ...upsertOf(size), parameters })
-      from += size
+      start += size
     }
-    return alike.reduce((sum, { sums }) => sum + Number(sums[0]), 0)
+    return groups.reduce((sum, { sums }) => sum + Number(sums[0]), 0)
   }
 }
 
 /** This many sums of the largest count are still exact. */
-const ALIKE_MAX = 4_096
+const GROUP_RECORDS_MAX = 4_096
 
-/** Groups the records that go to the same totals, which is most of a batch. */
-export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
-  const found: AlikeUsage[] = []
-  const open = new Map<string, number[]>()
+/** Groups records that go to the same totals; most records of a batch do. */
+export function groupUsage(records: Iterable<CountedUsage>): readonly UsageGroup[] {
+  const groups: UsageGroup[] = []
+  const openGroups = new Map<string, number[]>()
   for (const record of records) {
     const { createdAt, organizationId, keyHash, inputTokens, outputTokens, cost } = record
     const { workspaceId = null, memberId = null, model = null, provider = null } = record
     const endUser = isUnasked(record) ? null : (record.endUser ?? null)
     const day = dayOf(createdAt)
     // NUL is a safe separator: no text of a record contains it.
-    const totalsKey = `${day}\0${organizationId}\0${keyHash}\0${orNothing(memberId)}\0${orNothing(workspaceId)}`
-    const group = `${totalsKey}\0${orNothing(model)}\0${orNothing(provider)}\0${orNothing(endUser)}`
-    let sums = open.get(group)
-    if (sums === undefined || sums[0] === ALIKE_MAX) {
+    const totalsKey = `${day}\0${organizationId}\0${keyHash}\0${groupText(memberId)}\0${groupText(workspaceId)}`
+    const group = `${totalsKey}\0${groupText(model)}\0${groupText(provider)}\0${groupText(endUser)}`
+    let sums = openGroups.get(group)
+    if (sums === undefined || sums[0] === GROUP_RECORDS_MAX) {
       sums = [0, 0, 0, 0, 0, 0, 0, 0]
-      open.set(group, sums)
-      found.push({ organizationId, day, keyHash, memberId, workspaceId, model, provider, endUser, sums })
+      openGroups.set(group, sums)
+      groups.push({ organizationId, day, keyHash, memberId, workspaceId, model, provider, endUser, sums })
     }
-    const high = Math.floor(cost / HALF)
-    const low = cost - high * HALF
+    const high = Math.floor(cost / COST_SPLIT)
+    const low = cost - high * COST_SPLIT
     const byok = record.isByok === true ? 1 : 0
-    addTo(sums, 0, 1)
-    addTo(sums, 1, inputTokens)
-    addTo(sums, 2, outputTokens)
-    addTo(sums, 3, record.reasoningTokens ?? 0)
-    addTo(sums, 4, high)
-    addTo(sums, 5, low)
-    addTo(sums, 6, byok * high)
-    addTo(sums, 7, byok * low)
+    addAt(sums, 0, 1)
+    addAt(sums, 1, inputTokens)
+    addAt(sums, 2, outputTokens)
+    addAt(sums, 3, record.reasoningTokens ?? 0)
+    addAt(sums, 4, high)
+    addAt(sums, 5, low)
+    addAt(sums, 6, byok * high)
+    addAt(sums, 7, byok * low)
   }
-  return found
+  return groups
 }
 
 /**
@@ -185,43 +187,44 @@ export function isUnasked({
   return provider == null && Number(cost) === 0
 }
 
-/** A text for null that no other text equals. */
-function orNothing(text: string | null): string {
+/** A text for null that differs from every other text. */
+function groupText(text: string | null): string {
   return text === null ? '' : `=${text}`
 }
 
-function addTo(sums: number[], at: number, value: number): void {
-  sums[at] = (sums[at] ?? 0) + value
+function addAt(sums: number[], index: number, value: number): void {
+  sums[index] = (sums[index] ?? 0) + value
 }
 
 /**
  * All instances sort totals in the same way. Otherwise instances that add to the same totals at once could deadlock.
  */
-function totalsOf(alike: readonly AlikeUsage[]): readonly Total[] {
+function totalsOf(groups: readonly UsageGroup[]): readonly Total[] {
   const totals = new Map<string, Total>()
-  for (const usage of alike) {
-    const added = usage.sums.map(BigInt)
-    for (const { kind, ownerOf, parts } of KINDS) {
+  for (const usage of groups) {
+    const values = usage.sums.map(BigInt)
+    for (const { kind, ownerOf, splitBy } of TOTAL_KINDS) {
       const owner = ownerOf(usage)
       if (owner === null) continue
-      const part = (name: Part): string => (parts.includes(name) ? (usage[name] ?? '') : '')
+      const columnText = (name: SplitColumn): string => (splitBy.includes(name) ? (usage[name] ?? '') : '')
       const keyParts = [
         usage.organizationId,
         kind,
         owner,
         usage.day,
-        part('keyHash'),
-        part('workspaceId'),
-        part('model'),
-        part('provider'),
+        columnText('keyHash'),
+        columnText('workspaceId'),
+        columnText('model'),
+        columnText('provider'),
       ]
       const key = JSON.stringify(keyParts)
       const total = totals.get(key)
-      if (total === undefined) totals.set(key, { place: keyParts, sums: [...added] })
-      else for (const [at, value] of added.entries()) total.sums[at] = (total.sums[at] ?? 0n) + value
+      if (total === undefined) totals.set(key, { keyParts, sums: [...values] })
+      else
+        for (const [index, value] of values.entries()) total.sums[index] = (total.sums[index] ?? 0n) + value
     }
   }
-  return [...totals].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, total]) => total)
+  return [...totals].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, total]) => total)
 }
 
 /** The day (YYYY-MM-DD) of an ISO 8601 time; '' for the beginning of time. */
@@ -243,7 +246,7 @@ export async function sumUsage(db: Kysely<Tables>, filter: UsageFilter): Promise
       where.and({ organizationId, kind, owner, ...(workspaceId === undefined ? {} : { workspaceId }) }),
     )
     .where('day', '>=', dayOf(since))
-    .select(SUMS)
+    .select(SUM_SELECTION)
     .executeTakeFirstOrThrow()
   const { reasoningTokens, ...totals } = sumsOf(row)
   return totals
@@ -274,12 +277,12 @@ export async function readActivity(
 ): Promise<readonly ActivityRow[]> {
   const { workspaceId, keyHash, endUser, byWorkspace } = filter
   const totals = modelTotals(db, filter)
-  const within = {
+  const conditions = {
     ...(workspaceId === undefined ? {} : { workspaceId }),
     ...(keyHash === undefined || endUser === undefined ? {} : { keyHash }),
   }
   const workspace = byWorkspace ? sql<string>`workspace_id` : sql<string>`''`
-  const found: ActivityRow[] = []
+  const activity: ActivityRow[] = []
   let until = dayOf(filter.until)
   for (;;) {
     const { day } = await totals
@@ -287,12 +290,12 @@ export async function readActivity(
       .where('day', '<', until)
       .select(({ fn }) => fn.max('day').as('day'))
       .executeTakeFirstOrThrow()
-    if (day === null) return found
+    if (day === null) return activity
     const rows = await totals
       .where('day', '=', day)
-      .where(eb => eb.and(within))
+      .where(eb => eb.and(conditions))
       .select(['model', 'provider', workspace.as('workspaceId')])
-      .select(SUMS)
+      .select(SUM_SELECTION)
       .groupBy(['model', 'provider'])
       .$if(byWorkspace, query => query.groupBy('workspaceId'))
       .orderBy('model')
@@ -300,11 +303,11 @@ export async function readActivity(
       .$if(byWorkspace, query => query.orderBy('workspaceId'))
       .execute()
     for (const { model, provider, workspaceId, ...sums } of rows) {
-      found.push({
+      activity.push({
         date: day,
-        model: orNull(model),
-        provider: orNull(provider),
-        workspaceId: orNull(workspaceId),
+        model: nullIfEmpty(model),
+        provider: nullIfEmpty(provider),
+        workspaceId: nullIfEmpty(workspaceId),
         ...sumsOf(sums),
       })
     }
@@ -314,8 +317,8 @@ export async function readActivity(
 }
 
 /**
- * The totals of one provider and day by model, over all organizations. Reads them one by one, because only the
- * organization finds the rows of a day without reading all others.
+ * The totals of one provider and day by model, over all organizations. Reads organization by organization, because the
+ * primary key begins with the organization.
  */
 export async function readProviderDay(
   db: Kysely<Tables>,
@@ -335,7 +338,7 @@ export async function readProviderDay(
     const rows = await modelTotals(db, { organizationId })
       .where(eb => eb.and({ provider, day }))
       .select('model')
-      .select(SUMS)
+      .select(SUM_SELECTION)
       .groupBy('model')
       .execute()
     for (const { model, ...texts } of rows) {
@@ -352,36 +355,36 @@ export async function readProviderDay(
   }
 }
 
-function orNull(text: string): string | null {
+function nullIfEmpty(text: string): string | null {
   return text === '' ? null : text
 }
 
 /** Exact sums of totals, read by `sumsOf`. */
-export const SUMS = [
-  asText('requests').as('requests'),
-  asText('inputTokens').as('inputTokens'),
-  asText('outputTokens').as('outputTokens'),
-  asText('reasoningTokens').as('reasoningTokens'),
-  asText('costHigh').as('costHigh'),
-  asText('costLow').as('costLow'),
-  asText('byokHigh').as('byokHigh'),
-  asText('byokLow').as('byokLow'),
+export const SUM_SELECTION = [
+  sumAsText('requests').as('requests'),
+  sumAsText('inputTokens').as('inputTokens'),
+  sumAsText('outputTokens').as('outputTokens'),
+  sumAsText('reasoningTokens').as('reasoningTokens'),
+  sumAsText('costHigh').as('costHigh'),
+  sumAsText('costLow').as('costLow'),
+  sumAsText('byokHigh').as('byokHigh'),
+  sumAsText('byokLow').as('byokLow'),
 ] as const
 
 /** A sum may exceed a number, and engines return it in different types. */
-function asText(name: (typeof SUMMED)[number]) {
+function sumAsText(name: (typeof SUM_COLUMNS)[number]) {
   return sql<string>`cast(coalesce(sum(${sql.ref(name)}), 0) as text)`
 }
 
-/** Integers from the texts that SUMS selects. */
-export function sumsOf(sums: Readonly<Record<(typeof SUMMED)[number], string>>) {
-  const whole = (high: string, low: string): bigint => BigInt(high) * BigInt(HALF) + BigInt(low)
+/** Integers from the texts that SUM_SELECTION selects. */
+export function sumsOf(sums: Readonly<Record<(typeof SUM_COLUMNS)[number], string>>) {
+  const joinHalves = (high: string, low: string): bigint => BigInt(high) * BigInt(COST_SPLIT) + BigInt(low)
   return {
     requests: Number(sums.requests),
     inputTokens: BigInt(sums.inputTokens),
     outputTokens: BigInt(sums.outputTokens),
     reasoningTokens: BigInt(sums.reasoningTokens),
-    cost: whole(sums.costHigh, sums.costLow),
-    byokCost: whole(sums.byokHigh, sums.byokLow),
+    cost: joinHalves(sums.costHigh, sums.costLow),
+    byokCost: joinHalves(sums.byokHigh, sums.byokLow),
   }
 }

@@ -10,11 +10,11 @@ import type { Engine } from '../engine.ts'
 import { defaultGuardrail } from '../guardrails.ts'
 import { ConflictError, type EndUserStore, type WorkspaceStore } from '../store.ts'
 import type { EndUsersTable, Tables, WorkspacesTable } from '../tables.ts'
-import { credentialPlace, wipeCredentials } from './credentials.ts'
+import { credentialLock, wipeCredentials } from './credentials.ts'
 import { removeFilesOf } from './files.ts'
-import { guardrailPlace, insertGuardrail } from './guardrails.ts'
+import { guardrailLock, insertGuardrail } from './guardrails.ts'
 import { removeMemoryOf } from './memory.ts'
-import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
+import { cellsOf, firstOf, inTransaction, pageOf, ROW_COUNT, recordOf } from './rows.ts'
 
 export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
   const workspacesOf = (organizationId: string) =>
@@ -24,7 +24,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
     page(organizationId, page) {
       // Oldest first.
       const selection = workspacesOf(organizationId).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(selection, workspacesOf(organizationId).select(COUNTED), page, workspaceOf)
+      return pageOf(selection, workspacesOf(organizationId).select(ROW_COUNT), page, workspaceOf)
     },
     async find(organizationId, id) {
       return await firstOf(workspacesOf(organizationId).where('id', '=', id).selectAll(), workspaceOf)
@@ -57,10 +57,10 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       }
     },
     async remove(organizationId, id, updatedAt) {
-      const removed = await inTransaction(db, async transaction => {
+      const removal = await inTransaction(db, async transaction => {
         // The lock keeps credentials and guardrails from being added in the meantime.
-        await engine.serialize(transaction, credentialPlace(organizationId, id))
-        await engine.serialize(transaction, guardrailPlace(organizationId))
+        await engine.serialize(transaction, credentialLock(organizationId, id))
+        await engine.serialize(transaction, guardrailLock(organizationId))
         const { numDeletedRows } = await transaction
           .deleteFrom('workspaces')
           .where(eb => eb.and({ organizationId, id }))
@@ -88,8 +88,8 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
         const credentialIds = await wipeCredentials(transaction, { organizationId, workspaceId: id })
         return { keyHashes: keys.map(key => key.hash), credentialIds }
       })
-      if (removed !== null && removed.credentialIds.length > 0) await engine.purge(db)
-      return removed
+      if (removal !== null && removal.credentialIds.length > 0) await engine.purge(db)
+      return removal
     },
   }
 }
@@ -108,7 +108,7 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
       }
       const matched = db.selectFrom('endUsers').where(eb => eb.and(matching))
       const selection = matched.selectAll().orderBy('createdAt').orderBy('endUser')
-      return pageOf(selection, matched.select(COUNTED), page, endUserOf)
+      return pageOf(selection, matched.select(ROW_COUNT), page, endUserOf)
     },
     async find(organizationId, user) {
       const query = db

@@ -13,9 +13,9 @@ type Database = Kysely<Record<'workspaces' | 'guardrails', Readonly<Record<strin
 
 const required: Column = column => column.notNull()
 const primary: Column = column => column.primaryKey()
-const zero: Column = column => column.notNull().defaultTo(0)
-const numbered: Column = column => column.primaryKey().autoIncrement()
-const one: Column = column => column.notNull().defaultTo(1)
+const defaultZero: Column = column => column.notNull().defaultTo(0)
+const autoNumbered: Column = column => column.primaryKey().autoIncrement()
+const defaultOne: Column = column => column.notNull().defaultTo(1)
 
 export const schema: Migration = {
   async up(db: Database) {
@@ -48,10 +48,10 @@ async function keys(db: Database): Promise<void> {
     // `limit` is an SQL keyword.
     .addColumn('spend_limit', 'bigint')
     .addColumn('limit_reset', 'text')
-    .addColumn('include_byok_in_limit', 'integer', zero)
+    .addColumn('include_byok_in_limit', 'integer', defaultZero)
     .addColumn('creator_user_id', 'text')
     .addColumn('role', 'text')
-    .addColumn('trace_trusted', 'integer', zero)
+    .addColumn('trace_trusted', 'integer', defaultZero)
     .addColumn('rotated_at', 'text')
     .addColumn('identity', 'text')
     .execute()
@@ -93,7 +93,7 @@ async function workspaces(db: Database): Promise<void> {
     .addColumn('is_active', 'integer', required)
     .addColumn('created_at', 'text', required)
     .addColumn('updated_at', 'text', required)
-    .addColumn('weight', 'integer', one)
+    .addColumn('weight', 'integer', defaultOne)
     .addPrimaryKeyConstraint('end_users_id', ['organization_id', 'end_user'])
     .execute()
   await sql`create index end_users_by_age on end_users (organization_id, created_at, end_user)`.execute(db)
@@ -124,7 +124,7 @@ async function credentials(db: Database): Promise<void> {
     .addColumn('declared_zdr', 'integer')
     .addColumn('created_at', 'text', required)
     .addColumn('updated_at', 'text', required)
-    .addColumn('key_revision', 'integer', one)
+    .addColumn('key_revision', 'integer', defaultOne)
     .execute()
   await sql`
       create index credentials_by_workspace on credentials (organization_id, workspace_id, provider, sort_order)
@@ -209,11 +209,11 @@ async function usage(db: Database, isPostgres: boolean): Promise<void> {
     .addColumn('output_tokens', 'bigint', required)
     .addColumn('cost', 'bigint', required)
     .addColumn('details', 'text', required)
-    .addColumn('reasoning_tokens', 'bigint', zero)
-    .addColumn('is_byok', 'integer', zero)
+    .addColumn('reasoning_tokens', 'bigint', defaultZero)
+    .addColumn('is_byok', 'integer', defaultZero)
     .addColumn('member_id', 'text')
     // SQLite cannot drop a default, so it keeps the one of its first schema.
-    .addColumn('in_totals', 'integer', isPostgres ? required : zero)
+    .addColumn('in_totals', 'integer', isPostgres ? required : defaultZero)
     .addColumn('session_id', 'text')
     .addColumn('agent', 'text')
     .execute()
@@ -312,8 +312,8 @@ async function batches(db: Database): Promise<void> {
     .addColumn('fence', 'integer', required)
     .addColumn('lease_until_ms', 'bigint', required)
     .addColumn('has_bodies', 'integer', required)
-    .addColumn('room_requests', 'integer', zero)
-    .addColumn('room_bytes', 'bigint', zero)
+    .addColumn('room_requests', 'integer', defaultZero)
+    .addColumn('room_bytes', 'bigint', defaultZero)
     .addColumn('input_file', 'text')
     .addColumn('waiting', 'text')
     .execute()
@@ -412,7 +412,7 @@ async function files(db: Database, isPostgres: boolean): Promise<void> {
     `.execute(db)
   await db.schema
     .createTable('file_passages')
-    .addColumn('id', isPostgres ? 'bigserial' : 'integer', isPostgres ? primary : numbered)
+    .addColumn('id', isPostgres ? 'bigserial' : 'integer', isPostgres ? primary : autoNumbered)
     .addColumn('file_id', 'text', required)
     .addColumn('number', 'integer', required)
     .addColumn('text', 'text', required)
@@ -444,7 +444,7 @@ async function records(db: Database, isPostgres: boolean): Promise<void> {
   // The number orders records of the same time.
   await db.schema
     .createTable('audit_records')
-    .addColumn('number', isPostgres ? 'bigserial' : 'integer', isPostgres ? primary : numbered)
+    .addColumn('number', isPostgres ? 'bigserial' : 'integer', isPostgres ? primary : autoNumbered)
     .addColumn('organization_id', 'text', required)
     .addColumn('created_at', 'text', required)
     .addColumn('action', 'text', required)
@@ -466,7 +466,7 @@ async function records(db: Database, isPostgres: boolean): Promise<void> {
     .addColumn('object', 'text', required)
     .addColumn('body', 'text', required)
     .addColumn('created_at', 'text', required)
-    .addColumn('tries', 'integer', zero)
+    .addColumn('tries', 'integer', defaultZero)
     .addColumn('due_ms', 'bigint')
     .addPrimaryKeyConstraint('alert_deliveries_key', ['alert_id', 'receiver'])
     .execute()

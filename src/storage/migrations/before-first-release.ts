@@ -4,7 +4,7 @@ import { systemClock } from '../../base/clock.ts'
 import { StoreError } from '../store-error.ts'
 
 /** The migrations of the versions from 54b545f9 to the last one before the first release, in their order. */
-const NAMES = [
+const UNRELEASED_MIGRATIONS = [
   ...['0001-keys', '0002-usage', '0003-key-limits', '0004-workspaces', '0005-end-users', '0006-credentials'],
   ...['0007-credits', '0008-usage-sums', '0009-guardrails', '0010-usage-members', '0011-removed-keys'],
   ...['0012-usage-totals', '0013-audit', '0014-key-revisions', '0015-batches', '0016-service-jobs'],
@@ -31,7 +31,11 @@ export async function upgradeUnreleased(transaction: Transaction<unknown>): Prom
   const { rows } = await sql<{ name: string }>`select name from kysely_migration order by name`.execute(
     transaction,
   )
-  if (rows.length > NAMES.length || rows.some(({ name }, at) => name !== NAMES[at])) return false
+  if (
+    rows.length > UNRELEASED_MIGRATIONS.length ||
+    rows.some(({ name }, index) => name !== UNRELEASED_MIGRATIONS[index])
+  )
+    return false
   if (rows.length < MIGRATIONS_MIN) {
     throw new StoreError(
       'storage: the database is too old for this version of Sluice. Make a backup, start the version of commit 54b545f9 once on the database, then start this one',

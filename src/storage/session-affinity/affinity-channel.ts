@@ -7,7 +7,7 @@ import type { RemoteService } from '../../base/thread-rpc.ts'
 import type { Pins } from './session-affinity.ts'
 
 /** How long a request waits for a pin. Without one it may cost more, but it is answered. */
-const ANSWER_MS = 500
+const ANSWER_TIMEOUT_MS = 500
 
 export class PinClient implements Pins {
   readonly #pins: RemoteService<Pins>
@@ -17,11 +17,11 @@ export class PinClient implements Pins {
   }
 
   async get(key: string): Promise<string | null> {
-    return (await this.#pins.ask('get', [key], ANSWER_MS)) ?? null
+    return (await this.#pins.ask('get', [key], ANSWER_TIMEOUT_MS)) ?? null
   }
 
   async claim(key: string, pin: string, ttlMs: number, owner: string): Promise<string> {
-    return (await this.#pins.ask('claim', [key, pin, ttlMs, owner], ANSWER_MS)) ?? pin
+    return (await this.#pins.ask('claim', [key, pin, ttlMs, owner], ANSWER_TIMEOUT_MS)) ?? pin
   }
 
   set(key: string, pin: string, ttlMs: number, owner: string): void {

@@ -21,7 +21,7 @@ export interface Pins {
 /** About 20 MB. */
 const PINS_MAX = 50_000
 /** Longer pins, such as signatures, have a share of their own, also about 20 MB. */
-const SHORT_CHARS = 512
+const SHORT_PIN_MAX_CHARS = 512
 const LONG_PINS_MAX = 2_500
 
 /**
@@ -30,14 +30,14 @@ const LONG_PINS_MAX = 2_500
  */
 export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
   const pins = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(maxPins)
-  const long = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(LONG_PINS_MAX)
+  const longPins = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(LONG_PINS_MAX)
   const get = (key: string): string | null => {
-    const entry = pins.get(key) ?? long.get(key)
+    const entry = pins.get(key) ?? longPins.get(key)
     return entry !== undefined && clock.monotonicMs() < entry.untilMs ? entry.pin : null
   }
   const set = (key: string, pin: string, ttlMs: number, owner: string): void => {
-    const [target, other] = pin.length > SHORT_CHARS ? [long, pins] : [pins, long]
-    other.delete(key)
+    const [target, otherPins] = pin.length > SHORT_PIN_MAX_CHARS ? [longPins, pins] : [pins, longPins]
+    otherPins.delete(key)
     target.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
   }
   return {

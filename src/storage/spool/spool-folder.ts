@@ -41,37 +41,37 @@ export function claimSpoolFolder(root: string): SpoolFolder {
   const lock = lockOf(path)
   if (lock === null) throw new Error('another process holds the new lock')
   mkdirSync(path, { mode: 0o700 })
-  return folderOf(path, lock)
+  return lockedFolder(path, lock)
 }
 
 /** Locks the folders of processes that have ended. The caller releases each. */
 export function claimAbandoned(root: string): SpoolFolder[] {
-  const claimed: SpoolFolder[] = []
+  const folders: SpoolFolder[] = []
   for (const entry of readdirSync(root, { withFileTypes: true })) {
     if (!entry.isDirectory()) continue
     const path = join(root, entry.name)
     try {
       const lock = lockOf(path)
-      if (lock !== null) claimed.push(folderOf(path, lock))
+      if (lock !== null) folders.push(lockedFolder(path, lock))
     } catch {
-      // This folder is not readable for this process; the others may be.
+      // This process cannot read the folder, but it may be able to read others.
     }
   }
-  return claimed
+  return folders
 }
 
-function folderOf(path: string, lock: DatabaseSync): SpoolFolder {
+function lockedFolder(path: string, lock: DatabaseSync): SpoolFolder {
   return {
     path,
     release() {
-      let emptied = true
+      let isEmpty = true
       try {
         rmdirSync(path)
       } catch {
         // Files that could not be shipped stay for the next process.
-        emptied = false
+        isEmpty = false
       }
-      if (emptied) unlinkQuietly(path + LOCK_SUFFIX)
+      if (isEmpty) unlinkQuietly(path + LOCK_SUFFIX)
       lock.close()
     },
   }

@@ -34,7 +34,7 @@ export interface UsageSpool {
   /** The line of a record, if it is one of the latest two thousand; otherwise null. */
   find(id: string): string | null
   /** Resolves when all records so far are written, and so survive a kill; null: they already are. Never rejects. */
-  written(): Promise<void> | null
+  whenWritten(): Promise<void> | null
   /** Writes the waiting records and closes the file. */
   close(): void
 }
@@ -55,11 +55,11 @@ export interface SpoolOptions {
 const FILE_MAX_BYTES = 4 * 1024 * 1024
 /** A buffer for the latest records, half a KB each. The garbage collector would copy strings. */
 const LATEST_BYTES = 1024 * 1024
-/** Most bytes that a UTF-16 unit can take. */
+/** Maximum UTF-8 bytes of a UTF-16 unit. */
 const UNIT_MAX_BYTES = 3
 /** Maximum of records in memory while the disk refuses them: a few megabytes. */
-const WAITING_MAX = 1_000
-const RETRY_MS = 1_000
+const WAITING_RECORDS_MAX = 1_000
+const RETRY_DELAY_MS = 1_000
 const NEWLINE = 10
 
 /**
@@ -88,11 +88,11 @@ class FileSpool implements UsageSpool {
   #sequence = 0
   #file: number
   #size = 0
-  #closed = false
+  #isClosed = false
   /** True after a partial write. The next line then begins with a newline, so that only the partial line is invalid. */
-  #torn = false
+  #isTorn = false
   /** The error of the last failed write. */
-  #refusal: unknown = null
+  #lastError: unknown = null
   #retry: Timer | null = null
 
   constructor(folder: string, options: SpoolOptions) {
@@ -105,14 +105,14 @@ class FileSpool implements UsageSpool {
   append(record: UsageRecord): void {
     const line = lineOf(record)
     // The number of a closed file descriptor may already belong to another file.
-    if (this.#closed) {
+    if (this.#isClosed) {
       this.#options.onLost(line)
       return
     }
-    const most = line.length * UNIT_MAX_BYTES + 1
-    if (this.#end + most > LATEST_BYTES) this.#begin()
-    if (this.#end + most > LATEST_BYTES) {
-      if (this.#waiting.length > 0 || !this.#writeAlone(line)) this.#wait(line)
+    const lineMaxBytes = line.length * UNIT_MAX_BYTES + 1
+    if (this.#end + lineMaxBytes > LATEST_BYTES) this.#begin()
+    if (this.#end + lineMaxBytes > LATEST_BYTES) {
+      if (this.#waiting.length > 0 || !this.#writeAlone(line)) this.#keepWaiting(line)
       return
     }
     if (this.#groupLines++ === 0) setImmediate(this.#writeGroup)
@@ -122,20 +122,20 @@ class FileSpool implements UsageSpool {
 
   find(id: string): string | null {
     const bytes = this.#latest
-    const at = bytes.lastIndexOf(`{"id":${JSON.stringify(id)},`)
-    return at === -1 ? null : bytes.toString('utf8', at, bytes.indexOf(NEWLINE, at))
+    const index = bytes.lastIndexOf(`{"id":${JSON.stringify(id)},`)
+    return index === -1 ? null : bytes.toString('utf8', index, bytes.indexOf(NEWLINE, index))
   }
 
-  written(): Promise<void> | null {
+  whenWritten(): Promise<void> | null {
     if (this.#groupLines === 0) return null
     this.#groupEnd ??= Promise.withResolvers()
     return this.#groupEnd.promise
   }
 
   close(): void {
-    if (this.#closed) return
+    if (this.#isClosed) return
     this.#writeGroup()
-    this.#closed = true
+    this.#isClosed = true
     this.#flush()
     this.#retry?.cancel()
     for (const line of this.#waiting.splice(0)) this.#options.onLost(line)
@@ -161,13 +161,13 @@ class FileSpool implements UsageSpool {
     this.#groupStart = this.#end
     this.#groupLines = 0
     if (this.#waiting.length > 0) this.#flush()
-    const written = this.#waiting.length > 0 ? 0 : this.#write(this.#latest, start, this.#end)
-    if (written < this.#end - start) {
-      const oldBytes = this.#latest
+    const writtenBytes = this.#waiting.length > 0 ? 0 : this.#write(this.#latest, start, this.#end)
+    if (writtenBytes < this.#end - start) {
+      const unwrittenLines = this.#latest
         .toString('utf8', start, this.#end)
         .split('\n')
-        .slice(wholeLines(this.#latest, start, written), -1)
-      for (const line of oldBytes) this.#wait(line)
+        .slice(wholeLines(this.#latest, start, writtenBytes), -1)
+      for (const line of unwrittenLines) this.#keepWaiting(line)
     }
     this.#groupEnd?.resolve()
     this.#groupEnd = null
@@ -181,19 +181,19 @@ class FileSpool implements UsageSpool {
 
   /** Returns the number of bytes that were written. The byte before `start` is a line end. */
   #write(bytes: Buffer, start: number, end: number): number {
-    const from = this.#torn ? start - 1 : start
+    const writeStart = this.#isTorn ? start - 1 : start
     let length: number
     try {
-      length = writeSync(this.#file, bytes, from, end - from)
+      length = writeSync(this.#file, bytes, writeStart, end - writeStart)
     } catch (error) {
-      this.#refusal = error
+      this.#lastError = error
       return 0
     }
     this.#size += length
-    this.#torn = length < end - from
-    if (this.#torn) this.#refusal = new Error('only a part was written')
+    this.#isTorn = length < end - writeStart
+    if (this.#isTorn) this.#lastError = new Error('only a part was written')
     if (this.#size >= (this.#options.fileMaxBytes ?? FILE_MAX_BYTES)) this.#rotate()
-    return Math.max(0, length - (start - from))
+    return Math.max(0, length - (start - writeStart))
   }
 
   /** Begins a new file. It exists before the last write to the old one ends, which marks the old one as complete. */
@@ -203,7 +203,7 @@ class FileSpool implements UsageSpool {
     try {
       next = this.#open()
     } catch {
-      // There is no space for another file, so the old one is used for as long again.
+      // There is no space for another file, so the old one takes as many bytes again.
       this.#sequence--
       this.#size = 0
       return
@@ -211,26 +211,30 @@ class FileSpool implements UsageSpool {
     closeSync(this.#file)
     this.#file = next
     this.#size = 0
-    this.#torn = false
+    this.#isTorn = false
   }
 
-  #wait(line: string): void {
+  #keepWaiting(line: string): void {
     if (this.#waiting.length === 0) {
-      this.#options.log.fault('ledger', 'cannot write usage records; they are kept in memory', this.#refusal)
+      this.#options.log.fault(
+        'ledger',
+        'cannot write usage records; they are kept in memory',
+        this.#lastError,
+      )
     }
     this.#waiting.push(line)
-    if (this.#waiting.length > WAITING_MAX) {
+    if (this.#waiting.length > WAITING_RECORDS_MAX) {
       const oldest = this.#waiting.shift()
       if (oldest !== undefined) this.#options.onLost(oldest)
     }
     this.#options.onWaiting?.(this.#waiting.length)
-    this.#retry ??= this.#options.clock.after(RETRY_MS, this.#tryAgain)
+    this.#retry ??= this.#options.clock.after(RETRY_DELAY_MS, this.#retryWrites)
   }
 
-  readonly #tryAgain = (): void => {
+  readonly #retryWrites = (): void => {
     this.#retry = null
     this.#flush()
-    if (this.#waiting.length > 0) this.#retry = this.#options.clock.after(RETRY_MS, this.#tryAgain)
+    if (this.#waiting.length > 0) this.#retry = this.#options.clock.after(RETRY_DELAY_MS, this.#retryWrites)
   }
 
   #flush(): void {
@@ -246,7 +250,7 @@ class FileSpool implements UsageSpool {
 /** Number of whole lines, with their line ends, in this many bytes. */
 function wholeLines(bytes: Buffer, start: number, length: number): number {
   let lines = 0
-  for (let at = start; at < start + length; at++) if (bytes[at] === NEWLINE) lines++
+  for (let index = start; index < start + length; index++) if (bytes[index] === NEWLINE) lines++
   return lines
 }
 
@@ -255,16 +259,16 @@ function wholeLines(bytes: Buffer, start: number, length: number): number {
  * transaction, which writes each database page once. A record is far smaller, so a piece always contains a whole line.
  */
 const PIECE_BYTES = 1024 * 1024
-/** Stands for bytes that are not a line. */
-const NO_LINE = 'no line end'
-const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
+/** Replaces bytes without a line end. The reader counts it as an invalid line. */
+const INVALID_LINE = 'no line end'
+const FILE_NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
 
 /** A file of the spool, for the reader. */
 interface SpoolFile {
   readonly path: string
   readonly writer: string
   /** True if its writer has started a later file, so that this one no longer grows. */
-  readonly complete: boolean
+  readonly isComplete: boolean
 }
 
 /** Lines from one read. */
@@ -274,7 +278,7 @@ export interface SpoolPiece {
   /** Offset of the next read. */
   readonly offset: number
   /** True if no complete line follows this piece. */
-  readonly last: boolean
+  readonly isLast: boolean
 }
 
 /** The spool files of a folder, oldest first. */
@@ -282,7 +286,7 @@ export function spoolFiles(folder: string): SpoolFile[] {
   const files: { path: string; writer: string; sequence: number }[] = []
   const newest = new Map<string, number>()
   for (const name of readdirSync(folder)) {
-    const match = NAME.exec(name)
+    const match = FILE_NAME.exec(name)
     if (match === null) continue
     const [, writer = ''] = match
     const sequence = Number(match[2])
@@ -290,8 +294,8 @@ export function spoolFiles(folder: string): SpoolFile[] {
     newest.set(writer, Math.max(sequence, newest.get(writer) ?? 0))
   }
   return files
-    .toSorted((one, other) => one.sequence - other.sequence)
-    .map(({ path, writer, sequence }) => ({ path, writer, complete: sequence < (newest.get(writer) ?? 0) }))
+    .toSorted((a, b) => a.sequence - b.sequence)
+    .map(({ path, writer, sequence }) => ({ path, writer, isComplete: sequence < (newest.get(writer) ?? 0) }))
 }
 
 /** Reads complete lines from `offset`, at most one piece. Null if there are none. */
@@ -306,17 +310,17 @@ export function readSpool(path: string, offset: number): SpoolPiece | null {
     if (end === 0) {
       // A full piece without a line end is not a record. A shorter one may still become one.
       if (length < PIECE_BYTES) return null
-      return { lines: NO_LINE, offset: offset + length, last: false }
+      return { lines: INVALID_LINE, offset: offset + length, isLast: false }
     }
     const lines = buffer.toString('utf8', 0, end)
-    return { lines, offset: offset + end, last: offset + end >= size }
+    return { lines, offset: offset + end, isLast: offset + end >= size }
   } finally {
     closeSync(file)
   }
 }
 
 /** Number of bytes after `offset`. If the writer has ended, they are an incomplete line. */
-export function restBytes(path: string, offset: number): number {
+export function remainingBytes(path: string, offset: number): number {
   const file = openSync(path, 'r')
   try {
     return fstatSync(file).size - offset
@@ -325,14 +329,14 @@ export function restBytes(path: string, offset: number): number {
   }
 }
 
-const SET_ASIDE = 'set-aside.jsonl'
+const SET_ASIDE_FILE = 'set-aside.jsonl'
 
 /**
  * Stores a record that the database refuses beside the spool folders, so that an operator can look at it.
  * @throws the error of the file system
  */
 export function setAside(root: string, record: UsageLine): void {
-  appendFileSync(join(root, SET_ASIDE), `${JSON.stringify(record)}\n`, { mode: 0o600, flush: true })
+  appendFileSync(join(root, SET_ASIDE_FILE), `${JSON.stringify(record)}\n`, { mode: 0o600, flush: true })
 }
 
 /** Deletes a file of the spool. */

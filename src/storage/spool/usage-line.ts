@@ -3,13 +3,13 @@
  * default value are left out, and so is the last attempt if it follows from the record itself. Pure. Hot path:
  * `lineOf`.
  *
- * Versions read each other's lines: fields are only added, those of `Always` stay, and a default never changes. A line
+ * Versions read each other's lines: fields are only added, the required ones stay, and a default never changes. A line
  * that an older version would misread needs another file name (`spool.ts`), which older versions ignore.
  */
 import type { UsageAttempt, UsageRecord } from '../usage.ts'
 
 /** Fields that every line has in every version. */
-type Always =
+type RequiredField =
   | 'id'
   | 'createdAt'
   | 'organizationId'
@@ -21,10 +21,12 @@ type Always =
   | 'cost'
 
 /** A usage record that may lack fields with default values. */
-export type UsageLine = Pick<UsageRecord, Always> &
-  Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
+export type UsageLine = Pick<UsageRecord, RequiredField> &
+  Partial<Omit<UsageRecord, RequiredField | 'attempts'>> & {
+    readonly attempts?: readonly Partial<UsageAttempt>[]
+  }
 
-type Optional = Extract<
+type OptionalField = Extract<
   keyof UsageRecord,
   | 'memberId'
   | 'parent'
@@ -40,7 +42,7 @@ type Optional = Extract<
   | 'rollout'
 >
 
-const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
+const DEFAULT_VALUES: Readonly<Omit<UsageRecord, RequiredField | OptionalField | 'attempts'>> = {
   workspaceId: null,
   model: null,
   provider: null,
@@ -147,7 +149,7 @@ function shorten(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttempt
 
 /** The whole record. Fields that this version does not know are kept. */
 export function wholeRecord(line: UsageLine): UsageRecord {
-  const record: Writable<UsageRecord> = { ...DEFAULTS, ...line, attempts: [] }
+  const record: Writable<UsageRecord> = { ...DEFAULT_VALUES, ...line, attempts: [] }
   const { model, provider, providerName, isByok } = record
   const lastAttempt = {
     provider: provider ?? '',
@@ -161,10 +163,10 @@ export function wholeRecord(line: UsageLine): UsageRecord {
   return record
 }
 
-const TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
-const COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
+const TEXT_FIELDS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
+const COUNT_FIELDS = ['inputTokens', 'outputTokens', 'cost'] as const
 /** Columns of the ledger that may be null. */
-const OPTIONAL_TEXTS = [
+const OPTIONAL_TEXT_FIELDS = [
   'workspaceId',
   'memberId',
   'model',
@@ -183,9 +185,10 @@ export function parseLine(line: string): UsageLine | null {
     return null
   }
   if (typeof fields !== 'object' || fields === null) return null
-  for (const name of TEXTS) if (typeof fields[name] !== 'string') return null
-  for (const name of COUNTS) if (!Number.isSafeInteger(fields[name])) return null
-  for (const name of OPTIONAL_TEXTS) if (fields[name] != null && typeof fields[name] !== 'string') return null
+  for (const name of TEXT_FIELDS) if (typeof fields[name] !== 'string') return null
+  for (const name of COUNT_FIELDS) if (!Number.isSafeInteger(fields[name])) return null
+  for (const name of OPTIONAL_TEXT_FIELDS)
+    if (fields[name] != null && typeof fields[name] !== 'string') return null
   const { reasoningTokens, isByok } = fields
   if (reasoningTokens !== undefined && !Number.isSafeInteger(reasoningTokens)) return null
   if (isByok !== undefined && typeof isByok !== 'boolean') return null
@@ -198,15 +201,15 @@ export function parseLine(line: string): UsageLine | null {
  */
 export function parseLines(text: string): {
   readonly records: readonly UsageLine[]
-  readonly spoilt: number
+  readonly invalidLines: number
 } {
   const records: UsageLine[] = []
-  let faultyCount = 0
+  let invalidLines = 0
   for (const line of text.split('\n')) {
     if (line === '') continue
     const record = parseLine(line)
-    if (record === null) faultyCount++
+    if (record === null) invalidLines++
     else records.push(record)
   }
-  return { records, spoilt: faultyCount }
+  return { records, invalidLines }
 }

@@ -2,6 +2,7 @@
  * Frame log: the frames of one stream as bytes, in chunks, with the positions of its readers. Frames are numbered from
  * 0, so a frame is found by number without parsing an event. Pure.
  */
+import { FRAME_END } from './frames.ts'
 
 const CHUNK_BYTES = 16 * 1024
 const FIRST_BYTES = 1024
@@ -9,8 +10,6 @@ const FIRST_BYTES = 1024
 const CHUNK_OVERHEAD_BYTES = 200
 /** Maximum bytes that a reader gets at once, because each slow reader holds a copy. */
 export const SLICE_BYTES = 64 * 1024
-/** Ends a frame. JSON contains no line ends. */
-const FRAME_END = '\n\n'
 
 interface Chunk {
   bytes: Buffer
@@ -19,13 +18,13 @@ interface Chunk {
   next: number
 }
 
-/** The position of a reader. Frames before `from` are skipped. */
+/** The position of a reader. Frames before `firstFrame` are skipped. */
 export interface LogPosition {
   chunk: number
   offset: number
   /** Number of the frame at this position. */
-  at: number
-  readonly from: number
+  frame: number
+  readonly firstFrame: number
 }
 
 interface FrameSlice {
@@ -33,7 +32,7 @@ interface FrameSlice {
   readonly bytes: Uint8Array
   /** Number of frames that this slice completes. */
   readonly count: number
-  /** False: it ends within a frame. */
+  /** False: the slice ends within a frame. */
   readonly endsFrame: boolean
 }
 
@@ -78,7 +77,7 @@ export class FrameLog {
 
   /** @param after number of the last frame that the reader has; -1: none */
   positionAfter(after: number): LogPosition {
-    return { chunk: 0, offset: 0, at: 0, from: after + 1 }
+    return { chunk: 0, offset: 0, frame: 0, firstFrame: after + 1 }
   }
 
   /** Returns the next slice of the chunk at a position, and advances the position. */
@@ -89,7 +88,7 @@ export class FrameLog {
       chunk = this.#chunks[position.chunk]
     ) {
       if (position.offset < chunk.length) {
-        if (position.at >= position.from) return readSlice(chunk, position)
+        if (position.frame >= position.firstFrame) return readSlice(chunk, position)
         skip(chunk, position)
       } else if (position.chunk + 1 < this.#chunks.length) {
         position.chunk++
@@ -101,10 +100,10 @@ export class FrameLog {
   }
 
   #chunkFor(bytes: number): Chunk {
-    const last = this.#chunks.at(-1)
-    if (last !== undefined && last.length + bytes <= CHUNK_BYTES) {
-      if (last.length + bytes > last.bytes.length) this.#grow(last, last.length + bytes)
-      return last
+    const lastChunk = this.#chunks.at(-1)
+    if (lastChunk !== undefined && lastChunk.length + bytes <= CHUNK_BYTES) {
+      if (lastChunk.length + bytes > lastChunk.bytes.length) this.#grow(lastChunk, lastChunk.length + bytes)
+      return lastChunk
     }
     const chunk: Chunk = { bytes: Buffer.allocUnsafeSlow(Math.max(FIRST_BYTES, bytes)), length: 0, next: 0 }
     this.#chunks.push(chunk)
@@ -136,16 +135,16 @@ function readSlice(chunk: Chunk, position: LogPosition): FrameSlice {
   const bytes = new Uint8Array(chunk.bytes.subarray(position.offset, end))
   position.offset = end
   if (end < chunk.length) return { bytes, count: 0, endsFrame: false }
-  const count = chunk.next - position.at
-  position.at = chunk.next
+  const count = chunk.next - position.frame
+  position.frame = chunk.next
   return { bytes, count, endsFrame: true }
 }
 
 /** Skips frames that the reader already has. */
 function skip(chunk: Chunk, position: LogPosition): void {
-  const count = Math.min(position.from, chunk.next) - position.at
-  const isWhole = position.at + count === chunk.next
-  const rest = chunk.bytes.subarray(position.offset, chunk.length)
-  position.offset = isWhole ? chunk.length : position.offset + lengthOfFrames(rest, count)
-  position.at += count
+  const count = Math.min(position.firstFrame, chunk.next) - position.frame
+  const endsChunk = position.frame + count === chunk.next
+  const remaining = chunk.bytes.subarray(position.offset, chunk.length)
+  position.offset = endsChunk ? chunk.length : position.offset + lengthOfFrames(remaining, count)
+  position.frame += count
 }

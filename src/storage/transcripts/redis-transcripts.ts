@@ -8,11 +8,12 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { openRedis, type Redis } from '../redis.ts'
 import { lengthOfFrames, SLICE_BYTES } from './frame-log.ts'
+import { countFrames } from './frames.ts'
 import { refuse, type Transcript, type TranscriptMirror, type TranscriptStore } from './transcript-store.ts'
 import {
   CLAIM_READERS_MAX,
+  type EarlierClaim,
   READERS_MAX,
-  type TakenClaim,
   type TranscriptClaim,
   type TranscriptPart,
   type TranscriptQuestion,
@@ -37,31 +38,31 @@ interface RedisTranscriptsOptions {
 }
 
 /** Milliseconds between two reads of a stream of another instance. */
-const POLL_MS = 50
+const POLL_INTERVAL_MS = 50
 /** Maximum entries per read. */
-const ENTRIES = '15'
+const ENTRIES_PER_READ = '15'
 /**
  * After this many reads without a new entry, the reader checks that the stream still exists: its instance may have
  * died.
  */
-const MISSED_MAX = 20
-/** How often a missing stream is looked for: its first entry may still be on its way. */
-const UNKNOWN_LOOKS = 5
-/** How many times per window a reader reports its presence to the instance of the stream. */
+const EMPTY_READS_MAX = 20
+/** Number of reads after which a missing stream counts as unknown. Its first entry may still be on its way. */
+const UNKNOWN_READS_MAX = 5
+/** Number of times per window that a reader reports its presence to the instance of the stream. */
 const PRESENCES_PER_WINDOW = 4
-/** The same for an answer under a name, which waits 10 s for a reader. */
+/** Interval of these reports for an answer under a name, which waits 10 s for a reader. */
 const CLAIM_PRESENCE_MS = 2_500
-/** How long a running answer keeps its name, and its copy, after the last sign of life of its instance. */
+/** How long a running answer keeps its name and its copy after its instance last refreshed them. */
 const LEASE_MS = 15_000
-/** Signs of life in that time. */
-const SIGNS = 3
-/** How often a name is taken that was free a moment ago. */
-const CLAIM_TRIES = 3
-/** Changes a claim only as long as it is the one of this instance. */
-const IF_OURS = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(unpack(ARGV, 2)) end"
+/** Number of refreshes in that time. */
+const REFRESHES_PER_LEASE = 3
+/** Number of attempts to claim a name that changes owners at the same time. */
+const CLAIM_ATTEMPTS = 3
+/** Runs a command only if the stored claim still is this instance's. */
+const IF_OWN_CLAIM = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(unpack(ARGV, 2)) end"
 
 /** Begins a message about an answer that another instance has replaced. Ids have no spaces. */
-const REPLACED = 'replaced '
+const REPLACED_PREFIX = 'replaced '
 
 /** The first line of an entry; frames follow it. */
 type EntryKind = 'open' | 'frames' | 'end' | 'dropped'
@@ -94,17 +95,18 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#redis = openRedis(shared)
     this.#presences = openRedis({
       ...shared,
-      channel: { name: `${prefix}transcripts`, onMessage: message => this.#hear(message) },
+      channel: { name: `${prefix}transcripts`, onMessage: message => this.#receive(message) },
     })
     this.#scheduleRefresh()
   }
 
-  #hear(message: string): void {
-    if (message.startsWith(REPLACED)) this.#store.replacedElsewhere(message.slice(REPLACED.length))
+  #receive(message: string): void {
+    if (message.startsWith(REPLACED_PREFIX))
+      this.#store.replacedElsewhere(message.slice(REPLACED_PREFIX.length))
     else this.#store.readElsewhere(message)
   }
 
-  #tell(message: string): void {
+  #publish(message: string): void {
     this.#redis.send(['PUBLISH', `${this.#options.prefix}transcripts`, message]).catch(() => undefined)
   }
 
@@ -123,28 +125,28 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#endClaim(transcript)
   }
 
-  async claim(claim: TranscriptClaim): Promise<TakenClaim | null> {
+  async claim(claim: TranscriptClaim): Promise<EarlierClaim | null> {
     const owner = claimOwner(claim)
     const key = `${this.#options.prefix}claim/${hash('sha256', owner.join(' '), 'hex')}`
     const value = this.#options.seal.seal(`${claim.id} ${claim.digest}`, owner)
     const { replacesBeforeMs = 0 } = claim
     try {
-      for (let tries = 0; tries < CLAIM_TRIES; tries++) {
+      for (let attempt = 0; attempt < CLAIM_ATTEMPTS; attempt++) {
         const set = await this.#redis.send(['SET', key, value, 'NX', 'PX', String(LEASE_MS)])
         if (set === 'OK') {
           this.#claims.set(claim.id, { key, value })
           return null
         }
-        const found = await this.#redis.send(['GET', key])
-        if (typeof found !== 'string') continue
-        const [id, digest, ended] = this.#options.seal.open(found, owner)?.split(' ') ?? []
+        const reply = await this.#redis.send(['GET', key])
+        if (typeof reply !== 'string') continue
+        const [id, digest, ended] = this.#options.seal.open(reply, owner)?.split(' ') ?? []
         if (id === undefined || digest === undefined) return null
         const endedMs = ended === undefined ? null : Number(ended)
         if (endedMs === null || endedMs >= replacesBeforeMs) return { id, digest, endedMs }
         const command = ['SET', key, value, 'PX', String(LEASE_MS)]
-        if ((await this.#redis.send(['EVAL', IF_OURS, '1', key, found, ...command])) === null) continue
+        if ((await this.#redis.send(['EVAL', IF_OWN_CLAIM, '1', key, reply, ...command])) === null) continue
         this.#claims.set(claim.id, { key, value })
-        this.#tell(REPLACED + id)
+        this.#publish(REPLACED_PREFIX + id)
         return null
       }
     } catch {
@@ -153,38 +155,38 @@ export class RedisTranscripts implements TranscriptMirror {
     return null
   }
 
-  released({ id }: Transcript): void {
-    this.#ifOurs(id, key => ['DEL', key])
+  noteRelease({ id }: Transcript): void {
+    this.#changeClaim(id, key => ['DEL', key])
     this.#claims.delete(id)
   }
 
   #extendClaim(transcript: Transcript): void {
-    this.#ifOurs(transcript.id, key => ['PEXPIRE', key, String(lifeMs(transcript))])
+    this.#changeClaim(transcript.id, key => ['PEXPIRE', key, String(lifeMs(transcript))])
   }
 
-  /** From its end on, the claim says when that was. */
+  /** Stores the end time of the answer in its claim. */
   #endClaim(transcript: Transcript): void {
     const { id, claim, endedMs } = transcript
     const stored = this.#claims.get(id)
     if (claim === null || stored === undefined) return
     const value = this.#options.seal.seal(`${id} ${claim.digest} ${endedMs}`, claimOwner(claim))
-    this.#ifOurs(id, key => ['SET', key, value, 'PX', String(lifeMs(transcript))])
+    this.#changeClaim(id, key => ['SET', key, value, 'PX', String(lifeMs(transcript))])
     this.#claims.set(id, { key: stored.key, value })
   }
 
-  #ifOurs(id: string, command: (key: string) => readonly string[]): void {
+  #changeClaim(id: string, command: (key: string) => readonly string[]): void {
     const claim = this.#claims.get(id)
     if (claim === undefined) return
     const { key, value } = claim
-    this.#redis.send(['EVAL', IF_OURS, '1', key, value, ...command(key)]).catch(() => undefined)
+    this.#redis.send(['EVAL', IF_OWN_CLAIM, '1', key, value, ...command(key)]).catch(() => undefined)
   }
 
-  dropped(transcript: Transcript): void {
+  noteDrop(transcript: Transcript): void {
     this.#send(transcript, ['DEL', this.#keyOf(transcript.id)])
     this.#push(transcript, 'dropped', transcript.frames.next, '')
   }
 
-  forgotten({ id }: Transcript): void {
+  noteForget({ id }: Transcript): void {
     this.#redis.send(['DEL', this.#keyOf(id)]).catch(() => undefined)
   }
 
@@ -199,15 +201,15 @@ export class RedisTranscripts implements TranscriptMirror {
       question,
       clock: this.#options.clock,
       presenceMs: isClaimed ? CLAIM_PRESENCE_MS : this.#options.windowMs / PRESENCES_PER_WINDOW,
-      entries: async from => {
-        const to = String(from + Number(ENTRIES))
-        const found = await this.#redis.send(['LRANGE', key, String(from), to])
-        return Array.isArray(found) ? found.map(sealed => this.#decrypt(sealed, owner)) : []
+      entries: async start => {
+        const end = String(start + Number(ENTRIES_PER_READ))
+        const reply = await this.#redis.send(['LRANGE', key, String(start), end])
+        return Array.isArray(reply) ? reply.map(sealed => this.#decrypt(sealed, owner)) : []
       },
       length: async () => Number(await this.#redis.send(['LLEN', key])),
-      tellPresence: () => this.#tell(question.id),
+      reportPresence: () => this.#publish(question.id),
       onPart,
-      closed: () => this.#readerClosed(question.id),
+      onClose: () => this.#readerClosed(question.id),
     })
   }
 
@@ -258,10 +260,10 @@ export class RedisTranscripts implements TranscriptMirror {
     if (transcript.state === 'ended') this.#push(transcript, 'end', transcript.frames.next, '')
   }
 
-  /** A stream that is silent for long must not expire. */
+  /** Extends the life of silent streams, so that they do not expire. */
   #scheduleRefresh(): void {
     const { clock, windowMs } = this.#options
-    this.#refresh = clock.after(Math.min(windowMs / 2, LEASE_MS / SIGNS), () => {
+    this.#refresh = clock.after(Math.min(windowMs / 2, LEASE_MS / REFRESHES_PER_LEASE), () => {
       for (const transcript of this.#store.all()) {
         const { id, state } = transcript
         if (this.#broken.has(transcript) && state !== 'dropped') this.#rewrite(transcript)
@@ -274,7 +276,7 @@ export class RedisTranscripts implements TranscriptMirror {
   }
 }
 
-/** How long the copy lives if this instance says nothing more of it. */
+/** How long the copy lives without a refresh. */
 function lifeMs({ claim, state, keptMs }: Transcript): number {
   return claim !== null && state !== 'ended' ? LEASE_MS : keptMs
 }
@@ -297,17 +299,17 @@ interface RemoteReaderDeps {
   /** Interval at which the reader reports its presence to the instance of the stream. */
   readonly presenceMs: number
   /** Some entries from this index on; null for an entry of another key. Rejects while Redis is away. */
-  readonly entries: (from: number) => Promise<readonly (Entry | null)[]>
+  readonly entries: (start: number) => Promise<readonly (Entry | null)[]>
   /** Number of entries. Rejects while Redis is away. */
   readonly length: () => Promise<number>
-  readonly tellPresence: () => void
+  readonly reportPresence: () => void
   readonly onPart: (part: TranscriptPart) => void
   /** Called once. */
-  readonly closed: () => void
+  readonly onClose: () => void
 }
 
 /** Frames that the reader has not received yet. */
-interface FoundFrames {
+interface PendingFrames {
   readonly bytes: Buffer
   readonly count: number
   readonly isEnd: boolean
@@ -317,15 +319,15 @@ interface FoundFrames {
 class RemoteReader implements TranscriptReader {
   readonly #deps: RemoteReaderDeps
   /** Index of the next entry to read. */
-  #at = 0
+  #entryIndex = 0
   /** Number of the next frame for the reader. */
   #next: number
   #isFirst = true
   #isAsking = false
   #isClosed = false
-  #rest: FoundFrames | null = null
+  #pending: PendingFrames | null = null
   /** Consecutive reads that found nothing. */
-  #missed = 0
+  #emptyReads = 0
   #timer: Timer | null = null
   #presence: Timer | null = null
 
@@ -338,79 +340,82 @@ class RemoteReader implements TranscriptReader {
   next(): void {
     if (this.#isClosed || this.#isAsking) return
     this.#isAsking = true
-    if (this.#rest === null) void this.#poll()
+    if (this.#pending === null) void this.#poll()
     else setImmediate(() => this.#slice())
   }
 
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#rest = null
-    this.#deps.closed()
+    this.#pending = null
+    this.#deps.onClose()
     this.#timer?.cancel()
     this.#presence?.cancel()
   }
 
   /** Never rejects. */
   async #poll(): Promise<void> {
-    const before = this.#at
+    const before = this.#entryIndex
     try {
-      const entries = await this.#deps.entries(this.#at)
+      const entries = await this.#deps.entries(this.#entryIndex)
       if (this.#isClosed) return
       if (this.#deliver(entries)) return
-      this.#missed = this.#at > before ? 0 : this.#missed + 1
+      this.#emptyReads = this.#entryIndex > before ? 0 : this.#emptyReads + 1
       if (this.#isFirst && this.#presence !== null) {
         this.#answer([], 0, false)
         return
       }
-      if (this.#missed % MISSED_MAX === MISSED_MAX - 1 && (await this.#isGone())) return
+      if (this.#emptyReads % EMPTY_READS_MAX === EMPTY_READS_MAX - 1 && (await this.#isGone())) return
     } catch {
       if (this.#isClosed) return
-      if (this.#isFirst || ++this.#missed === MISSED_MAX) {
+      if (this.#isFirst || ++this.#emptyReads === EMPTY_READS_MAX) {
         this.#end({ kind: 'cut' })
         return
       }
     }
     if (this.#isClosed) return
-    this.#timer = this.#deps.clock.after(this.#at > before ? 0 : POLL_MS, () => void this.#poll())
+    this.#timer = this.#deps.clock.after(
+      this.#entryIndex > before ? 0 : POLL_INTERVAL_MS,
+      () => void this.#poll(),
+    )
   }
 
   /** True if the reader got its part. */
   #deliver(entries: readonly (Entry | null)[]): boolean {
     if (entries.length === 0 && this.#presence === null) {
-      return this.#missed >= UNKNOWN_LOOKS && this.#end({ kind: 'unknown' })
+      return this.#emptyReads >= UNKNOWN_READS_MAX && this.#end({ kind: 'unknown' })
     }
     const frames: Buffer[] = []
     let count = 0
     for (const entry of entries) {
       if (entry === null) return this.#end({ kind: 'unknown' })
-      if (this.#presence === null) this.#tellPresence()
+      if (this.#presence === null) this.#reportPresence()
       if (entry.kind === 'dropped') return this.#end({ kind: this.#isFirst ? 'dropped' : 'cut' })
       if (entry.first > this.#next) {
         // The stream was rewritten, in other pieces.
-        this.#at = 0
+        this.#entryIndex = 0
         break
       }
-      this.#at++
+      this.#entryIndex++
       if (entry.kind === 'end') {
         if (entry.first < this.#next) return this.#end({ kind: 'beyond', last: entry.first - 1 })
         return this.#answer(frames, count, true)
       }
-      const rest = this.#restOf(entry)
-      if (rest.count === 0) continue
-      frames.push(rest.frames)
-      count += rest.count
-      this.#next += rest.count
+      const newFrames = this.#newFramesOf(entry)
+      if (newFrames.count === 0) continue
+      frames.push(newFrames.frames)
+      count += newFrames.count
+      this.#next += newFrames.count
     }
     return count > 0 && this.#answer(frames, count, false)
   }
 
   /** The frames of an entry that the reader does not have yet. */
-  #restOf({ kind, first, frames }: Entry): { readonly frames: Buffer; readonly count: number } {
+  #newFramesOf({ kind, first, frames }: Entry): { readonly frames: Buffer; readonly count: number } {
     if (kind !== 'frames') return { frames, count: 0 }
     const count = countFrames(frames)
-    const known = Math.min(count, this.#next - first)
-    return { frames: frames.subarray(lengthOfFrames(frames, known)), count: count - known }
+    const knownCount = Math.min(count, this.#next - first)
+    return { frames: frames.subarray(lengthOfFrames(frames, knownCount)), count: count - knownCount }
   }
 
   /**
@@ -420,29 +425,29 @@ class RemoteReader implements TranscriptReader {
     const length = await this.#deps.length()
     if (this.#isClosed) return true
     if (length === 0) return this.#end({ kind: 'cut' })
-    if (length < this.#at) this.#at = 0
+    if (length < this.#entryIndex) this.#entryIndex = 0
     return false
   }
 
-  #tellPresence(): void {
-    this.#deps.tellPresence()
-    this.#presence = this.#deps.clock.after(this.#deps.presenceMs, () => this.#tellPresence())
+  #reportPresence(): void {
+    this.#deps.reportPresence()
+    this.#presence = this.#deps.clock.after(this.#deps.presenceMs, () => this.#reportPresence())
   }
 
   #answer(frames: readonly Buffer[], count: number, isEnd: boolean): boolean {
     this.#isFirst = false
-    this.#missed = 0
-    this.#rest = { bytes: Buffer.concat(frames), count, isEnd }
+    this.#emptyReads = 0
+    this.#pending = { bytes: Buffer.concat(frames), count, isEnd }
     this.#slice()
     return true
   }
 
   #slice(): void {
-    if (this.#rest === null) return
-    const { bytes: all, count, isEnd } = this.#rest
-    const bytes = new Uint8Array(all.subarray(0, SLICE_BYTES))
-    const isLast = bytes.length === all.length
-    this.#rest = isLast ? null : { bytes: all.subarray(SLICE_BYTES), count, isEnd }
+    if (this.#pending === null) return
+    const { bytes: allBytes, count, isEnd } = this.#pending
+    const bytes = new Uint8Array(allBytes.subarray(0, SLICE_BYTES))
+    const isLast = bytes.length === allBytes.length
+    this.#pending = isLast ? null : { bytes: allBytes.subarray(SLICE_BYTES), count, isEnd }
     this.#isAsking = false
     if (isLast && isEnd) this.close()
     const part = { bytes, count: isLast ? count : 0, endsFrame: isLast, isEnd: isLast && isEnd }
@@ -454,10 +459,4 @@ class RemoteReader implements TranscriptReader {
     this.#deps.onPart(part)
     return true
   }
-}
-
-function countFrames(bytes: Buffer): number {
-  let count = 0
-  for (let end = bytes.indexOf('\n\n'); end !== -1; end = bytes.indexOf('\n\n', end + 2)) count++
-  return count
 }

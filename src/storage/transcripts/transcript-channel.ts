@@ -6,8 +6,8 @@ import { serviceUnavailable } from '../../base/errors.ts'
 import type { RemoteService } from '../../base/thread-rpc.ts'
 import type { StoreWriter, TranscriptStore } from './transcript-store.ts'
 import {
-  isTaken,
-  type TakenClaim,
+  type EarlierClaim,
+  isEarlierClaim,
   type TranscriptClaim,
   type TranscriptNotice,
   type TranscriptPart,
@@ -43,14 +43,14 @@ export class TranscriptServer {
   }
 
   /** Null: this thread writes it. */
-  async claim(claim: TranscriptClaim): Promise<TakenClaim | null> {
+  async claim(claim: TranscriptClaim): Promise<EarlierClaim | null> {
     const { id } = claim
-    const claimed = await this.#store.claim(claim, notice => {
+    const result = await this.#store.claim(claim, notice => {
       if (!this.#closed) this.#client.send('notice', [id, notice])
     })
-    if (isTaken(claimed)) return claimed
-    if (this.#closed) claimed.forget()
-    else this.#writers.set(id, claimed)
+    if (isEarlierClaim(result)) return result
+    if (this.#closed) result.forget()
+    else this.#writers.set(id, result)
     return null
   }
 
@@ -73,13 +73,13 @@ export class TranscriptServer {
   }
 
   read(reader: number, question: TranscriptQuestion): void {
-    const opened = this.#store.read(question, part => {
+    const openedReader = this.#store.read(question, part => {
       const isFrames = part.kind === 'frames'
       if (!isFrames || part.isEnd) this.#readers.delete(reader)
       if (this.#closed) return
       this.#client.send('part', [reader, part], isFrames ? [memoryOf(part.bytes)] : [])
     })
-    this.#readers.set(reader, opened)
+    this.#readers.set(reader, openedReader)
   }
 
   next(reader: number): void {
@@ -130,13 +130,13 @@ export class TranscriptClient implements Transcripts {
   async claim(
     claim: TranscriptClaim,
     onNotice: (notice: TranscriptNotice) => void,
-  ): Promise<TranscriptWriter | TakenClaim> {
+  ): Promise<TranscriptWriter | EarlierClaim> {
     this.#notices.set(claim.id, onNotice)
-    const claimed = await this.#server.ask('claim', [claim], null)
-    if (claimed === null) return this.#writer(claim.id)
+    const result = await this.#server.ask('claim', [claim], null)
+    if (result === null) return this.#writer(claim.id)
     this.#notices.delete(claim.id)
-    if (claimed === undefined) throw serviceUnavailable()
-    return claimed
+    if (result === undefined) throw serviceUnavailable()
+    return result
   }
 
   #writer(id: string): TranscriptWriter {

@@ -6,8 +6,8 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import { FrameLog, type LogPosition } from './frame-log.ts'
 import {
   CLAIM_READERS_MAX,
+  type EarlierClaim,
   READERS_MAX,
-  type TakenClaim,
   type TranscriptClaim,
   type TranscriptNotice,
   type TranscriptPart,
@@ -32,13 +32,13 @@ export interface TranscriptMirror {
   noteFrames(transcript: Transcript, first: number, frames: Uint8Array): void
   noteEnd(transcript: Transcript): void
   /** There was no room for the transcript. */
-  dropped(transcript: Transcript): void
+  noteDrop(transcript: Transcript): void
   /** All copies of the transcript must be deleted. */
-  forgotten(transcript: Transcript): void
-  /** Takes the name for this instance; resolves to the claim of another one that was first. Never rejects. */
-  claim(claim: TranscriptClaim): Promise<TakenClaim | null>
+  noteForget(transcript: Transcript): void
+  /** Claims the name for this instance; resolves to the claim of another instance if that was first. Never rejects. */
+  claim(claim: TranscriptClaim): Promise<EarlierClaim | null>
   /** The name of the transcript is free again. */
-  released(transcript: Transcript): void
+  noteRelease(transcript: Transcript): void
   /** Reads a stream of another instance. */
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
 }
@@ -50,15 +50,15 @@ interface TranscriptStoreOptions extends TranscriptLimits {
 /** Memory of a transcript in addition to its frames. */
 const TRANSCRIPT_BYTES = 1024
 
-/** How long an answer that is not kept stays for those who are reading it. */
-const LEAVING_MS = 10_000
+/** How long an answer that is not kept stays for its current readers. */
+const UNKEPT_ANSWER_MS = 10_000
 
 type TranscriptState = 'running' | 'ended' | 'dropped'
 
 /** How long a transcript runs on without a reader, and how long it is kept after its end. */
 type TranscriptTerms = Pick<TranscriptClaim, 'unreadMs' | 'keptMs'>
 
-/** One stream, as the store keeps it. */
+/** One stream in the store. */
 export class Transcript {
   readonly id: string
   readonly keyHash: string
@@ -109,10 +109,10 @@ export class Transcript {
 }
 
 /** The transcripts of one owner, oldest first. */
-interface KeyTranscripts {
+interface OwnerTranscripts {
   bytes: number
   readonly maxBytes: number
-  readonly all: Set<Transcript>
+  readonly transcripts: Set<Transcript>
 }
 
 export class TranscriptStore implements Transcripts {
@@ -121,11 +121,11 @@ export class TranscriptStore implements Transcripts {
   readonly #limits: TranscriptLimits
   readonly #clock: Clock
   readonly #byId = new Map<string, Transcript>()
-  readonly #byKey = new Map<string, KeyTranscripts>()
+  readonly #byKey = new Map<string, OwnerTranscripts>()
   /** Transcripts by key and name. */
   readonly #byName = new Map<string, Transcript>()
-  /** Names for which other instances are being asked. */
-  readonly #asked = new Map<string, Promise<TakenClaim | null>>()
+  /** Claims that wait for an answer of the mirror, by name. */
+  readonly #pendingClaims = new Map<string, Promise<EarlierClaim | null>>()
   #bytes = 0
 
   constructor({ clock, ...limits }: TranscriptStoreOptions) {
@@ -152,23 +152,23 @@ export class TranscriptStore implements Transcripts {
   async claim(
     claim: TranscriptClaim,
     onNotice: (notice: TranscriptNotice) => void,
-  ): Promise<StoreWriter | TakenClaim> {
+  ): Promise<StoreWriter | EarlierClaim> {
     const name = nameOf(claim)
     const { mirror } = this
     const own = this.#byName.get(name)
     if (own !== undefined && isReplaced(own, claim)) this.#retire(own)
     if (mirror !== null && !this.#byName.has(name)) {
       // Claims that come meanwhile wait for the same question, so that one of them begins.
-      const isFirst = !this.#asked.has(name)
-      const asking = this.#asked.get(name) ?? mirror.claim(claim)
-      this.#asked.set(name, asking)
-      const foreignClaim = await asking
-      if (isFirst) this.#asked.delete(name)
+      const isFirst = !this.#pendingClaims.has(name)
+      const pendingClaim = this.#pendingClaims.get(name) ?? mirror.claim(claim)
+      this.#pendingClaims.set(name, pendingClaim)
+      const foreignClaim = await pendingClaim
+      if (isFirst) this.#pendingClaims.delete(name)
       if (foreignClaim !== null) return foreignClaim
     }
-    const known = this.#byName.get(name)
-    if (known !== undefined)
-      return { id: known.id, digest: known.claim?.digest ?? '', endedMs: known.endedMs }
+    const existing = this.#byName.get(name)
+    if (existing !== undefined)
+      return { id: existing.id, digest: existing.claim?.digest ?? '', endedMs: existing.endedMs }
     return this.#begin(new Transcript(claim, claim, claim, onNotice))
   }
 
@@ -177,10 +177,10 @@ export class TranscriptStore implements Transcripts {
     this.#byId.set(id, transcript)
     if (claim !== null) this.#byName.set(nameOf(claim), transcript)
     const maxBytes = claim?.maxBytes ?? this.#limits.maxBytesPerKey
-    const mine = this.#byKey.get(keyHash) ?? { bytes: 0, maxBytes, all: new Set() }
-    this.#byKey.set(keyHash, mine)
-    mine.all.add(transcript)
-    this.#count(mine, TRANSCRIPT_BYTES)
+    const ownerState = this.#byKey.get(keyHash) ?? { bytes: 0, maxBytes, transcripts: new Set() }
+    this.#byKey.set(keyHash, ownerState)
+    ownerState.transcripts.add(transcript)
+    this.#addBytes(ownerState, TRANSCRIPT_BYTES)
     this.mirror?.noteOpening(transcript)
     this.#makeRoom(transcript)
     return new StoreWriter(this, transcript)
@@ -193,8 +193,8 @@ export class TranscriptStore implements Transcripts {
       return refuse({ kind: 'unknown' }, onPart)
     }
     if (transcript.state === 'dropped') return refuse({ kind: 'dropped' }, onPart)
-    const most = transcript.claim === null ? READERS_MAX : CLAIM_READERS_MAX
-    if (transcript.readers.size >= most) return refuse({ kind: 'busy' }, onPart)
+    const maxReaders = transcript.claim === null ? READERS_MAX : CLAIM_READERS_MAX
+    if (transcript.readers.size >= maxReaders) return refuse({ kind: 'busy' }, onPart)
     if (transcript.state === 'running') {
       transcript.timer?.cancel()
       transcript.timer = null
@@ -226,12 +226,12 @@ export class TranscriptStore implements Transcripts {
 
   add(transcript: Transcript, frames: Uint8Array, count: number): void {
     if (transcript.state !== 'running' || !this.#byId.has(transcript.id)) return
-    const mine = this.#byKey.get(transcript.keyHash)
-    if (mine === undefined) return
+    const ownerState = this.#byKey.get(transcript.keyHash)
+    if (ownerState === undefined) return
     const { heldBytes } = transcript
     const first = transcript.frames.next
     transcript.frames.add(frames, count)
-    this.#count(mine, transcript.heldBytes - heldBytes)
+    this.#addBytes(ownerState, transcript.heldBytes - heldBytes)
     this.mirror?.noteFrames(transcript, first, frames)
     transcript.wake()
     this.#makeRoom(transcript)
@@ -244,7 +244,7 @@ export class TranscriptStore implements Transcripts {
     transcript.endedMs = this.#clock.nowMs()
     if (!isKept) {
       this.#release(transcript)
-      transcript.keptMs = LEAVING_MS
+      transcript.keptMs = UNKEPT_ANSWER_MS
     }
     this.mirror?.noteEnd(transcript)
     transcript.wake()
@@ -262,7 +262,7 @@ export class TranscriptStore implements Transcripts {
   /** Removes the transcript, and cuts off its readers. */
   forget(transcript: Transcript): void {
     if (!this.#remove(transcript)) return
-    this.mirror?.forgotten(transcript)
+    this.mirror?.noteForget(transcript)
     for (const reader of [...transcript.readers]) reader.cut()
   }
 
@@ -304,28 +304,29 @@ export class TranscriptStore implements Transcripts {
     const { claim } = transcript
     if (claim === null || this.#byName.get(nameOf(claim)) !== transcript) return
     this.#byName.delete(nameOf(claim))
-    this.mirror?.released(transcript)
+    this.mirror?.noteRelease(transcript)
   }
 
   #makeRoom(transcript: Transcript): void {
     const { maxBytes } = this.#limits
     for (;;) {
-      const mine = this.#byKey.get(transcript.keyHash)
-      const isKeyFull = mine !== undefined && mine.bytes > mine.maxBytes
+      const ownerState = this.#byKey.get(transcript.keyHash)
+      const isKeyFull = ownerState !== undefined && ownerState.bytes > ownerState.maxBytes
       if (!isKeyFull && this.#bytes <= maxBytes) return
       // The key with the most bytes loses streams, so that no key can displace those of others.
-      const payer = isKeyFull ? mine : this.#heaviest()
+      const payer = isKeyFull ? ownerState : this.#heaviest()
       if (payer === null) return
       // A dropped answer under a name still runs: without its name, the request would run beside it.
-      const finished = first(
-        payer.all,
+      const finished = findFirst(
+        payer.transcripts,
         ({ state, claim }) => state === 'ended' || (state === 'dropped' && claim === null),
       )
       if (finished !== null) {
         this.forget(finished)
         continue
       }
-      const running = payer === mine ? transcript : first(payer.all, ({ state }) => state === 'running')
+      const running =
+        payer === ownerState ? transcript : findFirst(payer.transcripts, ({ state }) => state === 'running')
       if (running === null || running.state !== 'running') return
       // The request would run again, and be paid for again.
       const isAlone = running.heldBytes > payer.maxBytes || this.#bytes > maxBytes
@@ -337,41 +338,41 @@ export class TranscriptStore implements Transcripts {
 
   /** The stream continues, but can no longer be read again. */
   #drop(transcript: Transcript): void {
-    const mine = this.#byKey.get(transcript.keyHash)
-    if (mine === undefined) return
+    const ownerState = this.#byKey.get(transcript.keyHash)
+    if (ownerState === undefined) return
     const { heldBytes } = transcript
     transcript.state = 'dropped'
     transcript.frames.clear()
-    this.#count(mine, transcript.heldBytes - heldBytes)
+    this.#addBytes(ownerState, transcript.heldBytes - heldBytes)
     transcript.notify('dropped')
-    this.mirror?.dropped(transcript)
+    this.mirror?.noteDrop(transcript)
     for (const reader of [...transcript.readers]) reader.cut()
     this.watch(transcript)
   }
 
-  #heaviest(): KeyTranscripts | null {
-    let heaviest: KeyTranscripts | null = null
-    for (const each of this.#byKey.values()) {
-      if (heaviest === null || each.bytes > heaviest.bytes) heaviest = each
+  #heaviest(): OwnerTranscripts | null {
+    let heaviest: OwnerTranscripts | null = null
+    for (const candidate of this.#byKey.values()) {
+      if (heaviest === null || candidate.bytes > heaviest.bytes) heaviest = candidate
     }
     return heaviest
   }
 
-  #count(mine: KeyTranscripts, bytes: number): void {
-    mine.bytes += bytes
+  #addBytes(ownerState: OwnerTranscripts, bytes: number): void {
+    ownerState.bytes += bytes
     this.#bytes += bytes
   }
 
   /** Returns false if it was already removed. */
   #remove(transcript: Transcript): boolean {
-    const mine = this.#byKey.get(transcript.keyHash)
-    if (mine === undefined || !this.#byId.delete(transcript.id)) return false
+    const ownerState = this.#byKey.get(transcript.keyHash)
+    if (ownerState === undefined || !this.#byId.delete(transcript.id)) return false
     transcript.timer?.cancel()
     transcript.timer = null
     this.#release(transcript)
-    mine.all.delete(transcript)
-    this.#count(mine, -transcript.heldBytes)
-    if (mine.all.size === 0) this.#byKey.delete(transcript.keyHash)
+    ownerState.transcripts.delete(transcript)
+    this.#addBytes(ownerState, -transcript.heldBytes)
+    if (ownerState.transcripts.size === 0) this.#byKey.delete(transcript.keyHash)
     return true
   }
 }
@@ -385,8 +386,11 @@ function nameOf({ keyHash, name }: TranscriptClaim): string {
   return `${keyHash} ${name}`
 }
 
-function first(all: Iterable<Transcript>, fits: (each: Transcript) => boolean): Transcript | null {
-  for (const each of all) if (fits(each)) return each
+function findFirst(
+  transcripts: Iterable<Transcript>,
+  matches: (transcript: Transcript) => boolean,
+): Transcript | null {
+  for (const transcript of transcripts) if (matches(transcript)) return transcript
   return null
 }
 
@@ -496,11 +500,12 @@ class StoreReader implements TranscriptReader {
     this.#isFirst = false
     this.#isAsking = false
     if (isEnd) this.close()
-    if (isEnd && this.#position.from > frames.next) this.#onPart({ kind: 'beyond', last: frames.next - 1 })
+    if (isEnd && this.#position.firstFrame > frames.next)
+      this.#onPart({ kind: 'beyond', last: frames.next - 1 })
     else this.#onPart({ kind: 'frames', bytes, count, endsFrame, isEnd })
   }
 
   #isAtEnd(): boolean {
-    return this.#position.at >= this.#transcript.frames.next
+    return this.#position.frame >= this.#transcript.frames.next
   }
 }

@@ -45,7 +45,7 @@ export type TranscriptPart =
 export interface TranscriptWriter {
   /** Adds `count` whole frames. */
   add(frames: string, count: number): void
-  /** The stream has ended. `isKept`: false if only those who read it now may have it. Default: true. */
+  /** The stream has ended. `isKept`: false if only its current readers may have it. Default: true. */
   end(isKept?: boolean): void
   /** The client that sent the request has left. */
   leave(): void
@@ -88,7 +88,7 @@ export interface TranscriptClaim {
 }
 
 /** The transcript of an earlier request with the same name, and the digest of that request. */
-export interface TakenClaim {
+export interface EarlierClaim {
   readonly id: string
   readonly digest: string
   /** Wall clock of its end; null: it runs. */
@@ -104,12 +104,12 @@ export interface TranscriptReader {
 
 /** Maximum readers of one stream in an instance: a client, and some that replace a broken connection. */
 export const READERS_MAX = 4
-/** The same for an answer under a name: clients that were impatient, and all that ask for the same. */
+/** Maximum readers of one answer under a name in an instance: all clients that send the same request. */
 export const CLAIM_READERS_MAX = 1_000
 
 /** True if another request was first. */
-export function isTaken(claimed: TranscriptWriter | TakenClaim): claimed is TakenClaim {
-  return 'digest' in claimed
+export function isEarlierClaim(result: TranscriptWriter | EarlierClaim): result is EarlierClaim {
+  return 'digest' in result
 }
 
 /** Store of transcripts. Writers and readers are called back in a later turn of the event loop. */
@@ -117,14 +117,14 @@ export interface Transcripts {
   /** Starts a transcript; its id is new. */
   open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): TranscriptWriter
   /**
-   * Starts a transcript under a name, unless there is one: of all claims, in all threads and instances, one gets the
-   * writer. Without Redis, or while it is away, the claims of this instance. Rejects with GatewayError
-   * `service_unavailable` if the main thread is gone.
+   * Starts a transcript under a name, unless there is one. One claim of all threads and instances gets the writer; without
+   * Redis, or while it is unavailable, one claim of each instance. Rejects with GatewayError `service_unavailable` if the
+   * main thread is gone.
    */
   claim(
     claim: TranscriptClaim,
     onNotice: (notice: TranscriptNotice) => void,
-  ): Promise<TranscriptWriter | TakenClaim>
+  ): Promise<TranscriptWriter | EarlierClaim>
   /** Starts to read. A part that is not `frames`, or is the end, is the last one. */
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
 }

@@ -28,7 +28,7 @@ export function callsTo(
   const client = createTransports({
     clock: systemClock,
     log: { fault: () => undefined },
-    proxies: { https: null, http: null, except: null },
+    proxies: { https: null, http: null, exceptions: null },
     undici: true,
   })
   t.teardown(() => client.close())

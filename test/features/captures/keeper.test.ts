@@ -177,7 +177,7 @@ t.test('a restart while the store is away removes what has expired, and nothing 
   const away = (): never => {
     throw new Error('away')
   }
-  const world = await start(t, { captures: { open: away, known: away, prune: away } })
+  const world = await start(t, { captures: { open: away, existing: away, prune: away } })
   const { keeper, clock, folder, looked, lines } = world
   const [old, fresh] = [captureId(), captureId()]
   for (const [id, hours] of [

@@ -22,7 +22,7 @@ const QUERY: SearchQuery = {
   publishedBefore: null,
 }
 const ALL = createAdmits([], [])
-const NO_PROXIES = { https: null, http: null, except: null }
+const NO_PROXIES = { https: null, http: null, exceptions: null }
 const live = () => new AbortController().signal
 const terms = (signal = live(), keyHash = 'one') => ({ keyHash, signal })
 

@@ -53,7 +53,7 @@ function start(script: Script, more: { readonly signal?: AbortSignal; readonly f
       hashEndUser: () => 'u',
       hashCacheKey: () => 'k',
     }),
-    providerKeys: { own: () => Promise.reject(new Error('there are no own keys')), sharedKey: () => null },
+    providerKeys: { ownKey: () => Promise.reject(new Error('there are no own keys')), sharedKey: () => null },
     routing: new Routing({ clock, health, random: () => 0, balances: false, inputTokens: () => 0 }),
     retries,
     visibleStreams: new VisibleStreams(),

@@ -55,7 +55,7 @@ async function world(t: Test, settings: Record<string, unknown> = {}) {
         createTransports({
           clock: systemClock,
           log: SILENT,
-          proxies: { https: null, http: null, except: null },
+          proxies: { https: null, http: null, exceptions: null },
         }),
       clock: systemClock,
       log: { notice: (_, message, fields) => void notices.push(`${message} ${JSON.stringify(fields)}`) },

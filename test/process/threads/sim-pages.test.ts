@@ -11,7 +11,7 @@ import { createPageFetcher } from '../../../src/providers/upstream/pages/fetch-p
 const PAGE = 'https://pages.sim.invalid/some-topic/1'
 const nothing = (): void => undefined
 const log = { exchange: nothing, listening: nothing, notice: nothing, fault: nothing }
-const proxies = { https: null, http: null, except: null }
+const proxies = { https: null, http: null, exceptions: null }
 const DISPLAY = { item: () => undefined, annotate: () => undefined, cite: () => [] }
 
 t.test('a simulated page is there for a simulated model, and for no other', async t => {

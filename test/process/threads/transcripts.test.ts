@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { loadConfig } from '../../../src/process/config/config.ts'
 import { startTranscripts } from '../../../src/process/threads/transcripts.ts'
-import { isTaken } from '../../../src/storage/transcripts/transcripts.ts'
+import { isEarlierClaim } from '../../../src/storage/transcripts/transcripts.ts'
 import { until } from '../../support/patience.ts'
 import { ownRedis, WITHOUT_REDIS } from '../../support/redis-server.ts'
 import { TestClock } from '../../support/test-clock.ts'
@@ -43,15 +43,15 @@ t.test(
     await until('both at Redis', async () => {
       name = one.next()
       await one.claim(name)
-      return isTaken(await two.claim(name))
+      return isEarlierClaim(await two.claim(name))
     })
     name = one.next()
-    t.notOk(isTaken(await one.claim(name)))
+    t.notOk(isEarlierClaim(await one.claim(name)))
     redis.freeze()
     const late = two.claim(name)
     two.clock.advance(config.redis.silenceMs * 10)
     for (let turns = 0; turns < 5; turns++) await turn()
     redis.thaw()
-    t.ok(isTaken(await late), 'the other instance has the name')
+    t.ok(isEarlierClaim(await late), 'the other instance has the name')
   },
 )

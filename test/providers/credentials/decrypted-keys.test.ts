@@ -6,8 +6,8 @@ import { createMetrics, type Metrics } from '../../../src/base/metrics/metrics.t
 import { CREDENTIAL_EVICTIONS } from '../../../src/base/metrics/table.ts'
 import {
   type CredentialRef,
-  OpenedKeys,
-  type OpenedKeysOptions,
+  DecryptedKeys,
+  type DecryptedKeysOptions,
 } from '../../../src/providers/credentials/decrypted-keys.ts'
 import type { ProviderKey } from '../../../src/providers/credentials/parse/provider-key.ts'
 import { createVault, ownerOf, type Vault } from '../../../src/providers/credentials/vault.ts'
@@ -18,7 +18,7 @@ import { TestClock } from '../../support/test-clock.ts'
 const vault = createVault([someVaultKey('k1')])
 
 interface Setup {
-  readonly cache: OpenedKeys
+  readonly cache: DecryptedKeys
   readonly clock: TestClock
   readonly metrics: Metrics
   /** What the store holds. */
@@ -35,7 +35,7 @@ interface Setup {
   answer(): void
 }
 
-function setup(settings: Partial<OpenedKeysOptions> = {}): Setup {
+function setup(settings: Partial<DecryptedKeysOptions> = {}): Setup {
   const clock = new TestClock()
   const metrics = createMetrics()
   const rows = new Map<string, CredentialRecord>()
@@ -58,7 +58,7 @@ function setup(settings: Partial<OpenedKeysOptions> = {}): Setup {
     },
   }
   const state: Setup = {
-    cache: new OpenedKeys({
+    cache: new DecryptedKeys({
       store: { credentials: { find } },
       vault: watched,
       clock,
@@ -88,7 +88,7 @@ function bare({ sealed: _, ...record }: CredentialRecord): CredentialRef {
 }
 
 /** The plain key, or code and message of the refusal. */
-async function keyOf(cache: OpenedKeys, credential: CredentialRef): Promise<string> {
+async function keyOf(cache: DecryptedKeys, credential: CredentialRef): Promise<string> {
   try {
     return apiKey(await cache.open(credential))
   } catch (error) {

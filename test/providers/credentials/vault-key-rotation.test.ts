@@ -1,7 +1,7 @@
 /** Changing master keys on a real database, while it is used. */
 import t, { type Test } from 'tap'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import { OpenedKeys } from '../../../src/providers/credentials/decrypted-keys.ts'
+import { DecryptedKeys } from '../../../src/providers/credentials/decrypted-keys.ts'
 import { createVault, ownerOf, type Vault, VaultError } from '../../../src/providers/credentials/vault.ts'
 import {
   checkRing,
@@ -60,7 +60,7 @@ t.test('everything is wrapped anew, and nothing else is changed', async t => {
     t.throws(() => opens(old, now), VaultError)
   }
   t.same(
-    progress.map(({ done, total }) => `${done}/${total}`),
+    progress.map(({ rewrapped: done, total }) => `${done}/${total}`),
     ['0/25', '10/25', '20/25', '25/25'],
   )
   t.same(await rotate(store, both), { rewrapped: 0, failed: [] }, 'once more is nothing to do')
@@ -70,7 +70,7 @@ t.test('a rotation that was cut off goes on where it was', async t => {
   const store = await opened(t)
   await filled(store, old, 25)
   const cut = new Error('cut off')
-  const onProgress = ({ done }: RotationProgress) => {
+  const onProgress = ({ rewrapped: done }: RotationProgress) => {
     if (done >= 10) throw cut
   }
   await t.rejects(rotate(store, both, { batchRows: 5, onProgress }), cut)
@@ -105,7 +105,7 @@ t.test('two rotations at once do the work once', async t => {
 t.test('no opening fails while keys are rotated, added, changed and removed', async t => {
   const store = await opened(t)
   const records = await filled(store, old, 300)
-  const cache = new OpenedKeys({
+  const cache = new DecryptedKeys({
     store,
     vault: both,
     clock: new TestClock(),

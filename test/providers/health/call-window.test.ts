@@ -36,7 +36,7 @@ t.test('other threads learn of faulty calls', async t => {
   const here = new EndpointHealth({ clock, send: notes => void sent.push(...notes) })
   const there = new EndpointHealth({ clock })
   const entry = here.begin(here.of(endpoint, null))
-  entry?.answered(0)
+  entry?.noteFirstContent(0)
   entry?.countCalls(0, 2, 10)
   here.flush()
   t.match(sent, [{ goodCalls: 2, faultyCalls: 10 }])

@@ -126,7 +126,7 @@ class Fleet {
       client: new ScriptedClient(),
       abandoned: new AbandonedReplies(),
       providerKeys: {
-        own: () => Promise.reject(new Error('there are no own keys')),
+        ownKey: () => Promise.reject(new Error('there are no own keys')),
         sharedKey: () => null,
       },
       routing: new Routing({ clock, health, random, balances: true, inputTokens: () => 0 }),

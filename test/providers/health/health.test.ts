@@ -65,7 +65,7 @@ t.test(
     }
     clock.advance(8_000)
     const probe = attempt()
-    probe?.answered(clock.monotonicMs())
+    probe?.noteFirstContent(clock.monotonicMs())
     t.equal(standing(), STEADY, 'at its first content')
     t.ok(attempt())
   },
@@ -85,7 +85,7 @@ t.test('a probe without a word leaves its place, at once or after eight seconds'
   t.ok(second)
   silent?.countEnd('failed', clock.monotonicMs())
   t.equal(standing(), BLOCKED)
-  second?.answered(clock.monotonicMs())
+  second?.noteFirstContent(clock.monotonicMs())
   t.equal(standing(), STEADY, 'the later one knows better')
 })
 
@@ -95,7 +95,7 @@ t.test('what began before the breaker changed says nothing about now', async t =
   clock.advance(10)
   fails(5)
   clock.advance(1_000)
-  attempt()?.answered(clock.monotonicMs())
+  attempt()?.noteFirstContent(clock.monotonicMs())
   for (const each of early) each?.countEnd('failed', clock.monotonicMs())
   t.equal(standing(), STEADY)
 })
@@ -103,7 +103,7 @@ t.test('what began before the breaker changed says nothing about now', async t =
 t.test('an answer that breaks takes its success back', async t => {
   const { clock, attempt, state } = setup({ breakerFailures: null })
   const entry = attempt()
-  entry?.answered(clock.monotonicMs())
+  entry?.noteFirstContent(clock.monotonicMs())
   t.same([state.window?.ok, state.window?.failed], [1, 0])
   entry?.countEnd('failed', clock.monotonicMs())
   t.same([state.window?.ok, state.window?.failed], [0, 1])
@@ -153,7 +153,7 @@ t.test('latency and speed of the last five minutes', async t => {
     const entry = attempt()
     if (entry != null) entry.sentMs = clock.monotonicMs()
     clock.advance(latencyMs)
-    entry?.answered(clock.monotonicMs())
+    entry?.noteFirstContent(clock.monotonicMs())
     clock.advance(spanMs)
     entry?.countEnd('ok', clock.monotonicMs())
     entry?.countSpeed(clock.monotonicMs(), tokens, true, metrics, endpoint)
@@ -230,7 +230,7 @@ t.test(
     t.ok(probe)
     far.health.flush()
     for (const { health, state } of [one, two, late]) t.equal(health.begin(state), null, 'one probe for all')
-    probe?.answered(far.own.monotonicMs())
+    probe?.noteFirstContent(far.own.monotonicMs())
     far.health.flush()
     for (const { health, state } of [one, two, late]) t.equal(health.standing(state), STEADY)
     t.same(two.state.window?.ok, 1)

@@ -12,13 +12,13 @@ import { listening } from '../../support/listening.ts'
 import { TestClock } from '../../support/test-clock.ts'
 import { Notes } from './calls.ts'
 
-const NONE: ProxySettings = { https: null, http: null, except: null }
+const NONE: ProxySettings = { https: null, http: null, exceptions: null }
 
 t.test('the environment names a proxy for each scheme', t => {
-  const proxyOf = createProxyOf({ https: 'http://secure:1', http: 'plain:2', except: null })
+  const proxyOf = createProxyOf({ https: 'http://secure:1', http: 'plain:2', exceptions: null })
   t.equal(proxyOf(new URL('https://api.example/v1')), 'http://secure:1')
   t.equal(proxyOf(new URL('http://api.example/v1')), 'http://plain:2', 'HTTP is meant where nothing is said')
-  const one = createProxyOf({ https: 'http://secure:1', http: null, except: null })
+  const one = createProxyOf({ https: 'http://secure:1', http: null, exceptions: null })
   t.equal(one(new URL('http://api.example/v1')), null)
   t.equal(createProxyOf(NONE)(new URL('https://api.example/v1')), null)
   t.end()
@@ -55,7 +55,7 @@ t.test('hosts without a proxy', t => {
       ['10.0.0.0/99, /8, x/8, :, .', [], ['http://10.0.0.1', 'https://x']],
     ]
   for (const [except, direct, proxied] of cases) {
-    const proxyOf = createProxyOf({ https: 'http://p:1', http: 'http://p:1', except })
+    const proxyOf = createProxyOf({ https: 'http://p:1', http: 'http://p:1', exceptions: except })
     for (const url of direct) t.equal(proxyOf(new URL(url)), null, `${except}: ${url} is asked directly`)
     for (const url of proxied) t.equal(proxyOf(new URL(url)), 'http://p:1', `${except}: ${url} by the proxy`)
   }
@@ -108,9 +108,9 @@ t.test('a row wins over the environment', async t => {
   t.equal(await ask({ http: usual }), 'usual')
   t.equal(await ask({ http: usual }, { transport: 'undici' }), 'usual')
   t.equal(await ask({ http: usual }, { transport: 'direct' }), 'usual', 'as without a word about it')
-  t.equal(await ask({ http: usual, except: '127.0.0.1' }), 'provider')
+  t.equal(await ask({ http: usual, exceptions: '127.0.0.1' }), 'provider')
   t.equal(await ask({ http: usual }, { proxy: own }), 'own')
-  t.equal(await ask({ http: usual, except: '*' }, { proxy: own }), 'own')
+  t.equal(await ask({ http: usual, exceptions: '*' }, { proxy: own }), 'own')
   t.equal(await ask({}, { proxy: own }), 'own')
   t.equal(await ask({ http: usual }, { proxy: 'none' }), 'provider')
   t.equal(await ask({ http: usual }, { proxy: 'none', transport: 'undici' }), 'provider')

@@ -51,7 +51,7 @@ async function setup(t: Test) {
   const client = createTransports({
     clock,
     log: { fault: () => undefined },
-    proxies: { https: null, http: null, except: null },
+    proxies: { https: null, http: null, exceptions: null },
     undici: true,
   })
   const tokens = new GoogleTokens({ client, clock })

@@ -15,7 +15,7 @@ const log = { exchange: nothing, listening: nothing, notice: nothing, fault: not
 async function setup(t: Test, answer: RequestListener) {
   const server = createServer(answer)
   const { url: baseUrl } = await listening(server, t)
-  const proxies = { https: null, http: null, except: null }
+  const proxies = { https: null, http: null, exceptions: null }
   const client = createTransports({ clock: systemClock, log, proxies })
   t.teardown(() => client.close())
   const provider: Provider = { ...scriptedEndpoint('anthropic-messages').provider, baseUrl }

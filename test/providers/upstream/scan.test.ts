@@ -1,12 +1,7 @@
 /** What a frame pattern matches is a proper frame that differs from its model in number, text and padding only. */
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import {
-  FramePattern,
-  type FrameSlot,
-  type JsonSpan,
-  placesIn,
-} from '../../../src/providers/upstream/scan.ts'
+import { FramePattern, type FrameSlot, type JsonSpan, spansIn } from '../../../src/providers/upstream/scan.ts'
 
 const EVENT = 'response.output_text.delta'
 
@@ -35,7 +30,7 @@ function slotted(
   json: string,
   slots: ReadonlyMap<string, FrameSlot>,
 ): readonly (JsonSpan & { readonly slot: FrameSlot })[] {
-  const places = placesIn(json)
+  const places = spansIn(json)
   if (places === null) throw new Error('there are no places')
   return [...places].flatMap(([path, place]) => {
     const slot = slots.get(path)
@@ -140,7 +135,7 @@ t.test('what is no frame of this kind does not match', async t => {
 t.test('places are found by path, whatever stands around them', async t => {
   const json =
     '{ "a":"x\\"y" ,\t"b" : [ {"c":-1.5e3}, [], {}, "d", null ], "e":{"f":{"g":"\\u00e9"}},"h":true}'
-  const found = [...(placesIn(json) ?? [])].map(([path, { start, end, isString }]) => [
+  const found = [...(spansIn(json) ?? [])].map(([path, { start, end, isString }]) => [
     path,
     json.slice(start, end),
     isString,
@@ -153,7 +148,7 @@ t.test('places are found by path, whatever stands around them', async t => {
     ['e.f.g', '\\u00e9', true],
     ['h', 'true', false],
   ])
-  t.same([...(placesIn('{}') ?? [['no', 'places']])], [])
+  t.same([...(spansIn('{}') ?? [['no', 'places']])], [])
 })
 
 t.test('texts without clear places have none', async t => {
@@ -173,9 +168,9 @@ t.test('texts without clear places have none', async t => {
     'hostile escapes': `{"delta":"${'\\'.repeat(4000)}`,
     'hostile depth': `{"a":${'['.repeat(4000)}`,
   }
-  for (const [name, text] of Object.entries(not)) t.equal(placesIn(text), null, name)
+  for (const [name, text] of Object.entries(not)) t.equal(spansIn(text), null, name)
   const deep = `{"a":${'['.repeat(2000)}1${']'.repeat(2000)}}`
-  t.equal(placesIn(deep)?.size, 1)
+  t.equal(spansIn(deep)?.size, 1)
 })
 
 t.test('a text that has to stand twice matches only where both are the same', async t => {

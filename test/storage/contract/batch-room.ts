@@ -83,7 +83,7 @@ export async function batchRoomContract(t: Test, opened: Opened): Promise<void> 
     await batches.accept(accepted)
     const check = await work.claimBatch(id, 'checker', NOW_MS, NOW_MS + LEASE_MS)
     if (check === null) throw new Error('nobody else has it')
-    await work.checked(id, check, 1, [])
+    await work.markChecked(id, check, 1, [])
     await work.move(id, ['validating'], 'in_progress', at(1))
     const [line] = await claim(batches, id, 'runner', 1)
     if (line === undefined) throw new Error('two lines wait')

@@ -35,8 +35,8 @@ export async function captureContract(t: Test, opened: Opened): Promise<void> {
     t.same(await captures.find('org_1', 'cap_1'), stored)
     t.same(await captures.page('org_1', { offset: 0, limit: 9 }), { items: [stored], total: 1 })
     t.same(await captures.list(), [stored])
-    t.same(await captures.known(['cap_1', 'cap_2', ...ODD_IDS]), new Set(['cap_1']))
-    t.same(await captures.known([]), new Set())
+    t.same(await captures.existing(['cap_1', 'cap_2', ...ODD_IDS]), new Set(['cap_1']))
+    t.same(await captures.existing([]), new Set())
     for (const id of [...ODD_IDS, 'org_2']) {
       t.equal(await captures.find(id, 'cap_1'), null)
       t.equal(await captures.remove(id, 'cap_1'), false)

@@ -142,7 +142,7 @@ export async function fileContract(t: Test, opened: Opened): Promise<void> {
     const arriving = someFile(placeOf(gone))
     await store.files.open(arriving, ROOM)
     const entry: MemoryEntry = { key: 'k', value: 'v', updatedAt: DAY_ONE }
-    const room = { ofPlace: 9, ofWorkspace: 9 }
+    const room = { perOwner: 9, perWorkspace: 9 }
     for (const workspace of [gone, other])
       await store.memory.write({ ...placeOf(workspace), endUser: 'u' }, entry, room)
     await store.workspaces.remove('org_1', gone.id, LATER)
@@ -232,7 +232,7 @@ export async function passageContract(t: Test, opened: Opened): Promise<void> {
 export async function memoryContract(t: Test, opened: Opened): Promise<void> {
   const place = { ...PLACE, endUser: '' }
   const entry = (key: string, value = 'v'): MemoryEntry => ({ key, value, updatedAt: DAY_ONE })
-  const room = { ofPlace: 3, ofWorkspace: 5 }
+  const room = { perOwner: 3, perWorkspace: 5 }
 
   await t.test('memory is of a workspace, or of one end user in it', async t => {
     const { memory } = await opened(t)

@@ -319,13 +319,13 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     const [own, foreign] = [someKey(), someKey({ organizationId: 'org_2' })]
     await keys.add(own)
     await keys.add(foreign)
-    t.same(await keys.known('org_1', [own.hash, foreign.hash, ...ODD_IDS]), new Set([own.hash]))
-    t.same(await keys.known('org_1', []), new Set())
+    t.same(await keys.existing('org_1', [own.hash, foreign.hash, ...ODD_IDS]), new Set([own.hash]))
+    t.same(await keys.existing('org_1', []), new Set())
     const elsewhere = someKey({ workspaceId: 'ws_2' })
     await keys.add(elsewhere)
     const hashes = [own.hash, foreign.hash, elsewhere.hash]
-    t.same(await keys.known('org_1', hashes), new Set([own.hash, elsewhere.hash]))
-    t.same(await keys.known('org_1', hashes, 'ws_2'), new Set([elsewhere.hash]))
-    for (const workspaceId of ODD_IDS) t.same(await keys.known('org_1', hashes, workspaceId), new Set())
+    t.same(await keys.existing('org_1', hashes), new Set([own.hash, elsewhere.hash]))
+    t.same(await keys.existing('org_1', hashes, 'ws_2'), new Set([elsewhere.hash]))
+    for (const workspaceId of ODD_IDS) t.same(await keys.existing('org_1', hashes, workspaceId), new Set())
   })
 }

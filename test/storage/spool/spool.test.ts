@@ -62,7 +62,7 @@ function spoilt(folder: string): number {
   for (const { path } of spoolFiles(folder)) {
     let offset = 0
     for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-      lines += parseLines(piece.lines).spoilt
+      lines += parseLines(piece.lines).invalidLines
       offset = piece.offset
     }
   }
@@ -75,7 +75,7 @@ t.test('a record can be read as soon as it is told to be written, by its owner a
   for (const record of records) {
     await keep(spool, record)
     t.same(everything(folder).at(-1), record)
-    t.equal(spool.written(), null)
+    t.equal(spool.whenWritten(), null)
   }
   spool.close()
   t.same(everything(folder), records)
@@ -90,11 +90,11 @@ t.test('records of one turn are written together, in their order', async t => {
   )
   for (const record of records) spool.append(record)
   t.same(everything(folder), [], 'not one by one')
-  const writing = spool.written()
-  t.equal(spool.written(), writing, 'all wait for the same')
+  const writing = spool.whenWritten()
+  t.equal(spool.whenWritten(), writing, 'all wait for the same')
   await writing
   t.same(everything(folder), records)
-  t.equal(spool.written(), null)
+  t.equal(spool.whenWritten(), null)
   const last = someUsage()
   spool.append(last)
   spool.close()
@@ -106,7 +106,7 @@ t.test('the records of one turn take one write', async t => {
   const { folder, spool } = setUp(t, { fileMaxBytes: 1_000 })
   const records = Array.from({ length: 50 }, () => someUsage())
   for (const record of records) spool.append(record)
-  await spool.written()
+  await spool.whenWritten()
   const [first, ...more] = spoolFiles(folder)
   t.same(recordsIn(readSpool(first?.path ?? '', 0)), records)
   t.same(
@@ -131,7 +131,7 @@ t.test('records of several buffers are all in the file, in their order; the late
   )
   for (const [at, record] of records.entries()) {
     spool.append(record)
-    if (at % 1_000 === 999) await spool.written()
+    if (at % 1_000 === 999) await spool.whenWritten()
     const line = spool.find(record.id)
     t.same(line === null ? null : recordIn(line), record)
   }
@@ -149,7 +149,7 @@ t.test('a full file is left for a new one, and only then counts as complete', as
   const files = spoolFiles(folder)
   t.ok(files.length > 2)
   t.same(
-    files.map(file => file.complete),
+    files.map(file => file.isComplete),
     files.map((_, at) => at < files.length - 1),
   )
   t.same(everything(folder), records)
@@ -164,8 +164,8 @@ t.test('lines that a kill or a full disk left half written spoil nothing else', 
   appendFileSync(path, '{"id":"gen-half\n[]\nnull\n{"id":1}\n')
   await keep(spool, two)
   const piece = readSpool(path, 0)
-  t.equal(piece?.last, true)
-  t.equal(parseLines(piece?.lines ?? '').spoilt, 4)
+  t.equal(piece?.isLast, true)
+  t.equal(parseLines(piece?.lines ?? '').invalidLines, 4)
   t.same(recordsIn(piece), [one, two])
   appendFileSync(path, '{"id":"gen-torn')
   t.equal(readSpool(path, piece?.offset ?? 0), null, 'what has no end yet is not read')

@@ -6,7 +6,7 @@ import { createTextSeal } from '../../../src/providers/credentials/sealed-text.t
 import { RedisTranscripts } from '../../../src/storage/transcripts/redis-transcripts.ts'
 import { TranscriptStore } from '../../../src/storage/transcripts/transcript-store.ts'
 import {
-  isTaken,
+  isEarlierClaim,
   type TranscriptNotice,
   type TranscriptPart,
   type TranscriptWriter,
@@ -196,11 +196,11 @@ t.test('of two instances that claim a name, one writes', { skip: WITHOUT_REDIS }
   const claimed = await Promise.all(
     stores.map((store, at) => store.claim(claimOf(`claim-${at}`), notice => notices.push(notice))),
   )
-  const writers = claimed.filter(each => !isTaken(each)) as TranscriptWriter[]
+  const writers = claimed.filter(each => !isEarlierClaim(each)) as TranscriptWriter[]
   t.equal(writers.length, 1)
   const [writer] = writers
-  const [id] = claimed.flatMap(each => (isTaken(each) ? [each.id] : []))
-  t.ok(claimed.every(each => !isTaken(each) || (each.id === id && each.digest === 'digest')))
+  const [id] = claimed.flatMap(each => (isEarlierClaim(each) ? [each.id] : []))
+  t.ok(claimed.every(each => !isEarlierClaim(each) || (each.id === id && each.digest === 'digest')))
   writer?.add(frame(0), 1)
   const elsewhere = claimed[0] === writer || claimed[2] === writer ? two : one
   const reading = read(elsewhere, String(id))
@@ -213,9 +213,9 @@ t.test('of two instances that claim a name, one writes', { skip: WITHOUT_REDIS }
   t.notMatch(key + (await client.get(key)), /name|digest|hash-of-the-key|claim-/)
   const ttl = await client.pTTL(key)
   t.ok(ttl > 15_000 && ttl <= 60_000, 'kept as long as its answer')
-  t.ok(isTaken(await elsewhere.claim(claimOf('later'), NO_NOTICE)))
+  t.ok(isEarlierClaim(await elsewhere.claim(claimOf('later'), NO_NOTICE)))
   const foreign = await elsewhere.claim(claimOf('foreign', { keyHash: 'another' }), NO_NOTICE)
-  t.notOk(isTaken(foreign))
+  t.notOk(isEarlierClaim(foreign))
 })
 
 t.test(
@@ -235,7 +235,7 @@ t.test(
     t.equal(reading.text(), frame(0), 'for those who wait')
     await until('the free name', async () => (await client.exists(key)) === 0)
     const second = await two.claim(claimOf('b'), NO_NOTICE)
-    t.notOk(isTaken(second))
+    t.notOk(isEarlierClaim(second))
     // As after a pause in which the name lapsed, and another instance took it.
     await client.set(key, 'of another instance')
     ;(second as TranscriptWriter).forget()
@@ -250,6 +250,6 @@ t.test('without Redis, each instance has names of its own', { skip: WITHOUT_REDI
   const { redis, one, two } = await setup(t)
   await Promise.all([canRead(one), canRead(two)])
   await redis.kill()
-  for (const store of [one, two]) t.notOk(isTaken(await store.claim(claimOf('a'), NO_NOTICE)))
-  t.ok(isTaken(await one.claim(claimOf('b'), NO_NOTICE)))
+  for (const store of [one, two]) t.notOk(isEarlierClaim(await store.claim(claimOf('a'), NO_NOTICE)))
+  t.ok(isEarlierClaim(await one.claim(claimOf('b'), NO_NOTICE)))
 })

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { TranscriptStore } from '../../../src/storage/transcripts/transcript-store.ts'
 import {
-  isTaken,
+  isEarlierClaim,
   type TranscriptNotice,
   type TranscriptPart,
   type Transcripts,
@@ -169,14 +169,14 @@ t.test('of all claims of a name, from all threads, one writes and the others rea
   const claimed = await Promise.all(
     [one, two, one, two].map(({ client }, at) => client.claim(claimOf(`claim-${at}`), NO_NOTICE)),
   )
-  const writers = claimed.filter(each => !isTaken(each)) as TranscriptWriter[]
+  const writers = claimed.filter(each => !isEarlierClaim(each)) as TranscriptWriter[]
   t.equal(writers.length, 1)
-  const taken = claimed.filter(each => isTaken(each))
+  const taken = claimed.filter(each => isEarlierClaim(each))
   t.equal(new Set(taken.map(({ id, digest }) => `${id} ${digest}`)).size, 1)
   const other = await one.client.claim(claimOf('other', { name: 'other' }), NO_NOTICE)
-  t.notOk(isTaken(other), 'another name')
+  t.notOk(isEarlierClaim(other), 'another name')
   const foreign = await one.client.claim(claimOf('foreign', { keyHash: 'key-two' }), NO_NOTICE)
-  t.notOk(isTaken(foreign), 'another key')
+  t.notOk(isEarlierClaim(foreign), 'another key')
   const [writer] = writers
   writer?.add(frame(0), 1)
   writer?.end()
@@ -184,7 +184,7 @@ t.test('of all claims of a name, from all threads, one writes and the others rea
   await until('the end', () => (kept.last() as { isEnd?: boolean } | undefined)?.isEnd === true)
   t.equal(kept.text(), frame(0))
   clock.advance(30_000)
-  t.notOk(isTaken(await two.client.claim(claimOf('later'), NO_NOTICE)), 'its time is over')
+  t.notOk(isEarlierClaim(await two.client.claim(claimOf('later'), NO_NOTICE)), 'its time is over')
 })
 
 t.test('an answer that is not kept loses its name at once, and is there for its readers', async t => {
@@ -194,7 +194,7 @@ t.test('an answer that is not kept loses its name at once, and is there for its 
   const early = read(store, 'a')
   await turn()
   writer.end(false)
-  t.notOk(isTaken(await store.claim(claimOf('b'), NO_NOTICE)))
+  t.notOk(isEarlierClaim(await store.claim(claimOf('b'), NO_NOTICE)))
   await until('the end', () => (early.last() as { isEnd?: boolean } | undefined)?.isEnd === true)
   const late = read(store, 'a')
   await until('the end of the other', () => (late.last() as { isEnd?: boolean } | undefined)?.isEnd === true)
@@ -224,9 +224,9 @@ t.test('a running answer keeps its place until it alone is too large', async t =
   for (let at = 0; at < 3; at++) last.add(text, 1)
   await turn()
   t.same(notices, ['dropped'])
-  t.ok(isTaken(await store.claim(claimOf('e', { name: 'd' }), NO_NOTICE)), 'it still runs')
+  t.ok(isEarlierClaim(await store.claim(claimOf('e', { name: 'd' }), NO_NOTICE)), 'it still runs')
   last.end()
-  t.notOk(isTaken(await store.claim(claimOf('f', { name: 'd' }), NO_NOTICE)))
+  t.notOk(isEarlierClaim(await store.claim(claimOf('f', { name: 'd' }), NO_NOTICE)))
 })
 
 t.test(
@@ -239,9 +239,9 @@ t.test(
     const writer = await claim('a')
     writer.add(large, 1)
     ;(await claim('b')).add(large, 1)
-    t.ok(isTaken(await store.claim(claimOf('c', { name: 'a' }), NO_NOTICE)), 'it still runs')
+    t.ok(isEarlierClaim(await store.claim(claimOf('c', { name: 'a' }), NO_NOTICE)), 'it still runs')
     writer.end()
-    t.notOk(isTaken(await store.claim(claimOf('d', { name: 'a' }), NO_NOTICE)))
+    t.notOk(isEarlierClaim(await store.claim(claimOf('d', { name: 'a' }), NO_NOTICE)))
   },
 )
 
@@ -255,5 +255,5 @@ t.test('the claims of a thread that died are free', async t => {
   await until('the first part', () => waiting.parts.length > 0)
   await one.close()
   await until('the cut', () => waiting.last()?.kind === 'cut')
-  t.notOk(isTaken(await two.client.claim(claimOf('b'), NO_NOTICE)))
+  t.notOk(isEarlierClaim(await two.client.claim(claimOf('b'), NO_NOTICE)))
 })

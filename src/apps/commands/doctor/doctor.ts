@@ -7,7 +7,7 @@ import { isoInstant, systemClock } from '../../../base/clock.ts'
 import { systemCode } from '../../../base/errors.ts'
 import { findConfig, processEnvironment } from '../../../process/config/config.ts'
 import { withoutSecrets } from '../../../process/config/without-secrets.ts'
-import { dataFolder, folderOf, sqlitePath } from '../../../storage/data-folder.ts'
+import { dataFolder, sqlitePath, storageLocation } from '../../../storage/data-folder.ts'
 import { CONFIG_OPTION, type Command } from '../command.ts'
 import { configWords, print, writePrivateFile } from '../outcome.ts'
 import { version } from '../version.ts'
@@ -43,7 +43,7 @@ export const doctor: Command = {
         : {
             settings: withoutSecrets(config),
             storage: await storageOf(config.storage.url),
-            redis: config.redis.url === null ? 'none' : await reach(folderOf(config.redis.url)),
+            redis: config.redis.url === null ? 'none' : await reach(storageLocation(config.redis.url)),
             ports: {
               public: await reach(`${config.listen.host}:${config.listen.port}`),
               admin: await reach(`${config.admin.host}:${config.admin.port}`),
@@ -61,7 +61,7 @@ export const doctor: Command = {
 
 async function storageOf(url: string) {
   const path = sqlitePath(url)
-  if (path === null) return { kind: 'postgres', ...(await reach(folderOf(url))) }
+  if (path === null) return { kind: 'postgres', ...(await reach(storageLocation(url))) }
   const folder = dataFolder(url)
   try {
     const { size, mode, uid } = statSync(path)

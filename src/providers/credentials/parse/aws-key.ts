@@ -48,7 +48,7 @@ export function parseClaudeOnAwsKey(text: string): AwsKey | AwsWorkspaceKey {
   }
   fields.only(['api_key', 'region', 'workspace_id'])
   const apiKey = fields.text('api_key', API_KEY, API_KEY_EXPECTED)
-  const awsRegion = regionIn(fields)
+  const awsRegion = readRegion(fields)
   return { kind: 'aws-workspace', apiKey, awsRegion, workspaceId, region: null, secrets: [apiKey] }
 }
 
@@ -59,13 +59,13 @@ function accessKey(fields: KeyFields, workspaceId: string | null): AwsKey {
     kind: 'aws',
     accessKeyId,
     secretAccessKey,
-    awsRegion: regionIn(fields),
+    awsRegion: readRegion(fields),
     workspaceId,
     region: null,
     secrets: [secretAccessKey, accessKeyId],
   }
 }
 
-function regionIn(fields: KeyFields): string {
+function readRegion(fields: KeyFields): string {
   return fields.text('region', AWS_REGION, 'a region such as us-east-1')
 }

@@ -73,8 +73,8 @@ export function parseAzureKey(text: string): AzureKey {
  * resource.
  */
 export function azureTargets(key: AzureKey, modelId: string): readonly (AzureDeployment | AzureResource)[] {
-  const own = key.deployments.filter(({ modelSlug }) => modelSlug === modelId)
-  return own.length > 0 ? own : key.resources
+  const ownDeployments = key.deployments.filter(({ modelSlug }) => modelSlug === modelId)
+  return ownDeployments.length > 0 ? ownDeployments : key.resources
 }
 
 function readResource(fields: KeyFields): AzureResource {
@@ -119,6 +119,6 @@ function isPublicHttps(text: string): boolean {
 function isPublicName(hostname: string): boolean {
   if (isIP(hostname) !== 0 || hostname.startsWith('[')) return false
   const labels = hostname.split('.')
-  const last = labels.at(-1) ?? ''
-  return labels.length >= 2 && labels.every(label => label !== '') && !LOCAL_DOMAINS.has(last)
+  const topLabel = labels.at(-1) ?? ''
+  return labels.length >= 2 && labels.every(label => label !== '') && !LOCAL_DOMAINS.has(topLabel)
 }

@@ -51,7 +51,7 @@ export class KeyFields {
   only(names: readonly string[]): this {
     for (const name of this.#fields.keys()) {
       if (!names.includes(name))
-        throw keyError(`${this.#where()}must have no fields other than ${joinNames(names)}`)
+        throw keyError(`${this.#pathPrefix()}must have no fields other than ${joinNames(names)}`)
     }
     return this
   }
@@ -77,7 +77,7 @@ export class KeyFields {
     return value
   }
 
-  #where(): string {
+  #pathPrefix(): string {
     return this.#path === '' ? '' : `${this.#path.slice(0, -1)} `
   }
 }

@@ -82,8 +82,8 @@ export function maskKey(key: ProviderKey): string {
     case 'vertex':
       return maskText(key.privateKeyId ?? '')
     case 'azure': {
-      const [first = '', ...others] = key.secrets
-      return others.length === 0 ? maskText(first) : `${maskText(first)} +${others.length}`
+      const [first = '', ...otherKeys] = key.secrets
+      return otherKeys.length === 0 ? maskText(first) : `${maskText(first)} +${otherKeys.length}`
     }
   }
 }

@@ -8,7 +8,7 @@ import { type GatewayError, toGatewayError } from '../../../base/errors.ts'
 import type { Log } from '../../../base/log/log.ts'
 import {
   type TimeoutKind,
-  timeout,
+  timeoutError,
   type UpstreamCall,
   type UpstreamHandler,
   type UpstreamHead,
@@ -29,10 +29,10 @@ export abstract class RunningCall implements UpstreamCall {
   readonly #deps: CallDeps
   readonly #idleTimeoutMs: number
   readonly #handler: UpstreamHandler
-  #sent = false
-  #headSeen = false
-  #paused = false
-  #over = false
+  #wasSent = false
+  #hasHead = false
+  #isBodyPaused = false
+  #isEnded = false
   /** Monotonic deadline of the head or, after the head, of the next chunk. */
   #deadlineMs: number
   readonly #headDeadlineMs: number
@@ -51,7 +51,7 @@ export abstract class RunningCall implements UpstreamCall {
     this.#handler = handler
     this.#headDeadlineMs = nowMs + request.headersTimeoutMs
     this.#deadlineMs = nowMs + Math.min(request.headersTimeoutMs, deps.connectTimeoutMs)
-    this.#arm(nowMs)
+    this.#setTimer(nowMs)
   }
 
   /** Stops reading the body. Called only after the head. */
@@ -59,52 +59,52 @@ export abstract class RunningCall implements UpstreamCall {
   /** Resumes reading. Never calls back from inside. */
   protected abstract releaseBody(): void
   /** Gives up the connection immediately. Called once, unless `onDone` was called. */
-  protected abstract leave(): void
+  protected abstract dropConnection(): void
 
   get isOver(): boolean {
-    return this.#over
+    return this.#isEnded
   }
 
   protected get isSent(): boolean {
-    return this.#sent
+    return this.#wasSent
   }
 
   protected get isPaused(): boolean {
-    return this.#paused
+    return this.#isBodyPaused
   }
 
   /** Called when the request is sent again on another connection; the deadline of the head stays. */
   protected beginAgain(): void {
-    this.#sent = false
+    this.#wasSent = false
     const connectedByMs = this.#deps.clock.monotonicMs() + this.#deps.connectTimeoutMs
-    this.#expectBy(Math.min(this.#headDeadlineMs, connectedByMs))
+    this.#setDeadline(Math.min(this.#headDeadlineMs, connectedByMs))
   }
 
   pause(): void {
-    this.#paused = true
+    this.#isBodyPaused = true
     // Only the body is held back, so a pause before the head takes effect after it.
-    if (this.#headSeen && !this.#over) this.holdBody()
+    if (this.#hasHead && !this.#isEnded) this.holdBody()
   }
 
   resume(): void {
-    if (!this.#paused) return
-    this.#paused = false
-    if (this.#over) return
-    if (this.#headSeen) this.#expectBy(this.#deps.clock.monotonicMs() + this.#idleTimeoutMs)
+    if (!this.#isBodyPaused) return
+    this.#isBodyPaused = false
+    if (this.#isEnded) return
+    if (this.#hasHead) this.#setDeadline(this.#deps.clock.monotonicMs() + this.#idleTimeoutMs)
     this.releaseBody()
   }
 
   abort(): void {
-    if (!this.#over) this.#drop()
+    if (!this.#isEnded) this.#endEarly()
   }
 
   /** Called when the request was written to a connection. */
   onSent(): void {
-    this.#sent = true
+    this.#wasSent = true
     // The timer checks the deadline when it fires, and the deadline of a connection is usually the earlier one.
     if (this.#timer !== null && this.#timerAtMs <= this.#headDeadlineMs)
       this.#deadlineMs = this.#headDeadlineMs
-    else this.#expectBy(this.#headDeadlineMs)
+    else this.#setDeadline(this.#headDeadlineMs)
   }
 
   onHead(head: UpstreamHead, readMs = this.#deps.clock.monotonicMs()): void {
@@ -113,12 +113,12 @@ export abstract class RunningCall implements UpstreamCall {
       this.fail(unavailable('The provider sent a compressed reply that was not asked for'))
       return
     }
-    this.#headSeen = true
+    this.#hasHead = true
     const deadlineMs = readMs + this.#idleTimeoutMs
     // The timer checks the deadline when it fires.
     if (this.#timer !== null && this.#timerAtMs <= deadlineMs) this.#deadlineMs = deadlineMs
-    else this.#expectBy(deadlineMs)
-    if (this.#paused) this.holdBody()
+    else this.#setDeadline(deadlineMs)
+    if (this.#isBodyPaused) this.holdBody()
     try {
       this.#handler.onHead(head, readMs)
     } catch (thrown) {
@@ -138,23 +138,23 @@ export abstract class RunningCall implements UpstreamCall {
 
   /** Called when the reply is complete, and the connection no longer belongs to this call. */
   onDone(readMs = this.#deps.clock.monotonicMs()): void {
-    this.#over = true
+    this.#isEnded = true
     this.#timer?.cancel()
     this.#timer = null
     try {
       this.#handler.onEnd(readMs)
     } catch (thrown) {
-      this.#report(toGatewayError(thrown))
+      this.#reportError(toGatewayError(thrown))
     }
   }
 
   protected fail(error: GatewayError): void {
-    if (this.#over) return
-    this.#drop()
-    this.#report(error)
+    if (this.#isEnded) return
+    this.#endEarly()
+    this.#reportError(error)
   }
 
-  #report(error: GatewayError): void {
+  #reportError(error: GatewayError): void {
     try {
       this.#handler.onError(error)
     } catch (thrown) {
@@ -162,21 +162,21 @@ export abstract class RunningCall implements UpstreamCall {
     }
   }
 
-  #drop(): void {
-    this.#over = true
+  #endEarly(): void {
+    this.#isEnded = true
     this.#timer?.cancel()
-    this.leave()
+    this.dropConnection()
   }
 
   /** Sets the deadline. Re-arms the timer only if it would fire too late. */
-  #expectBy(deadlineMs: number): void {
+  #setDeadline(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs
     if (this.#timer !== null && this.#timerAtMs <= deadlineMs) return
     this.#timer?.cancel()
-    this.#arm(this.#deps.clock.monotonicMs())
+    this.#setTimer(this.#deps.clock.monotonicMs())
   }
 
-  #arm(nowMs: number): void {
+  #setTimer(nowMs: number): void {
     this.#timerAtMs = this.#deadlineMs
     // Timers may fire a fraction early; a delay of at least a millisecond avoids a busy loop.
     const delayMs = Math.max(1, Math.ceil(this.#deadlineMs - nowMs))
@@ -185,17 +185,17 @@ export abstract class RunningCall implements UpstreamCall {
 
   #expired(): void {
     this.#timer = null
-    if (this.#over) return
+    if (this.#isEnded) return
     // While reading of the body is paused, silence is not the provider's fault; `resume` sets a new deadline.
-    if (this.#paused && this.#headSeen) return
+    if (this.#isBodyPaused && this.#hasHead) return
     const nowMs = this.#deps.clock.monotonicMs()
-    if (nowMs < this.#deadlineMs) this.#arm(nowMs)
-    else this.fail(timeout(this.#waitedFor()))
+    if (nowMs < this.#deadlineMs) this.#setTimer(nowMs)
+    else this.fail(timeoutError(this.#timeoutKind()))
   }
 
-  #waitedFor(): TimeoutKind {
-    if (this.#headSeen) return 'IDLE_TIMEOUT'
-    return this.#sent ? 'HEADERS_TIMEOUT' : 'CONNECT_TIMEOUT'
+  #timeoutKind(): TimeoutKind {
+    if (this.#hasHead) return 'IDLE_TIMEOUT'
+    return this.#wasSent ? 'HEADERS_TIMEOUT' : 'CONNECT_TIMEOUT'
   }
 }
 

@@ -7,14 +7,14 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls'
 
 /** The host that a socket connects to. */
 export interface SocketTarget {
-  readonly secure: boolean
+  readonly isSecure: boolean
   /** Without the brackets of an IPv6 literal. */
   readonly hostname: string
   readonly port: number
 }
 
 /** The buffer for received bytes and the callback after each read. The next read overwrites the buffer. */
-export interface Reading {
+export interface OnRead {
   readonly buffer: Buffer
   callback(length: number): boolean
 }
@@ -29,9 +29,9 @@ const TCP_KEEP_ALIVE_MS = 60_000
 
 /** The target of a URL's origin. */
 export function targetOf(url: URL): SocketTarget {
-  const secure = url.protocol === 'https:'
+  const isSecure = url.protocol === 'https:'
   const hostname = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
-  return { secure, hostname, port: url.port === '' ? (secure ? 443 : 80) : Number(url.port) }
+  return { isSecure, hostname, port: url.port === '' ? (isSecure ? 443 : 80) : Number(url.port) }
 }
 
 /**
@@ -43,22 +43,22 @@ export function openSocket(
   target: SocketTarget,
   ca: string | undefined,
   memory: SessionMemory,
-  onread: Reading,
+  onread: OnRead,
   done: (error: Error | null) => void,
 ): Socket {
-  const socket = target.secure
+  const socket = target.isSecure
     ? connectTls(secureOptions(target, ca, memory, onread)).on('session', session => {
         memory.session = session
       })
     : connectTcp({ host: target.hostname, port: target.port, onread })
   socket.setNoDelay(true).setKeepAlive(true, TCP_KEEP_ALIVE_MS)
-  let pending = true
+  let isPending = true
   const settle = (error: Error | null): void => {
-    if (!pending) return
-    pending = false
+    if (!isPending) return
+    isPending = false
     done(error)
   }
-  socket.once(target.secure ? 'secureConnect' : 'connect', () => settle(null))
+  socket.once(target.isSecure ? 'secureConnect' : 'connect', () => settle(null))
   // This listener stays: an error without a listener would end the process.
   socket.on('error', settle)
   return socket
@@ -69,8 +69,8 @@ function secureOptions(
   { hostname, port }: SocketTarget,
   ca: string | undefined,
   { session }: SessionMemory,
-  onread: Reading,
-): ConnectionOptions & { readonly onread: Reading } {
+  onread: OnRead,
+): ConnectionOptions & { readonly onread: OnRead } {
   return {
     host: hostname,
     port,

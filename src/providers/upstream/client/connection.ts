@@ -36,10 +36,10 @@ export interface ConnectionUser extends ReplyReceiver {
   onDone(readMs: number): void
   /**
    * Called when the reply, or the rest of it, will not arrive. Never called from inside `send`.
-   * @param again the request, if it may be sent on a fresh connection: it was not written, or the provider closed the
+   * @param resendable the request, if it may be sent on a fresh connection: it was not written, or the provider closed the
    * kept connection at the time of the write without replying. Otherwise null.
    */
-  onLost(error: unknown, again: string | null): void
+  onLost(error: unknown, resendable: string | null): void
 }
 
 /** The pool of a connection. */
@@ -65,7 +65,7 @@ const CROSSING_MIN_MS = 50
 /** A longer time to open says more about a name server than about a round trip. */
 const CROSSING_MAX_MS = 1_000
 /** Longer requests are not held in memory to be sent again. */
-const AGAIN_MAX_CHARS = 256 * 1024
+const RESEND_MAX_CHARS = 256 * 1024
 
 export class Connection implements Reader {
   /** Monotonic time at which an idle connection is closed. */
@@ -79,23 +79,23 @@ export class Connection implements Reader {
   readonly #parser: ReplyParser
   readonly #socket: Socket
   /** Monotonic time. */
-  readonly #madeMs: number
+  readonly #createdMs: number
   readonly #maxAgeMs: number
   #user: ConnectionUser | null = null
   /** Holds the request until the socket is connected. Nothing is written before the certificate is checked. */
-  #waiting: string | null = null
+  #unsentRequest: string | null = null
   /** Holds the request on a kept connection until the first byte of its reply arrives. */
-  #again: string | null = null
+  #writtenRequest: string | null = null
   /** Monotonic time of the write. */
   #writtenMs = 0
   /** Monotonic time of the read that is being processed. */
   #readMs = 0
   #crossingMs = CROSSING_MIN_MS
   #isOpen = false
-  #isUsed = false
-  #isGone = false
+  #wasUsed = false
+  #isDiscarded = false
   #isPaused = false
-  #keepMs: number
+  #keepAliveMs: number
   #error: unknown = null
 
   constructor(pool: ConnectionPool, limits: ConnectionLimits, buffer: Buffer) {
@@ -103,14 +103,14 @@ export class Connection implements Reader {
     this.#readTurns = pool.readTurns
     this.#buffer = buffer
     this.#clock = limits.clock
-    this.#madeMs = limits.clock.monotonicMs()
+    this.#createdMs = limits.clock.monotonicMs()
     this.#maxAgeMs = limits.maxAgeMs
-    this.#keepMs = limits.keepAliveMs
+    this.#keepAliveMs = limits.keepAliveMs
     this.#parser = new ReplyParser(this, limits)
     const reading = { buffer, callback: this.#read }
-    this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))
-    this.#socket.on('end', () => this.#closed())
-    this.#socket.on('close', () => this.#closed())
+    this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#onOpened(error))
+    this.#socket.on('end', () => this.#onClosed())
+    this.#socket.on('close', () => this.#onClosed())
     this.#socket.on('error', error => {
       this.#error = error
     })
@@ -120,7 +120,7 @@ export class Connection implements Reader {
   /** Writes one request as soon as the socket is connected. `discard` ends it early. */
   send(request: string, user: ConnectionUser): void {
     this.#user = user
-    this.#waiting = request
+    this.#unsentRequest = request
     if (!this.#isOpen) return
     // A poll shows if the provider has closed a kept connection. Until the next one, its request waits.
     if (loopPhase.isAfterPoll) Connection.#write(this)
@@ -128,17 +128,17 @@ export class Connection implements Reader {
   }
 
   /** Writes the waiting request. Static, so that waiting for a poll needs no closure. */
-  static #write(one: Connection): void {
-    const request = one.#waiting
-    const user = one.#user
+  static #write(connection: Connection): void {
+    const request = connection.#unsentRequest
+    const user = connection.#user
     if (request === null || user === null) return
-    one.#waiting = null
-    if (one.#isUsed && request.length <= AGAIN_MAX_CHARS) {
-      one.#again = request
-      one.#writtenMs = one.#clock.monotonicMs()
+    connection.#unsentRequest = null
+    if (connection.#wasUsed && request.length <= RESEND_MAX_CHARS) {
+      connection.#writtenRequest = request
+      connection.#writtenMs = connection.#clock.monotonicMs()
     }
-    one.#parser.begin(user)
-    one.#socket.write(request)
+    connection.#parser.begin(user)
+    connection.#socket.write(request)
     user.onSent()
   }
 
@@ -150,18 +150,18 @@ export class Connection implements Reader {
 
   /** Resumes reading; never calls back from inside. */
   resume(): void {
-    if (!this.#isPaused || this.#isGone) return
+    if (!this.#isPaused || this.#isDiscarded) return
     this.#isPaused = false
     this.#socket.resume()
   }
 
   /** Closes the socket at once, connected or not; no callback follows. */
   discard(): void {
-    if (this.#isGone) return
-    this.#isGone = true
+    if (this.#isDiscarded) return
+    this.#isDiscarded = true
     this.#user = null
-    this.#waiting = null
-    this.#again = null
+    this.#unsentRequest = null
+    this.#writtenRequest = null
     this.#parser.stop()
     this.#socket.destroy()
     this.#pool.forget(this)
@@ -174,8 +174,9 @@ export class Connection implements Reader {
 
   /** A server's own hint may shorten the time, but never lengthen it. */
   #applyHint(hint: string): void {
-    const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
-    if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
+    const match = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
+    if (match !== null)
+      this.#keepAliveMs = Math.min(this.#keepAliveMs, Number(match[1]) * 1000 - HINT_MARGIN_MS)
   }
 
   /** Called by the parser. */
@@ -183,9 +184,9 @@ export class Connection implements Reader {
     if (hint !== undefined) this.#applyHint(hint)
     const user = this.#user
     this.#user = null
-    this.#isUsed = true
+    this.#wasUsed = true
     const readMs = this.#readMs
-    this.expiresMs = Math.min(readMs + this.#keepMs, this.#madeMs + this.#maxAgeMs)
+    this.expiresMs = Math.min(readMs + this.#keepAliveMs, this.#createdMs + this.#maxAgeMs)
     // If a reply arrives before its request was fully sent, the rest of that request would precede the next one.
     if (!isReusable || this.expiresMs <= readMs || this.#socket.writableLength > 0) this.discard()
     else {
@@ -195,22 +196,22 @@ export class Connection implements Reader {
     user?.onDone(readMs)
   }
 
-  #opened(error: Error | null): void {
+  #onOpened(error: Error | null): void {
     // The socket closes after an error.
-    if (error !== null || this.#isGone) return
+    if (error !== null || this.#isDiscarded) return
     this.#isOpen = true
-    const openMs = this.#clock.monotonicMs() - this.#madeMs
+    const openMs = this.#clock.monotonicMs() - this.#createdMs
     this.#crossingMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, openMs))
     Connection.#write(this)
   }
 
-  /** Takes the bytes in the read buffer. False: it continues to read after other connections have had their turn. */
+  /** Parses the bytes in the read buffer. False: this connection reads on after other connections have had their turn. */
   readonly #read = (length: number): boolean => {
-    this.#again = null
+    this.#writtenRequest = null
     this.#readMs = this.#clock.monotonicMs()
-    if (this.#user === null || this.#waiting !== null) {
+    if (this.#user === null || this.#unsentRequest !== null) {
       // Unexpected bytes would be read as the reply to the next request.
-      const resendable = this.#isUsed ? this.#waiting : null
+      const resendable = this.#wasUsed ? this.#unsentRequest : null
       this.#lose(new Error('the provider sent bytes that were not asked for'), resendable)
     } else {
       try {
@@ -232,22 +233,22 @@ export class Connection implements Reader {
 
   /** Called by `ReadTurns`. */
   readOn(): void {
-    if (!this.#isPaused && !this.#isGone) this.#socket.resume()
+    if (!this.#isPaused && !this.#isDiscarded) this.#socket.resume()
   }
 
   /**
    * Handles a close by the provider, by an error, or by the gateway; after the gateway's own close there is no user to
    * inform.
    */
-  #closed(): void {
-    if (this.#isGone) return
+  #onClosed(): void {
+    if (this.#isDiscarded) return
     this.#readMs = this.#clock.monotonicMs()
     if (this.#user !== null && this.#parser.end()) return
     const isCrossing = this.#readMs - this.#writtenMs <= this.#crossingMs
-    const resendable = this.#isUsed ? this.#waiting : null
+    const resendable = this.#wasUsed ? this.#unsentRequest : null
     this.#lose(
       this.#error ?? new Error('closed by the provider'),
-      isCrossing ? (this.#again ?? resendable) : resendable,
+      isCrossing ? (this.#writtenRequest ?? resendable) : resendable,
     )
   }
 

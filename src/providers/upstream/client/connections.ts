@@ -34,9 +34,9 @@ export class Pool implements ConnectionPool {
   readonly #limits: PoolLimits
   readonly #connections: Connections
   readonly #idle: Connection[] = []
-  readonly #all = new Set<Connection>()
+  readonly #open = new Set<Connection>()
   readonly #queue = new Set<Seeker>()
-  #retired = false
+  #isRetired = false
 
   constructor(url: URL, limits: PoolLimits, connections: Connections) {
     this.target = targetOf(url)
@@ -53,22 +53,22 @@ export class Pool implements ConnectionPool {
     return this.#queue.size > 0
   }
 
-  /** Gives the seeker a connection: now, or when one is free. `leave` ends the wait. */
+  /** Gives the seeker a connection: now, or when one is free. `leaveQueue` ends the wait. */
   seek(seeker: Seeker): void {
     const connection = this.#idle.pop()
     if (connection !== undefined) seeker.onConnection(connection)
-    else if (this.#all.size < this.#limits.maxConnections) seeker.onConnection(this.fresh())
+    else if (this.#open.size < this.#limits.maxConnections) seeker.onConnection(this.openConnection())
     else this.#queue.add(seeker)
   }
 
-  leave(seeker: Seeker): void {
+  leaveQueue(seeker: Seeker): void {
     this.#queue.delete(seeker)
   }
 
   /** A connection that no call has used, regardless of the limit: it replaces one that was just closed. */
-  fresh(): Connection {
+  openConnection(): Connection {
     const connection = new Connection(this, this.#limits, this.#connections.buffer)
-    this.#all.add(connection)
+    this.#open.add(connection)
     return connection
   }
 
@@ -78,18 +78,18 @@ export class Pool implements ConnectionPool {
       next.onConnection(connection)
       return true
     }
-    if (this.#retired || this.#idle.length >= this.#limits.maxIdle) return false
+    if (this.#isRetired || this.#idle.length >= this.#limits.maxIdle) return false
     this.#idle.push(connection)
     this.#connections.sweepAt(connection.expiresMs)
     return true
   }
 
   forget(connection: Connection): void {
-    this.#all.delete(connection)
-    const at = this.#idle.indexOf(connection)
-    if (at !== -1) this.#idle.splice(at, 1)
-    if (this.#connections.isClosed || this.#all.size >= this.#limits.maxConnections) return
-    this.#nextSeeker()?.onConnection(this.fresh())
+    this.#open.delete(connection)
+    const index = this.#idle.indexOf(connection)
+    if (index !== -1) this.#idle.splice(index, 1)
+    if (this.#connections.isClosed || this.#open.size >= this.#limits.maxConnections) return
+    this.#nextSeeker()?.onConnection(this.openConnection())
   }
 
   track(socket: Socket): void {
@@ -98,31 +98,31 @@ export class Pool implements ConnectionPool {
 
   /** Closes expired connections; returns when the next one expires. */
   sweep(nowMs: number): number {
-    let next = Number.POSITIVE_INFINITY
+    let nextExpiryMs = Number.POSITIVE_INFINITY
     for (const connection of [...this.#idle]) {
       if (connection.expiresMs <= nowMs) connection.discard()
-      else next = Math.min(next, connection.expiresMs)
+      else nextExpiryMs = Math.min(nextExpiryMs, connection.expiresMs)
     }
-    return next
+    return nextExpiryMs
   }
 
   /** Closes idle connections; busy ones close when their call ends. */
   retire(): void {
-    this.#retired = true
+    this.#isRetired = true
     for (const connection of [...this.#idle]) connection.discard()
   }
 
   closeAll(): void {
     this.retire()
-    for (const connection of [...this.#all]) connection.close()
+    for (const connection of [...this.#open]) connection.close()
     for (const seeker of this.#queue) seeker.onRefused(new Error('closed by the gateway'))
     this.#queue.clear()
   }
 
   #nextSeeker(): Seeker | undefined {
-    const [first] = this.#queue
-    if (first !== undefined) this.#queue.delete(first)
-    return first
+    const [seeker] = this.#queue
+    if (seeker !== undefined) this.#queue.delete(seeker)
+    return seeker
   }
 }
 
@@ -135,7 +135,7 @@ export class Connections {
   readonly #pools = new Map<string, Pool>()
   /** Includes the sockets of evicted pools with busy connections, which are in no map. */
   readonly #sockets = new Set<Socket>()
-  #drained: (() => void) | null = null
+  #onDrained: (() => void) | null = null
   #closing: Promise<void> | null = null
   /** Written only here. */
   isClosed = false
@@ -175,7 +175,7 @@ export class Connections {
     this.#sockets.add(socket)
     socket.once('close', () => {
       this.#sockets.delete(socket)
-      if (this.#sockets.size === 0) this.#drained?.()
+      if (this.#sockets.size === 0) this.#onDrained?.()
     })
   }
 
@@ -195,7 +195,7 @@ export class Connections {
     this.#sweeping?.cancel()
     for (const pool of this.#pools.values()) pool.closeAll()
     this.#pools.clear()
-    this.#drained = resolve
+    this.#onDrained = resolve
     // Busy connections of evicted pools are in no pool, only in the set of sockets.
     for (const socket of this.#sockets) socket.destroy()
     if (this.#sockets.size === 0) resolve()
@@ -218,8 +218,8 @@ export class Connections {
   #sweep(): void {
     this.#sweeping = null
     const nowMs = this.#limits.clock.monotonicMs()
-    let next = Number.POSITIVE_INFINITY
-    for (const pool of this.#pools.values()) next = Math.min(next, pool.sweep(nowMs))
-    if (next !== Number.POSITIVE_INFINITY) this.sweepAt(next)
+    let nextExpiryMs = Number.POSITIVE_INFINITY
+    for (const pool of this.#pools.values()) nextExpiryMs = Math.min(nextExpiryMs, pool.sweep(nowMs))
+    if (nextExpiryMs !== Number.POSITIVE_INFINITY) this.sweepAt(nextExpiryMs)
   }
 }

@@ -3,7 +3,7 @@
  * is sent a second time only if the provider was closing the reused connection when it arrived. Hot path.
  */
 import {
-  LIMITS,
+  DEFAULT_LIMITS,
   type Transport,
   type TransportOptions,
   transportError,
@@ -23,11 +23,11 @@ export interface DirectTransportOptions extends TransportOptions {
   readonly ca?: string
 }
 
-const DEFAULTS = { ...LIMITS, maxIdle: 256, ca: undefined, onReplay: () => undefined } as const
+const DEFAULT_OPTIONS = { ...DEFAULT_LIMITS, maxIdle: 256, ca: undefined, onReplay: () => undefined } as const
 
 /** Creates the transport. Its calls end in exactly one of `onEnd`, `onError` and `abort`. */
 export function createDirectTransport(options: DirectTransportOptions): Transport {
-  const settings: Settings = { ...DEFAULTS, ...options }
+  const settings: Settings = { ...DEFAULT_OPTIONS, ...options }
   const connections = new Connections(settings)
   const heads = new RequestHeads(settings.userAgent)
   const shared: Shared = { settings, connections, heads }
@@ -95,7 +95,7 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
       this.#shared.settings.onReplay()
       this.beginAgain()
     }
-    this.#connection = this.#pool.fresh()
+    this.#connection = this.#pool.openConnection()
     this.#connection.send(resendable, this)
   }
 
@@ -107,8 +107,8 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
     this.#connection?.resume()
   }
 
-  protected leave(): void {
-    if (this.#connection === null) this.#pool?.leave(this)
+  protected dropConnection(): void {
+    if (this.#connection === null) this.#pool?.leaveQueue(this)
     else this.#connection.discard()
     this.#connection = null
   }

@@ -55,7 +55,7 @@ const TRAILER_LF = 11
 /** No reply is expected, or the reply is complete or was rejected. */
 const OVER = 12
 /** The empty line after the last chunk has been read. */
-const WHOLE = 13
+const COMPLETE = 13
 
 const TAB = 9
 const CR = 13
@@ -64,7 +64,7 @@ const LF = 10
 const SEMICOLON = 59
 const DELETE = 127
 
-const START = 'HTTP/1.'
+const STATUS_LINE_START = 'HTTP/1.'
 const HEAD_END = '\r\n\r\n'
 /** Enough for 4 GiB in one chunk, more than any reply may have. */
 const SIZE_DIGITS = 8
@@ -86,16 +86,16 @@ export class ReplyParser {
   /** Text of an incomplete head or trailer. */
   #head = ''
   /** Bytes of the sized body or chunk that are still missing. */
-  #missing = 0
+  #missingBytes = 0
   #digits = 0
   /** Bytes outside the body: interim heads, chunk extensions, trailers. */
-  #beside = 0
+  #overheadBytes = 0
   /** Bytes in the current line of a trailer. */
   #lineBytes = 0
   #bodyBytes = 0
   /** Chunks of the body. One that spans two reads counts twice. */
   #pieces = 0
-  #reusable = false
+  #isReusable = false
   /** The `Keep-Alive` header of the reply. */
   #hint: string | undefined
 
@@ -109,7 +109,7 @@ export class ReplyParser {
     this.#receiver = receiver
     this.#state = HEAD
     this.#head = ''
-    this.#beside = 0
+    this.#overheadBytes = 0
     this.#bodyBytes = 0
     this.#pieces = 0
   }
@@ -128,11 +128,11 @@ export class ReplyParser {
   push(bytes: Buffer, length: number, readMs: number): void {
     this.#readMs = readMs
     try {
-      let at = 0
-      while (this.#state === HEAD && at < length) at = this.#readHead(bytes, at, length)
+      let index = 0
+      while (this.#state === HEAD && index < length) index = this.#readHead(bytes, index, length)
       if (this.#state === OVER || this.#state === HEAD) return
-      if (this.#state === SIZED || this.#state === UNSIZED) this.#plain(bytes, at, length)
-      else this.#chunked(bytes, at, length)
+      if (this.#state === SIZED || this.#state === UNSIZED) this.#readBody(bytes, index, length)
+      else this.#readChunks(bytes, index, length)
     } catch (thrown) {
       this.stop()
       throw thrown
@@ -142,54 +142,60 @@ export class ReplyParser {
   /** Called when the connection was closed. Returns false if that cuts off the reply. */
   end(): boolean {
     if (this.#state !== UNSIZED) return false
-    this.#done(false)
+    this.#finish(false)
     return true
   }
 
-  #plain(bytes: Buffer, from: number, length: number): void {
-    const to = this.#state === SIZED ? Math.min(length, from + this.#missing) : length
-    this.#missing -= to - from
-    this.#bodyBytes += to - from
+  #readBody(bytes: Buffer, start: number, length: number): void {
+    const end = this.#state === SIZED ? Math.min(length, start + this.#missingBytes) : length
+    this.#missingBytes -= end - start
+    this.#bodyBytes += end - start
     if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
-    const isLast = this.#state === SIZED && this.#missing === 0
-    if (to > from) this.#receiver?.onBody(bytes.subarray(from, to), isLast, this.#readMs)
-    if (isLast && this.#state !== OVER) this.#done(to === length)
+    const isLast = this.#state === SIZED && this.#missingBytes === 0
+    if (end > start) this.#receiver?.onBody(bytes.subarray(start, end), isLast, this.#readMs)
+    if (isLast && this.#state !== OVER) this.#finish(end === length)
   }
 
   /** Moves the data of all chunks of a read together, so that the receiver gets it in one piece. */
-  #chunked(bytes: Buffer, from: number, length: number): void {
-    let [at, start, end] = [from, from, from]
+  #readChunks(bytes: Buffer, offset: number, length: number): void {
+    let [index, start, end] = [offset, offset, offset]
     let pieces = 0
     let fault: unknown = null
     try {
-      while (at < length) {
+      while (index < length) {
         if (this.#state === CHUNK) {
-          const to = Math.min(length, at + this.#missing)
+          const dataEnd = Math.min(length, index + this.#missingBytes)
           pieces++
-          this.#bodyBytes += to - at
+          this.#bodyBytes += dataEnd - index
           if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
           if (end === start) {
-            start = at
-            end = to
+            start = index
+            end = dataEnd
           } else {
-            bytes.copyWithin(end, at, to)
-            end += to - at
+            bytes.copyWithin(end, index, dataEnd)
+            end += dataEnd - index
           }
-          this.#missing -= to - at
-          at = to
-          if (this.#missing === 0) this.#state = CHUNK_CR
-        } else if (this.#state === CHUNK_CR && at + 1 < length && bytes[at] === CR && bytes[at + 1] === LF) {
+          this.#missingBytes -= dataEnd - index
+          index = dataEnd
+          if (this.#missingBytes === 0) this.#state = CHUNK_CR
+        } else if (
+          this.#state === CHUNK_CR &&
+          index + 1 < length &&
+          bytes[index] === CR &&
+          bytes[index + 1] === LF
+        ) {
           this.#state = SIZE
-          this.#missing = 0
+          this.#missingBytes = 0
           this.#digits = 0
-          at += 2
+          index += 2
         } else {
-          const data = this.#state === SIZE && this.#digits === 0 ? this.#plainSize(bytes, at, length) : -1
-          if (data === -1) {
-            this.#beyond(bytes[at] ?? 0)
-            at++
-            if (this.#state === WHOLE) break
-          } else at = data
+          const dataStart =
+            this.#state === SIZE && this.#digits === 0 ? this.#readPlainSize(bytes, index, length) : -1
+          if (dataStart === -1) {
+            this.#parseByte(bytes[index] ?? 0)
+            index++
+            if (this.#state === COMPLETE) break
+          } else index = dataStart
         }
       }
     } catch (thrown) {
@@ -198,52 +204,52 @@ export class ReplyParser {
     this.#pieces += pieces
     if (this.#pieces > REPLY_PIECES.free && isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes))
       throw tooFinelyCut()
-    const isWhole = this.#state === WHOLE
-    if (end > start) this.#receiver?.onBody(bytes.subarray(start, end), isWhole, this.#readMs)
+    const isComplete = this.#state === COMPLETE
+    if (end > start) this.#receiver?.onBody(bytes.subarray(start, end), isComplete, this.#readMs)
     if (this.#state === OVER) return
     if (fault !== null) throw fault
-    if (isWhole) this.#done(at === length)
+    if (isComplete) this.#finish(index === length)
   }
 
   /** Parses one byte outside the data of chunks. */
-  #beyond(byte: number): void {
+  #parseByte(byte: number): void {
     switch (this.#state) {
       case SIZE:
-        this.#sizeByte(byte)
+        this.#parseSizeByte(byte)
         return
       case PADDING:
         if (byte === SEMICOLON) this.#state = EXTENSION
         else if (byte === CR) this.#state = SIZE_LF
-        else if (byte === SPACE || byte === TAB) this.#aside(byte)
-        else throw invalid()
+        else if (byte === SPACE || byte === TAB) this.#countOverhead(byte)
+        else throw invalidReply()
         return
       case EXTENSION:
         if (byte === CR) this.#state = SIZE_LF
-        else this.#aside(byte)
+        else this.#countOverhead(byte)
         return
       case SIZE_LF:
-        expect(byte, LF)
-        this.#state = this.#missing === 0 ? TRAILER : CHUNK
+        expectByte(byte, LF)
+        this.#state = this.#missingBytes === 0 ? TRAILER : CHUNK
         this.#lineBytes = 0
         return
       case CHUNK_CR:
-        expect(byte, CR)
+        expectByte(byte, CR)
         this.#state = CHUNK_LF
         return
       case CHUNK_LF:
-        expect(byte, LF)
-        this.#expectSize()
+        expectByte(byte, LF)
+        this.#beginSize()
         return
       case TRAILER:
         if (byte === CR) this.#state = TRAILER_LF
         else {
-          this.#aside(byte)
+          this.#countOverhead(byte)
           this.#lineBytes++
           this.#head += String.fromCharCode(byte)
         }
         return
       default:
-        expect(byte, LF)
+        expectByte(byte, LF)
         this.#endTrailer()
     }
   }
@@ -251,16 +257,16 @@ export class ReplyParser {
   /** Checks the form of a trailer; its content is not used. */
   #endTrailer(): void {
     if (this.#lineBytes > 0) {
-      if (!FIELD.test(this.#head)) throw invalid()
+      if (!FIELD_LINE.test(this.#head)) throw invalidReply()
       this.#state = TRAILER
       this.#lineBytes = 0
       this.#head = ''
-    } else this.#state = WHOLE
+    } else this.#state = COMPLETE
   }
 
-  #expectSize(): void {
+  #beginSize(): void {
     this.#state = SIZE
-    this.#missing = 0
+    this.#missingBytes = 0
     this.#digits = 0
   }
 
@@ -268,58 +274,58 @@ export class ReplyParser {
    * Reads the line with the size of a chunk if it has only digits; returns where the chunk's data begins, or -1 for any
    * other line.
    */
-  #plainSize(bytes: Buffer, from: number, length: number): number {
+  #readPlainSize(bytes: Buffer, start: number, length: number): number {
     let size = 0
-    let at = from
-    for (; at < length && at - from <= SIZE_DIGITS; at++) {
-      const digit = HEX[bytes[at] as number] as number
+    let index = start
+    for (; index < length && index - start <= SIZE_DIGITS; index++) {
+      const digit = HEX[bytes[index] as number] as number
       if (digit === -1) break
       size = size * 16 + digit
     }
-    if (size === 0 || at - from > SIZE_DIGITS || at + 1 >= length) return -1
-    if (bytes[at] !== CR || bytes[at + 1] !== LF) return -1
-    this.#missing = size
+    if (size === 0 || index - start > SIZE_DIGITS || index + 1 >= length) return -1
+    if (bytes[index] !== CR || bytes[index + 1] !== LF) return -1
+    this.#missingBytes = size
     this.#state = CHUNK
-    return at + 2
+    return index + 2
   }
 
-  #sizeByte(byte: number): void {
+  #parseSizeByte(byte: number): void {
     const digit = HEX[byte] ?? -1
     if (digit >= 0) {
-      if (++this.#digits > SIZE_DIGITS) throw invalid()
-      this.#missing = this.#missing * 16 + digit
-    } else if (this.#digits === 0) throw invalid()
+      if (++this.#digits > SIZE_DIGITS) throw invalidReply()
+      this.#missingBytes = this.#missingBytes * 16 + digit
+    } else if (this.#digits === 0) throw invalidReply()
     else if (byte === CR) this.#state = SIZE_LF
     else if (byte === SEMICOLON) this.#state = EXTENSION
     else if (byte === SPACE || byte === TAB) this.#state = PADDING
-    else throw invalid()
+    else throw invalidReply()
   }
 
-  #aside(byte: number): void {
-    if ((byte < SPACE && byte !== TAB) || byte === DELETE) throw invalid()
-    if (++this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
+  #countOverhead(byte: number): void {
+    if ((byte < SPACE && byte !== TAB) || byte === DELETE) throw invalidReply()
+    if (++this.#overheadBytes > this.#limits.maxHeaderBytes) throw tooLargeHead()
   }
 
-  #done(isReusable: boolean): void {
+  #finish(isReusable: boolean): void {
     this.#state = OVER
     this.#receiver = null
-    this.#connection.onReplied(this.#reusable && isReusable, this.#hint)
+    this.#connection.onReplied(this.#isReusable && isReusable, this.#hint)
   }
 
   /** Reads the available part of the head; returns where the body begins, or `length`. */
-  #readHead(bytes: Buffer, from: number, length: number): number {
+  #readHead(bytes: Buffer, start: number, length: number): number {
     const earlierLength = this.#head.length
     // Reads one byte more than allowed, to detect a head that is too large.
     const endOfHead = Math.min(
       length,
-      from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - earlierLength,
+      start + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - earlierLength,
     )
     // The part of the body in the same read stays as bytes. If the end of the head began in an earlier read, it is
     // found in the text.
-    const found = earlierLength === 0 ? bytes.indexOf(HEAD_END, from, 'latin1') : -1
-    const headEnd = found === -1 ? endOfHead : Math.min(endOfHead, found + HEAD_END.length)
-    const text = this.#head + bytes.toString('latin1', from, headEnd)
-    if (!text.startsWith(START.slice(0, text.length))) throw invalid()
+    const endIndex = earlierLength === 0 ? bytes.indexOf(HEAD_END, start, 'latin1') : -1
+    const headEnd = endIndex === -1 ? endOfHead : Math.min(endOfHead, endIndex + HEAD_END.length)
+    const text = this.#head + bytes.toString('latin1', start, headEnd)
+    if (!text.startsWith(STATUS_LINE_START.slice(0, text.length))) throw invalidReply()
     const end = text.indexOf(HEAD_END, Math.max(0, earlierLength - HEAD_END.length))
     if ((end === -1 ? text.length : end) > this.#limits.maxHeaderBytes) throw tooLargeHead()
     if (end === -1) {
@@ -328,108 +334,116 @@ export class ReplyParser {
       return length
     }
     this.#head = ''
-    this.#takeHead(text.slice(0, end), end)
-    return from + end + HEAD_END.length - earlierLength
+    this.#applyHead(text.slice(0, end), end)
+    return start + end + HEAD_END.length - earlierLength
   }
 
-  #takeHead(text: string, size: number): void {
+  #applyHead(text: string, size: number): void {
     const head = parseHead(text)
     const { status, minor, headers, length, encoding, isClosing } = head
     // The request did not ask for another protocol.
     if (status === 101) throw unavailable('The connection to the provider was lost')
     if (status < 200) {
       // HTTP/1.0 has no interim replies.
-      if (minor === 0) throw invalid()
-      this.#beside += size
-      if (this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
+      if (minor === 0) throw invalidReply()
+      this.#overheadBytes += size
+      if (this.#overheadBytes > this.#limits.maxHeaderBytes) throw tooLargeHead()
       return
     }
     if (encoding !== null && (length !== null || minor === 0 || encoding !== 'chunked')) {
-      throw length === null ? invalid() : wrongLength()
+      throw length === null ? invalidReply() : wrongLength()
     }
-    this.#reusable = minor === 1 && !isClosing
+    this.#isReusable = minor === 1 && !isClosing
     const isEmpty = status === 204 || status === 304 || length === 0
-    if (encoding !== null && !isEmpty) this.#expectSize()
+    if (encoding !== null && !isEmpty) this.#beginSize()
     else this.#state = length === null && !isEmpty ? UNSIZED : SIZED
-    this.#missing = isEmpty ? 0 : (length ?? 0)
+    this.#missingBytes = isEmpty ? 0 : (length ?? 0)
     this.#hint = headers['keep-alive']
     this.#receiver?.onHead({ status, headers }, this.#readMs)
   }
 }
 
-function expect(byte: number, expected: number): void {
-  if (byte !== expected) throw invalid()
+function expectByte(byte: number, expected: number): void {
+  if (byte !== expected) throw invalidReply()
 }
 
 // Heads
 
-const STATUS = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: .*)?$/
-const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: .*)?$/
+const FIELD_LINE = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 /** Control characters, and line ends that are not CRLF. */
 const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/
-const LENGTH = /^\d{1,15}$/
+const LENGTH_VALUE = /^\d{1,15}$/
 /** One of the options of a Connection header. */
-const CLOSES = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i
+const CLOSE_OPTION = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i
 
 /** Reads the lines in one pass, without building a list of them, because every reply has a head. */
 function parseHead(text: string) {
-  if (FORBIDDEN.test(text)) throw invalid()
+  if (FORBIDDEN.test(text)) throw invalidReply()
   const first = text.indexOf('\r\n')
-  const status = STATUS.exec(first === -1 ? text : text.slice(0, first))
-  if (status === null) throw invalid()
+  const status = STATUS_LINE.exec(first === -1 ? text : text.slice(0, first))
+  if (status === null) throw invalidReply()
   const headers: Record<string, string> = Object.create(null)
   let length: number | null = null
   let encoding: string | null = null
   let isClosing = false
-  for (let at = first, next = first; next !== -1; at = next) {
-    at += 2
-    next = text.indexOf('\r\n', at)
+  for (let index = first, next = first; next !== -1; index = next) {
+    index += 2
+    next = text.indexOf('\r\n', index)
     const end = next === -1 ? text.length : next
-    const colon = text.indexOf(':', at)
-    if (colon === -1 || colon >= end) throw invalid()
-    const spelling = text.slice(at, colon)
-    const name = names.get(spelling) ?? learnName(spelling)
-    let [from, to] = [colon + 1, end]
+    const colon = text.indexOf(':', index)
+    if (colon === -1 || colon >= end) throw invalidReply()
+    const spelling = text.slice(index, colon)
+    const name = nameCache.get(spelling) ?? learnName(spelling)
+    let [valueStart, valueEnd] = [colon + 1, end]
     // Removes spaces and tabs; other white space belongs to the value.
-    while (from < to && (text.charCodeAt(from) === SPACE || text.charCodeAt(from) === TAB)) from++
-    while (to > from && (text.charCodeAt(to - 1) === SPACE || text.charCodeAt(to - 1) === TAB)) to--
-    const value = text.slice(from, to)
+    while (
+      valueStart < valueEnd &&
+      (text.charCodeAt(valueStart) === SPACE || text.charCodeAt(valueStart) === TAB)
+    )
+      valueStart++
+    while (
+      valueEnd > valueStart &&
+      (text.charCodeAt(valueEnd - 1) === SPACE || text.charCodeAt(valueEnd - 1) === TAB)
+    )
+      valueEnd--
+    const value = text.slice(valueStart, valueEnd)
     headers[name] = value
     if (name === 'content-length') {
-      if (length !== null || !LENGTH.test(value)) throw wrongLength()
+      if (length !== null || !LENGTH_VALUE.test(value)) throw wrongLength()
       length = Number(value)
     } else if (name === 'transfer-encoding') {
       encoding = encoding === null ? value.toLowerCase() : `${encoding},${value}`
-    } else if (name === 'connection') isClosing ||= CLOSES.test(value)
+    } else if (name === 'connection') isClosing ||= CLOSE_OPTION.test(value)
   }
   return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
 }
 
 /** Lower-case names of headers, by their original spelling: providers repeat a few dozen. */
-const names = new Map<string, string>()
+const nameCache = new Map<string, string>()
 const NAMES_MAX = 512
 const NAME_MAX_CHARS = 64
 
 /** @throws GatewayError for an invalid name */
 function learnName(spelling: string): string {
-  if (!TOKEN.test(spelling)) throw invalid()
+  if (!HEADER_NAME.test(spelling)) throw invalidReply()
   const name = spelling.toLowerCase()
-  if (names.size < NAMES_MAX && spelling.length <= NAME_MAX_CHARS) names.set(spelling, name)
+  if (nameCache.size < NAMES_MAX && spelling.length <= NAME_MAX_CHARS) nameCache.set(spelling, name)
   return name
 }
 
 /**
- * Rejects text immediately if it can no longer become a head. @param from start of the text that has not been examined
+ * Rejects text immediately if it can no longer become a head. @param start start of the text that has not been checked
  * yet
  */
-function refuseBareFeeds(text: string, from: number): void {
-  for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
-    if (text.charCodeAt(at - 1) !== CR) throw invalid()
+function refuseBareFeeds(text: string, start: number): void {
+  for (let index = text.indexOf('\n', start); index !== -1; index = text.indexOf('\n', index + 1)) {
+    if (text.charCodeAt(index - 1) !== CR) throw invalidReply()
   }
 }
 
-function invalid(): Error {
+function invalidReply(): Error {
   return unavailable('The provider sent a reply that is not valid HTTP')
 }
 

@@ -1,16 +1,16 @@
 /**
- * The head of a request to a provider, with the headers that every one has (`User-Agent`, `Accept-Encoding`). Names and
+ * The head of a request to a provider, with the headers of every request (`User-Agent`, `Accept-Encoding`). Names and
  * values are checked, so that no key and no configuration row can change the framing or the host. The results are
  * cached with the URL and the headers, because most requests reuse those of earlier requests. Pure.
  */
 import type { GatewayError } from '../../../base/errors.ts'
 import { type UpstreamRequest, unavailable } from '../transport.ts'
 
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-const VALUE = /^[\x20-\x7e]*$/
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+const HEADER_VALUE = /^[\x20-\x7e]*$/
 
 /** Headers that only the transport may set: framing, hop-by-hop and host, and encodings that it cannot read. */
-const RESERVED = new Set([
+const RESERVED_HEADERS = new Set([
   'host',
   'connection',
   'content-length',
@@ -93,20 +93,20 @@ function makeTarget(url: URL): Target {
  * @throws GatewayError `provider_unavailable`, without echoing the header's value.
  */
 function makeHeaders(headers: UpstreamRequest['headers'], userAgent: string): Headers {
-  const all = new Map([
+  const merged = new Map([
     ['accept-encoding', 'identity'],
     ['content-type', 'application/json'],
     ['user-agent', userAgent],
   ])
   for (const [name, value] of Object.entries(headers)) {
-    const lower = name.toLowerCase()
-    if (!TOKEN.test(name) || RESERVED.has(lower)) throw invalidHeader()
-    if (typeof value !== 'string' || !VALUE.test(value)) throw invalidHeader()
-    all.set(lower, value)
+    const lowerName = name.toLowerCase()
+    if (!HEADER_NAME.test(name) || RESERVED_HEADERS.has(lowerName)) throw invalidHeader()
+    if (typeof value !== 'string' || !HEADER_VALUE.test(value)) throw invalidHeader()
+    merged.set(lowerName, value)
   }
   let lines = ''
-  for (const [name, value] of all) lines += `${name}: ${value}\r\n`
-  return { list: [...all].flat(), lines }
+  for (const [name, value] of merged) lines += `${name}: ${value}\r\n`
+  return { list: [...merged].flat(), lines }
 }
 
 function invalidHeader(): GatewayError {

@@ -31,11 +31,11 @@ export function createTunnels(deps: TunnelsDeps): OpenCheckedTunnel {
     const url = checkUrl(deps, address)
     if (!admits(url))
       throw new PageError('refused', 'the domain is not in allowed_domains of the network policy')
-    const ending = new AbortController()
+    const deadline = new AbortController()
     const timer = deps.clock.after(deps.timeoutMs, () =>
-      ending.abort(new PageError('timeout', 'the server took too long to answer')),
+      deadline.abort(new PageError('timeout', 'the server took too long to answer')),
     )
-    const signalOrDeadline = AbortSignal.any([signal, ending.signal])
+    const signalOrDeadline = AbortSignal.any([signal, deadline.signal])
     try {
       const addresses = await addressesOf(deps, resolve, url, signalOrDeadline)
       return await connectTo(deps, url, addresses, signalOrDeadline)
@@ -57,7 +57,7 @@ async function connectTo(
   for (const { address, family } of addresses) {
     try {
       return await (proxy === null
-        ? direct(address, port, signal)
+        ? connectDirectly(address, port, signal)
         : throughProxy(proxy, `${family === 6 ? `[${address}]` : address}:${port}`, signal))
     } catch {
       signal.throwIfAborted()
@@ -66,7 +66,7 @@ async function connectTo(
   throw new PageError('unreachable', 'the server cannot be reached')
 }
 
-function direct(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+function connectDirectly(host: string, port: number, signal: AbortSignal): Promise<Socket> {
   // Only addresses, never names, so that nothing is resolved a second time.
   if (isIP(host) === 0) return Promise.reject(new TypeError('no address'))
   const { promise, resolve, reject } = Promise.withResolvers<Socket>()

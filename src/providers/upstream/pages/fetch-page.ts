@@ -89,15 +89,15 @@ export interface PageFetcherDeps extends LinkRules {
   readonly clock: Clock
   readonly maxBytes: number
   /**
-   * Time limit for the whole fetch: name lookups, redirects and bytes. Before that, a link may wait for its place for
+   * Time limit for the whole fetch: name lookups, redirects and bytes. Before the fetch, a link may wait for a slot for
    * the same time.
    */
   readonly timeoutMs: number
 }
 
 /** Links that one thread follows at the same time, because each may hold a whole page. */
-const PLACES = 16
-const PER_KEY = 4
+const FETCHES_MAX = 16
+const FETCHES_PER_KEY = 4
 const REDIRECTS_MAX = 3
 const LINK_MAX_CHARS = 2_048
 const HEAD_MAX_BYTES = 16 * 1024
@@ -110,31 +110,36 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
   const turns = new ReadTurns()
-  const slots = new SlotQueue({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
+  const slots = new SlotQueue({
+    clock: deps.clock,
+    places: FETCHES_MAX,
+    perKey: FETCHES_PER_KEY,
+    waitMs: deps.timeoutMs,
+  })
   return async (address, terms) => {
     const { signal } = terms
     signal.throwIfAborted()
-    const leavePlace = await slots.enter(terms.key, signal)
-    if (leavePlace === null) throw new PageError('busy', 'too many links are being followed at the moment')
-    const ending = new AbortController()
-    const onAbort = (): void => ending.abort(signal.reason)
+    const leaveSlot = await slots.enter(terms.key, signal)
+    if (leaveSlot === null) throw new PageError('busy', 'too many links are being followed at the moment')
+    const fetchAbort = new AbortController()
+    const onAbort = (): void => fetchAbort.abort(signal.reason)
     signal.addEventListener('abort', onAbort, { once: true })
     const timer = deps.clock.after(deps.timeoutMs, () =>
-      ending.abort(new PageError('timeout', 'the link took too long to answer')),
+      fetchAbort.abort(new PageError('timeout', 'the link took too long to answer')),
     )
     try {
-      return await follow(deps, resolve, turns, address, { ...terms, signal: ending.signal })
+      return await followLink(deps, resolve, turns, address, { ...terms, signal: fetchAbort.signal })
     } catch (thrown) {
       signal.throwIfAborted()
       if (thrown instanceof QueueTimeout)
         throw new PageError('busy', 'too many host names are being looked up at the moment')
       // A failure after the deadline is a consequence of it.
-      ending.signal.throwIfAborted()
+      fetchAbort.signal.throwIfAborted()
       throw thrown instanceof PageError ? thrown : unreachable()
     } finally {
       timer.cancel()
       signal.removeEventListener('abort', onAbort)
-      leavePlace()
+      leaveSlot()
     }
   }
 }
@@ -144,7 +149,7 @@ export function resolverOf({ allowPrivate, resolve }: LinkRules): ResolveName {
   return resolve === undefined && !allowPrivate ? createServerLookup() : createSystemLookup(resolve)
 }
 
-async function follow(
+async function followLink(
   deps: PageFetcherDeps,
   resolve: ResolveName,
   turns: ReadTurns,
@@ -154,15 +159,15 @@ async function follow(
   let url = checkUrl(deps, address)
   for (let redirects = 0; ; redirects++) {
     if (!admits(url)) throw refusal('leads to a domain that this request does not allow')
-    const answer = await ask(deps, turns, url, await addressesOf(deps, resolve, url, signal), signal)
+    const answer = await sendRequest(deps, turns, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
       const { location } = answer.headers
       const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
-      if (isLast) return { ...(await read(deps, answer, types)), url: url.href }
+      if (isLast) return { ...(await readDocument(deps, answer, types)), url: url.href }
       if (redirects === REDIRECTS_MAX) throw refusal('redirects more than three times')
       url = checkUrl(deps, location, url)
     } finally {
-      answer.leave()
+      answer.close()
     }
   }
 }
@@ -217,11 +222,11 @@ async function addressesBy(
 /** A reply whose body was not read. */
 interface Answer extends PartedReply {
   /** Closes the connection. */
-  leave(): void
+  close(): void
 }
 
-/** Options of undici for one request on one connection, which is never reused. The deadline is the fetch's own. */
-const ONCE = {
+/** Options of undici for one request on one connection, which is never reused. Only the fetch has a deadline. */
+const CLIENT_OPTIONS = {
   allowH2: false,
   pipelining: 0,
   maxHeaderSize: HEAD_MAX_BYTES,
@@ -229,9 +234,9 @@ const ONCE = {
   bodyTimeout: 0,
 } as const
 /** NODE_TLS_REJECT_UNAUTHORIZED has no effect. */
-const VERIFIED = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as const
+const TLS_OPTIONS = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as const
 
-async function ask(
+async function sendRequest(
   deps: PageFetcherDeps,
   turns: ReadTurns,
   url: URL,
@@ -239,13 +244,13 @@ async function ask(
   signal: AbortSignal,
 ): Promise<Answer> {
   const connect = connectorTo(deps, url, addresses, signal)
-  const client = new (undici().Client)(url.origin, { ...ONCE, connect })
+  const client = new (undici().Client)(url.origin, { ...CLIENT_OPTIONS, connect })
   const onAbort = (): void => void client.destroy().catch(() => undefined)
   try {
     const headers = { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' }
     const path = `${url.pathname}${url.search}`
     const reply = await requestWithin(client, { path, method: 'GET', headers }, turns, signal)
-    return { ...reply, leave: onAbort }
+    return { ...reply, close: onAbort }
   } catch (thrown) {
     onAbort()
     throw thrown
@@ -265,7 +270,7 @@ export function connectorTo(
   const { allowPrivate, isPublic = isPublicAddress } = rules
   const proxy = rules.proxyOf?.(url) ?? null
   const open = undici().buildConnector({
-    ...VERIFIED,
+    ...TLS_OPTIONS,
     lookup: pinTo(addresses),
   } as buildConnector.BuildOptions)
   if (proxy !== null) {
@@ -321,15 +326,15 @@ function closeWith(signal: AbortSignal, socket: Socket): void {
 /** A lookup that returns the checked addresses, even if the name has changed since. */
 function pinTo(addresses: readonly Address[]): LookupFunction {
   return (_name, { all }, callback) => {
-    const [first] = addresses
+    const [firstAddress] = addresses
     process.nextTick(() => {
       if (all === true) callback(null, [...addresses])
-      else callback(null, first?.address ?? '', first?.family)
+      else callback(null, firstAddress?.address ?? '', firstAddress?.family)
     })
   }
 }
 
-async function read(
+async function readDocument(
   { maxBytes }: PageFetcherDeps,
   { statusCode, headers, body }: Answer,
   types: readonly string[],
@@ -356,25 +361,25 @@ async function read(
     throw thrown instanceof FineChunks ? refusal('answers in chunks that are too small') : thrown
   }
   const bytes = new Uint8Array(length)
-  let at = 0
+  let offset = 0
   for (const chunk of chunks) {
-    bytes.set(chunk, at)
-    at += chunk.length
+    bytes.set(chunk, offset)
+    offset += chunk.length
   }
   return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(contentType)?.[1] ?? null }
 }
 
 /** The first value of a repeated header. */
-function firstOf(value: string | readonly string[] | undefined, absent: string): string {
-  return (typeof value === 'string' ? value : value?.[0]) ?? absent
+function firstOf(value: string | readonly string[] | undefined, fallback: string): string {
+  return (typeof value === 'string' ? value : value?.[0]) ?? fallback
 }
 
 function bareHost({ hostname }: URL): string {
   return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
 }
 
-function refusal(why: string): PageError {
-  return new PageError('refused', `the link ${why}`)
+function refusal(problem: string): PageError {
+  return new PageError('refused', `the link ${problem}`)
 }
 
 function unreachable(): PageError {

@@ -1,4 +1,4 @@
-/** The networks that no link, MCP server or receiver of alerts of a caller may reach. Pure. */
+/** The networks to which no link, MCP server or alert receiver of a caller may lead. Pure. */
 import { BlockList, isIPv4, isIPv6 } from 'node:net'
 
 /** Networks that are not public: this machine, its network and its cloud, which a caller's link must not reach. */
@@ -35,17 +35,17 @@ const NOT_PUBLIC_V6: readonly (readonly [string, number])[] = [
   ['3fff::', 20],
 ]
 
-const refusedV4 = new BlockList()
-for (const [network, prefix] of NOT_PUBLIC_V4) refusedV4.addSubnet(network, prefix, 'ipv4')
+const nonPublicV4 = new BlockList()
+for (const [network, prefix] of NOT_PUBLIC_V4) nonPublicV4.addSubnet(network, prefix, 'ipv4')
 const globalV6 = new BlockList()
 globalV6.addSubnet(...GLOBAL_V6, 'ipv6')
-const refusedV6 = new BlockList()
-for (const [network, prefix] of NOT_PUBLIC_V6) refusedV6.addSubnet(network, prefix, 'ipv6')
+const nonPublicV6 = new BlockList()
+for (const [network, prefix] of NOT_PUBLIC_V6) nonPublicV6.addSubnet(network, prefix, 'ipv6')
 
 /** True for a public address in its usual form, without brackets. False for text that is not an address. */
 export function isPublicAddress(address: string): boolean {
-  if (isIPv4(address)) return !refusedV4.check(address, 'ipv4')
+  if (isIPv4(address)) return !nonPublicV4.check(address, 'ipv4')
   // A zone identifies an interface of this machine.
   if (!isIPv6(address) || address.includes('%')) return false
-  return globalV6.check(address, 'ipv6') && !refusedV6.check(address, 'ipv6')
+  return globalV6.check(address, 'ipv6') && !nonPublicV6.check(address, 'ipv6')
 }

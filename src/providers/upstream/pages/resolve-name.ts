@@ -14,8 +14,8 @@ export interface Address {
 export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonly Address[]>
 
 /** Timeout of one query to one server; a second try waits longer. */
-const TRY_MS = 2_000
-const TRIES = 2
+const QUERY_TIMEOUT_MS = 2_000
+const QUERY_ATTEMPTS = 2
 
 interface ServerLookupOptions {
   /** `address:port` of DNS servers. Default: the system's. */
@@ -32,7 +32,7 @@ export function createServerLookup({ servers }: ServerLookupOptions = {}): Resol
     if (!name.replace(/\.$/, '').includes('.')) throw new Error('a name without a dot')
     signal.throwIfAborted()
     // One resolver per lookup, because `cancel` ends all queries of a resolver.
-    const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES })
+    const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: QUERY_ATTEMPTS })
     if (servers !== undefined) resolver.setServers([...servers])
     const cancel = (): void => resolver.cancel()
     signal.addEventListener('abort', cancel, { once: true })
@@ -51,9 +51,9 @@ function addressesIn(settled: PromiseSettledResult<readonly string[]>, family: n
 }
 
 /** Alternates between both families, so that both are among the first few addresses. */
-function alternate(one: readonly Address[], other: readonly Address[]): readonly Address[] {
-  const longest = one.length > other.length ? one : other
-  return longest.flatMap((_, at) => [...one.slice(at, at + 1), ...other.slice(at, at + 1)])
+function alternate(v4: readonly Address[], v6: readonly Address[]): readonly Address[] {
+  const longer = v4.length > v6.length ? v4 : v6
+  return longer.flatMap((_, index) => [...v4.slice(index, index + 1), ...v6.slice(index, index + 1)])
 }
 
 /** The error for a lookup whose deadline passed while it was queued: it never started. */
@@ -66,39 +66,41 @@ export class QueueTimeout extends Error {
  * threads until it has a result, and cannot be stopped. All lookups share two of these threads, including those for
  * providers. So one runs at a time, even after its caller has left, and the others queue.
  */
-export function createSystemLookup(lookUp: (name: string) => Promise<readonly Address[]> = all): ResolveName {
-  let busy = false
+export function createSystemLookup(
+  lookUp: (name: string) => Promise<readonly Address[]> = lookUpAll,
+): ResolveName {
+  let isBusy = false
   const queue = new Set<() => void>()
-  const turn = (signal: AbortSignal): Promise<void> =>
+  const waitForTurn = (signal: AbortSignal): Promise<void> =>
     new Promise((resolve, reject) => {
       const giveUp = (): void => {
-        queue.delete(go)
+        queue.delete(begin)
         reject(new QueueTimeout('the lookup waited too long in the queue'))
       }
-      const go = (): void => {
-        queue.delete(go)
+      const begin = (): void => {
+        queue.delete(begin)
         signal.removeEventListener('abort', giveUp)
         resolve()
       }
-      queue.add(go)
+      queue.add(begin)
       signal.addEventListener('abort', giveUp, { once: true })
     })
   const startNext = (): void => {
     const [next] = queue
-    if (next === undefined) busy = false
+    if (next === undefined) isBusy = false
     else next()
   }
   return async (name, signal) => {
     signal.throwIfAborted()
-    if (busy) await turn(signal)
-    busy = true
-    const lookup = (async () => await lookUp(name))()
-    lookup.then(startNext, startNext)
-    return await orAborted(lookup, signal)
+    if (isBusy) await waitForTurn(signal)
+    isBusy = true
+    const running = (async () => await lookUp(name))()
+    running.then(startNext, startNext)
+    return await orAborted(running, signal)
   }
 }
 
-async function all(name: string): Promise<readonly Address[]> {
+async function lookUpAll(name: string): Promise<readonly Address[]> {
   return await lookup(name, { all: true, verbatim: true })
 }
 

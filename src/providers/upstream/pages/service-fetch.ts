@@ -35,8 +35,8 @@ export interface ServiceFetch {
 const CONNECTIONS_MAX = 10
 const HEAD_MAX_BYTES = 16 * 1024
 /** Header fields of a reply that are passed on. */
-const KEPT_HEADERS = ['content-type', 'location', 'mcp-session-id'] as const
-const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
+const PASSED_HEADERS = ['content-type', 'location', 'mcp-session-id'] as const
+const BODILESS_STATUSES: ReadonlySet<number> = new Set([204, 205, 304])
 
 /** Resolves and checks the name of the server. Rejects with a PageError, or with the reason of the signal. */
 export async function openServiceFetch(
@@ -60,11 +60,11 @@ export async function openServiceFetch(
   const bytes = { remaining: terms.maxBytes }
   let requests = 0
   return {
-    async fetch(to, init = {}) {
-      if (new URL(to).origin !== url.origin)
+    async fetch(target, init = {}) {
+      if (new URL(target).origin !== url.origin)
         throw new PageError('refused', 'the server redirects requests to another origin')
       if (++requests > terms.maxRequests) throw new PageError('refused', 'the server needs too many requests')
-      return responseOf(await ask(dispatcher, new URL(to), init, terms), terms, bytes)
+      return responseOf(await sendRequest(dispatcher, new URL(target), init, terms), terms, bytes)
     },
     close() {
       closing.abort(new Error('closed'))
@@ -73,22 +73,22 @@ export async function openServiceFetch(
   }
 }
 
-async function ask(
+async function sendRequest(
   dispatcher: Dispatcher,
-  to: URL,
+  target: URL,
   init: RequestInit,
   terms: ServiceFetchTerms,
 ): Promise<PartedReply> {
-  const own = Object.fromEntries(new Headers(init.headers).entries())
+  const ownHeaders = Object.fromEntries(new Headers(init.headers).entries())
   try {
     const request = {
-      path: `${to.pathname}${to.search}`,
+      path: `${target.pathname}${target.search}`,
       method: (init.method ?? 'GET') as Dispatcher.HttpMethod,
       headers: {
         'user-agent': 'sluice',
-        ...own,
+        ...ownHeaders,
         ...terms.headers,
-        host: to.host,
+        host: target.host,
         'accept-encoding': 'identity',
       },
       body: typeof init.body === 'string' ? init.body : null,
@@ -105,10 +105,10 @@ function responseOf(
   { maxReplyBytes }: ServiceFetchTerms,
   bytes: { remaining: number },
 ): Response {
-  const requestHeaders = new Headers()
-  for (const name of KEPT_HEADERS) {
+  const responseHeaders = new Headers()
+  for (const name of PASSED_HEADERS) {
     const value = headers[name]
-    if (typeof value === 'string') requestHeaders.set(name, value)
+    if (typeof value === 'string') responseHeaders.set(name, value)
   }
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {
@@ -119,13 +119,13 @@ function responseOf(
     body.destroy()
     throw new PageError('unreachable', `the server answered with status ${statusCode}`)
   }
-  if (BODILESS.has(statusCode)) {
+  if (BODILESS_STATUSES.has(statusCode)) {
     body.destroy()
-    return new Response(null, { status: statusCode, headers: requestHeaders })
+    return new Response(null, { status: statusCode, headers: responseHeaders })
   }
   return new Response(countedStream(body, maxReplyBytes, bytes), {
     status: statusCode,
-    headers: requestHeaders,
+    headers: responseHeaders,
   })
 }
 
@@ -133,7 +133,7 @@ function responseOf(
 function countedStream(
   body: ReplyParts,
   maxBytes: number,
-  all: { remaining: number },
+  allBytes: { remaining: number },
 ): ReadableStream<Uint8Array> {
   let length = 0
   return new ReadableStream({
@@ -146,8 +146,8 @@ function countedStream(
         return
       }
       length += part.length
-      all.remaining -= part.length
-      if (length > maxBytes || all.remaining < 0) {
+      allBytes.remaining -= part.length
+      if (length > maxBytes || allBytes.remaining < 0) {
         body.destroy()
         throw new PageError(
           'too_large',

@@ -7,13 +7,13 @@ import { PieceCount, REPLY_PIECES } from '../../../base/fairness/short-chunks.ts
 /** Bytes that cost as much as one more chunk: this many are added to the length of each. */
 const CHUNK_COST_BYTES = 64
 const START_BYTES = 4 * 1024
-const EMPTY: Buffer = Buffer.alloc(0)
+const EMPTY_BUFFER: Buffer = Buffer.alloc(0)
 
 /** The chunks of one reply. */
 export class JoinedPieces {
   readonly #count = new PieceCount(REPLY_PIECES)
   /** A single chunk, or the beginning of a buffer with all chunks. */
-  #bytes: Buffer = EMPTY
+  #bytes: Buffer = EMPTY_BUFFER
   #isOwn = false
   /** Number of waiting bytes. Written only here. */
   length = 0
@@ -35,7 +35,7 @@ export class JoinedPieces {
   /** Returns all bytes since the last call, joined, and removes them. */
   drain(): Buffer {
     const bytes = this.#isOwn ? this.#bytes.subarray(0, this.length) : this.#bytes
-    this.#bytes = EMPTY
+    this.#bytes = EMPTY_BUFFER
     this.#isOwn = false
     this.length = 0
     this.costBytes = 0

@@ -52,8 +52,8 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   readonly #signal: AbortSignal | null
   readonly #onHead: (reply: PartedReply) => void
   readonly #onError: (error: Error) => void
-  readonly #joined = new JoinedPieces()
-  readonly #leave = (): void => this.destroy(this.#signal?.reason as Error)
+  readonly #pieces = new JoinedPieces()
+  readonly #onAbort = (): void => this.destroy(this.#signal?.reason as Error)
   #controller: Controller | null = null
   #error: Error | null = null
   #isEnded = false
@@ -72,7 +72,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
     this.#signal = signal
     this.#onHead = onHead
     this.#onError = onError
-    signal?.addEventListener('abort', this.#leave, { once: true })
+    signal?.addEventListener('abort', this.#onAbort, { once: true })
   }
 
   /** The next part; null after the last one. Rejects with the reason of the signal, or a fault of the connection. */
@@ -80,7 +80,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
     for (;;) {
       if (this.#error !== null) throw this.#error
       // While other connections have their turn, received bytes wait for the rest of their read.
-      if (this.#joined.length > 0 && (!this.#isWaiting || this.#isEnded)) return this.#drain()
+      if (this.#pieces.length > 0 && (!this.#isWaiting || this.#isEnded)) return this.#drain()
       if (this.#isEnded) return null
       const { promise, resolve } = Promise.withResolvers<void>()
       this.#wake = resolve
@@ -124,17 +124,17 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
 
   onResponseData(controller: Controller, chunk: Buffer): void {
     if (this.#error !== null) return
-    if (!this.#joined.add(chunk)) {
+    if (!this.#pieces.add(chunk)) {
       this.destroy(new FineChunks())
       return
     }
-    if (this.#joined.length >= TURN_BYTES) controller.pause()
+    if (this.#pieces.length >= TURN_BYTES) controller.pause()
     this.#wakeReader()
   }
 
   onResponseEnd(): void {
     this.#isEnded = true
-    this.#signal?.removeEventListener('abort', this.#leave)
+    this.#signal?.removeEventListener('abort', this.#onAbort)
     this.#wakeReader()
   }
 
@@ -143,14 +143,14 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   }
 
   #drain(): Buffer {
-    this.readBytes = this.#joined.costBytes
+    this.readBytes = this.#pieces.costBytes
     if (this.readBytes < LONG_READ_BYTES) this.#turns.shortBytes += this.readBytes
     else if (!this.#isEnded && !this.#isWaiting && !this.#turns.admits(this.readBytes)) {
       this.#isWaiting = true
       this.#controller?.pause()
       this.#turns.join(this)
     }
-    return this.#joined.drain()
+    return this.#pieces.drain()
   }
 
   /**
@@ -164,7 +164,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
 
   #fail(error: Error): void {
     this.#error = error
-    this.#signal?.removeEventListener('abort', this.#leave)
+    this.#signal?.removeEventListener('abort', this.#onAbort)
     this.#onError(error)
     this.#wakeReader()
   }

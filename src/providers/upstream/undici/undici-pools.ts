@@ -35,7 +35,7 @@ interface UndiciLimits {
 /** A call that waits for a slot in a pool. */
 interface UndiciSeeker {
   /** Called once, possibly from inside `seek`. */
-  onRoom(): void
+  onSlot(): void
   /** Called when the pools are being closed. Never called from inside `seek`. */
   onRefused(error: Error): void
 }
@@ -44,7 +44,7 @@ interface UndiciSeeker {
 const STREAMS_PER_CONNECTION = 100
 /** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
 const HINT_MARGIN_MS = 1_000
-/** See providers/upstream/client/connection.ts. */
+/** Explained in providers/upstream/client/connection.ts. */
 const CROSSING_MIN_MS = 50
 const CROSSING_MAX_MS = 1_000
 
@@ -59,8 +59,8 @@ export type CrossingClient = InstanceType<ReturnType<typeof createCrossingClient
 /** Creates the class of these connections, which needs the library. */
 function createCrossingClient(clock: Clock) {
   return class CrossingClient extends undici().Client {
-    #served = 0
-    #askedMs = 0
+    #replyCount = 0
+    #connectMs = 0
     #openMs = 0
     #isOpen = false
     #isLost = false
@@ -70,8 +70,8 @@ function createCrossingClient(clock: Clock) {
       this.on('connect', () => {
         this.#isOpen = true
         this.#isLost = false
-        this.#served = 0
-        this.#openMs = clock.monotonicMs() - this.#askedMs
+        this.#replyCount = 0
+        this.#openMs = clock.monotonicMs() - this.#connectMs
       })
       this.on('disconnect', () => {
         this.#isOpen = false
@@ -79,8 +79,8 @@ function createCrossingClient(clock: Clock) {
     }
 
     override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-      if (!this.#isOpen) this.#askedMs = clock.monotonicMs()
-      if (isAware(handler)) handler.onClient(this)
+      if (!this.#isOpen) this.#connectMs = clock.monotonicMs()
+      if (isClientAware(handler)) handler.onClient(this)
       return super.dispatch(options, handler)
     }
 
@@ -88,15 +88,15 @@ function createCrossingClient(clock: Clock) {
      * Called when a call ends with its connection. True for the first call: however many streams are lost, it is one
      * fault.
      */
-    lose(): boolean {
+    markLost(): boolean {
       const isFirst = !this.#isLost
       this.#isLost = true
       return isFirst
     }
 
     /** Called when a reply on this connection is complete. */
-    served(): void {
-      this.#served++
+    countReply(): void {
+      this.#replyCount++
     }
 
     /**
@@ -105,12 +105,12 @@ function createCrossingClient(clock: Clock) {
      */
     isCrossing(sinceWriteMs: number): boolean {
       const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
-      return this.#served > 0 && sinceWriteMs <= limitMs
+      return this.#replyCount > 0 && sinceWriteMs <= limitMs
     }
   }
 }
 
-function isAware(handler: object): handler is ClientAware {
+function isClientAware(handler: object): handler is ClientAware {
   return 'onClient' in handler
 }
 
@@ -118,7 +118,7 @@ function isAware(handler: object): handler is ClientAware {
 export class UndiciPool {
   readonly dispatcher: Dispatcher
   /** Monotonic time. */
-  readonly madeMs: number
+  readonly createdMs: number
   readonly #origin: string
   readonly #limits: UndiciLimits
   /** Sockets that are not open yet. */
@@ -128,7 +128,7 @@ export class UndiciPool {
   readonly #unwritten = new Set<UndiciSeeker>()
   readonly #queue = new Set<UndiciSeeker>()
   /** Dispatchers of one call each; see `dispatchFresh`. */
-  readonly #fresh = new Map<UndiciSeeker, Dispatcher>()
+  readonly #freshDispatchers = new Map<UndiciSeeker, Dispatcher>()
   readonly #createClient: (origin: URL, options: object) => CrossingClient
   readonly #onEmpty: (pool: UndiciPool) => void
   #isRetired = false
@@ -143,20 +143,20 @@ export class UndiciPool {
     this.#limits = limits
     this.#createClient = createClient
     this.#onEmpty = onEmpty
-    this.madeMs = limits.clock.monotonicMs()
-    this.dispatcher = this.#make()
+    this.createdMs = limits.clock.monotonicMs()
+    this.dispatcher = this.#create()
   }
 
   /** Calls the seeker when there is room for it. `release` ends the wait, or the call. */
   seek(seeker: UndiciSeeker): void {
     const { maxConnections, route } = this.#limits
-    const max = maxConnections * (route.http2 ? STREAMS_PER_CONNECTION : 1)
-    if (this.#running.size >= max) this.#queue.add(seeker)
+    const maxRunning = maxConnections * (route.http2 ? STREAMS_PER_CONNECTION : 1)
+    if (this.#running.size >= maxRunning) this.#queue.add(seeker)
     else this.#admit(seeker)
   }
 
   /** Called when the request of the seeker is written to a connection. */
-  onBegun(seeker: UndiciSeeker): void {
+  onWritten(seeker: UndiciSeeker): void {
     this.#unwritten.delete(seeker)
   }
 
@@ -164,8 +164,8 @@ export class UndiciPool {
   release(seeker: UndiciSeeker): void {
     this.#queue.delete(seeker)
     this.#unwritten.delete(seeker)
-    void this.#fresh.get(seeker)?.close()
-    this.#fresh.delete(seeker)
+    void this.#freshDispatchers.get(seeker)?.close()
+    this.#freshDispatchers.delete(seeker)
     // No call waits for the connections that are being opened.
     if (this.#unwritten.size === 0) this.#giveUpOpening()
     if (!this.#running.delete(seeker)) return
@@ -178,8 +178,8 @@ export class UndiciPool {
 
   /** Sends a request on a connection that no call has used. */
   dispatchFresh(options: Dispatcher.DispatchOptions, call: Dispatcher.DispatchHandler & UndiciSeeker): void {
-    const dispatcher = this.#make()
-    this.#fresh.set(call, dispatcher)
+    const dispatcher = this.#create()
+    this.#freshDispatchers.set(call, dispatcher)
     this.#unwritten.add(call)
     dispatcher.dispatch(options, call)
   }
@@ -194,13 +194,15 @@ export class UndiciPool {
     for (const seeker of this.#queue) seeker.onRefused(new Error('closed by the gateway'))
     this.#queue.clear()
     this.#giveUpOpening()
-    await Promise.all([this.dispatcher, ...this.#fresh.values()].map(dispatcher => dispatcher.destroy()))
+    await Promise.all(
+      [this.dispatcher, ...this.#freshDispatchers.values()].map(dispatcher => dispatcher.destroy()),
+    )
   }
 
   #admit(seeker: UndiciSeeker): void {
     this.#running.add(seeker)
     this.#unwritten.add(seeker)
-    seeker.onRoom()
+    seeker.onSlot()
   }
 
   #giveUpOpening(): void {
@@ -209,7 +211,7 @@ export class UndiciPool {
     this.#opening.clear()
   }
 
-  #make(): Dispatcher {
+  #create(): Dispatcher {
     const { route, connectTimeoutMs, keepAliveMs, maxConnections } = this.#limits
     const options = {
       allowH2: route.http2,
@@ -291,12 +293,12 @@ export class UndiciPools {
   pool(url: URL, isolation: string | undefined): UndiciPool {
     // An origin cannot contain a space, so the two halves cannot be confused.
     const key = isolation === undefined ? url.origin : `${url.origin} ${isolation}`
-    const known = this.#pools.get(key)
+    const existing = this.#pools.get(key)
     this.#pools.delete(key)
     const isFresh =
-      known !== undefined && this.#limits.clock.monotonicMs() - known.madeMs < this.#limits.maxAgeMs
-    if (known !== undefined && !isFresh) this.#retire(known)
-    const pool = isFresh ? known : this.#make(url.origin)
+      existing !== undefined && this.#limits.clock.monotonicMs() - existing.createdMs < this.#limits.maxAgeMs
+    if (existing !== undefined && !isFresh) this.#retire(existing)
+    const pool = isFresh ? existing : this.#create(url.origin)
     for (const [oldest, evicted] of this.#pools) {
       if (this.#pools.size < this.#limits.maxPools) break
       this.#pools.delete(oldest)
@@ -311,15 +313,15 @@ export class UndiciPools {
     if (this.#closing === null) {
       const closed = Promise.withResolvers<void>()
       this.#closing = closed.promise
-      const all = [...this.#pools.values(), ...this.#retired]
+      const pools = [...this.#pools.values(), ...this.#retired]
       this.#pools.clear()
       this.#retired.clear()
-      void Promise.all(all.map(pool => pool.destroy())).then(() => closed.resolve(), closed.reject)
+      void Promise.all(pools.map(pool => pool.destroy())).then(() => closed.resolve(), closed.reject)
     }
     return this.#closing
   }
 
-  #make(origin: string): UndiciPool {
+  #create(origin: string): UndiciPool {
     return new UndiciPool(origin, this.#limits, this.#createClient, empty => this.#destroy(empty))
   }
 

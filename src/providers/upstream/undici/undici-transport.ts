@@ -9,7 +9,7 @@ import { tooFinelyCut } from '../client/reply-parser.ts'
 import { RequestHeads } from '../client/request-head.ts'
 import { LONG_READ_BYTES, type Reader, ReadTurns, TURN_BYTES } from '../read-turns.ts'
 import {
-  LIMITS,
+  DEFAULT_LIMITS,
   type Transport,
   type TransportOptions,
   transportError,
@@ -34,7 +34,7 @@ interface UndiciTransportOptions extends TransportOptions {
 
 /** Creates the transport. Its calls end in exactly one of `onEnd`, `onError` and `abort`. */
 export function createUndiciTransport(options: UndiciTransportOptions): Transport {
-  const settings = { ...LIMITS, onReplay: () => undefined, ...options }
+  const settings = { ...DEFAULT_LIMITS, onReplay: () => undefined, ...options }
   const pools = new UndiciPools(settings)
   const heads = new RequestHeads(settings.userAgent)
   const shared: Shared = { settings, pools, heads, turns: new ReadTurns() }
@@ -59,13 +59,13 @@ interface Shared {
 }
 
 /** The reason given to undici for an abort. It is never shown. */
-const CALL_OVER = new Error('the call is over')
+const CALL_OVER_ERROR = new Error('the call is over')
 
 class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   readonly #shared: Shared
   readonly #request: UpstreamRequest
   /** Bytes of the body from one read, which are passed on together. */
-  readonly #joined = new JoinedPieces()
+  readonly #pieces = new JoinedPieces()
   readBytes = 0
   #options: Undici.DispatchOptions | null = null
   #pool: UndiciPool | null = null
@@ -74,15 +74,15 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   #client: CrossingClient | null = null
   #isStarting = true
   #isAnswered = false
-  #isHeaded = false
-  #isRepeated = false
+  #hasHead = false
+  #wasResent = false
   /** True from the first chunk of a read until its chunks are passed on. */
-  #isJoining = false
+  #isDeliveryScheduled = false
   /** True while other connections have their turn. */
   #isWaiting = false
   #isEnded = false
   /** Bytes of the body that are still missing; NaN if the head states no length. */
-  #missing = Number.NaN
+  #missingBytes = Number.NaN
   #writtenMs = 0
 
   constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler) {
@@ -116,7 +116,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   }
 
   /** Called by the pool, once there is room for the call. */
-  onRoom(): void {
+  onSlot(): void {
     if (this.#options !== null) this.#pool?.dispatcher.dispatch(this.#options, this)
   }
 
@@ -130,11 +130,11 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     this.#client = client
   }
 
-  /** @throws LEFT, so that undici drops the request and keeps the connection */
+  /** @throws CALL_OVER_ERROR, so that undici drops the request and keeps the connection */
   onRequestStart(controller: UndiciController): void {
-    if (this.isOver) throw CALL_OVER
+    if (this.isOver) throw CALL_OVER_ERROR
     this.#controller = controller
-    this.#pool?.onBegun(this)
+    this.#pool?.onWritten(this)
   }
 
   onRequestSent(): void {
@@ -155,47 +155,47 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     this.#isAnswered = true
     // Interim replies contain nothing that is used.
     if (this.isOver || status < 200) return
-    this.#isHeaded = true
+    this.#hasHead = true
     const plain = plainHeaders(controller.rawHeaders, headers)
-    this.#missing = Number(plain['content-length'] ?? Number.NaN)
+    this.#missingBytes = Number(plain['content-length'] ?? Number.NaN)
     this.onHead({ status, headers: plain })
   }
 
   onResponseData(controller: UndiciController, chunk: Buffer): void {
     if (this.isOver) return
-    this.#missing -= chunk.length
-    if (!this.#joined.add(chunk)) {
+    this.#missingBytes -= chunk.length
+    if (!this.#pieces.add(chunk)) {
       this.fail(tooFinelyCut())
       return
     }
-    if (this.#joined.length >= TURN_BYTES) controller.pause()
-    if (this.#isJoining) return
-    this.#isJoining = true
-    process.nextTick(goOn, this)
+    if (this.#pieces.length >= TURN_BYTES) controller.pause()
+    if (this.#isDeliveryScheduled) return
+    this.#isDeliveryScheduled = true
+    process.nextTick(continueReading, this)
   }
 
   onResponseEnd(): void {
-    this.#client?.served()
+    this.#client?.countReply()
     if (this.isOver) return
     this.#isEnded = true
     // After the end of a reply, no other connection has to wait.
-    if (!this.isPaused) this.#passOn()
+    if (!this.isPaused) this.#deliver()
   }
 
   /** Called by `ReadTurns`. */
   readOn(): void {
     this.#isWaiting = false
     if (this.#isHeld()) return
-    // Joins the rest of its read with what undici had in hand.
+    // Joins the rest of the read with the bytes that undici has already read.
     this.#controller?.resume()
-    this.goOn()
+    this.continueReading()
   }
 
   /** Passes on the bytes of the last read, and continues to read. Never called from inside undici. */
-  goOn(): void {
-    this.#isJoining = false
+  continueReading(): void {
+    this.#isDeliveryScheduled = false
     if (this.#isHeld()) return
-    this.#passOn()
+    this.#deliver()
     if (!this.#isHeld()) this.#controller?.resume()
   }
 
@@ -203,10 +203,10 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     return this.isOver || this.isPaused || this.#isWaiting
   }
 
-  #passOn(): void {
-    if (this.#joined.length > 0) {
-      if (!this.#isEnded) this.#countRead(this.#joined.costBytes)
-      this.onBody(this.#joined.drain(), this.#isEnded)
+  #deliver(): void {
+    if (this.#pieces.length > 0) {
+      if (!this.#isEnded) this.#countRead(this.#pieces.costBytes)
+      this.onBody(this.#pieces.drain(), this.#isEnded)
     }
     if (this.#isEnded && !this.isOver) this.#end()
   }
@@ -225,8 +225,8 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
 
   onResponseError(_controller: UndiciController | null, error: Error): void {
     if (this.isOver) return
-    if (this.#isStarting) queueMicrotask(() => this.#lost(error))
-    else this.#lost(error)
+    if (this.#isStarting) queueMicrotask(() => this.#onLost(error))
+    else this.#onLost(error)
   }
 
   #end(): void {
@@ -234,37 +234,37 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     this.onDone()
   }
 
-  #lost(error: Error): void {
+  #onLost(error: Error): void {
     // Bytes that were read before are passed on even to a paused call.
-    if (!this.isOver) this.#passOn()
+    if (!this.isOver) this.#deliver()
     if (this.isOver) return
     // Undici treats a close as a fault if the call is paused at the last byte.
-    if (this.#missing === 0 && BROKEN.has(codeOf(error))) this.#end()
-    else if (this.#mayRepeat(error)) this.#repeat()
-    else if (!this.#isHeaded && codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') {
+    if (this.#missingBytes === 0 && BROKEN_CODES.has(codeOf(error))) this.#end()
+    else if (this.#mayResend(error)) this.#resend()
+    else if (!this.#hasHead && codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') {
       this.fail(unavailable(WRONG_LENGTH, error))
     } else this.fail(this.#lossError(error))
   }
 
   /** Many calls can be lost with one HTTP/2 connection, but that is one fault of the endpoint. */
   #lossError(error: Error): GatewayError {
-    const failed = failure(error, this.isSent)
-    if (!this.#shared.settings.route.http2 || !BROKEN.has(codeOf(error))) return failed
-    return this.#client?.lose() === false ? rewritten(failed, { wasCounted: true }) : failed
+    const lossFailure = failureOf(error, this.isSent)
+    if (!this.#shared.settings.route.http2 || !BROKEN_CODES.has(codeOf(error))) return lossFailure
+    return this.#client?.markLost() === false ? rewritten(lossFailure, { wasCounted: true }) : lossFailure
   }
 
   /** True if the provider closed the kept connection at the time of the write without replying. */
-  #mayRepeat(error: Error): boolean {
+  #mayResend(error: Error): boolean {
     const { settings, pools } = this.#shared
-    if (this.#isRepeated || this.#isAnswered || !this.isSent || pools.isClosed) return false
-    if (!BROKEN.has(codeOf(error)) || this.#client === null) return false
+    if (this.#wasResent || this.#isAnswered || !this.isSent || pools.isClosed) return false
+    if (!BROKEN_CODES.has(codeOf(error)) || this.#client === null) return false
     return this.#client.isCrossing(settings.clock.monotonicMs() - this.#writtenMs)
   }
 
-  #repeat(): void {
+  #resend(): void {
     const { settings } = this.#shared
     if (this.#options === null || this.#pool === null) return
-    this.#isRepeated = true
+    this.#wasResent = true
     this.#controller = null
     this.#client = null
     settings.onReplay()
@@ -278,26 +278,26 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
 
   protected releaseBody(): void {
     // Undici calls back from inside `resume`.
-    queueMicrotask(() => this.goOn())
+    queueMicrotask(() => this.continueReading())
   }
 
   /**
    * Over HTTP/2, undici is informed one turn later. If a stream that waits for its place on the connection is ended in
    * the turn in which its body was written, Node 22 writes empty frames forever and the thread hangs.
    */
-  protected leave(): void {
+  protected dropConnection(): void {
     const controller = this.#controller
     this.#controller = null
     this.#options = null
     this.#pool?.release(this)
     if (controller === null) return
-    if (this.#shared.settings.route.http2) setImmediate(() => controller.abort(CALL_OVER))
-    else controller.abort(CALL_OVER)
+    if (this.#shared.settings.route.http2) setImmediate(() => controller.abort(CALL_OVER_ERROR))
+    else controller.abort(CALL_OVER_ERROR)
   }
 }
 
-function goOn(call: UndiciCall): void {
-  call.goOn()
+function continueReading(call: UndiciCall): void {
+  call.continueReading()
 }
 
 /** The last value of each header, under lower-case names. */
@@ -307,14 +307,14 @@ function plainHeaders(
 ): UpstreamHead['headers'] {
   const plain: Record<string, string> = Object.create(null)
   if (Array.isArray(raw)) {
-    for (let at = 0; at + 1 < raw.length; at += 2) {
-      plain[textOf(raw[at]).toLowerCase()] = textOf(raw[at + 1])
+    for (let index = 0; index + 1 < raw.length; index += 2) {
+      plain[textOf(raw[index]).toLowerCase()] = textOf(raw[index + 1])
     }
     return plain
   }
   for (const [name, value] of Object.entries(headers)) {
-    const last = Array.isArray(value) ? value.at(-1) : value
-    if (last !== undefined) plain[name.toLowerCase()] = last
+    const lastValue = Array.isArray(value) ? value.at(-1) : value
+    if (lastValue !== undefined) plain[name.toLowerCase()] = lastValue
   }
   return plain
 }
@@ -324,12 +324,12 @@ function textOf(value: Buffer | string | undefined): string {
 }
 
 /** Codes that mean that the connection broke, as opposed to an invalid reply. */
-const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])
+const BROKEN_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])
 
 const WRONG_LENGTH = 'The provider sent a reply of the wrong length'
 
 /** The gateway's own messages for undici's errors, where the messages of `transportError` do not fit. */
-const MESSAGES: Readonly<Record<string, string>> = {
+const MESSAGE_OF_CODE: Readonly<Record<string, string>> = {
   UND_ERR_HEADERS_OVERFLOW: 'The provider sent headers that are too large',
   UND_ERR_RES_EXCEEDED_MAX_SIZE: 'The provider sent a reply that is too large',
   HPE_UNEXPECTED_CONTENT_LENGTH: WRONG_LENGTH,
@@ -338,9 +338,9 @@ const MESSAGES: Readonly<Record<string, string>> = {
   HPE_UNEXPECTED_TRANSFER_ENCODING: WRONG_LENGTH,
 }
 
-function failure(error: Error, isSent: boolean) {
+function failureOf(error: Error, isSent: boolean) {
   const code = codeOf(error)
-  const message = MESSAGES[code]
+  const message = MESSAGE_OF_CODE[code]
   if (message !== undefined) return unavailable(message, error)
   if (error.name === 'HTTPParserError') {
     return unavailable('The provider sent a reply that is not valid HTTP', error)

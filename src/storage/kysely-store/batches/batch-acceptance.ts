@@ -6,23 +6,23 @@ import type {
   NewLine,
   Opening,
   OpeningBatch,
-  Reserved,
+  ReservationOutcome,
   ReservingBatch,
 } from '../../batches.ts'
 import type { Engine } from '../../engine.ts'
 import { ConflictError } from '../../store.ts'
 import type { Tables } from '../../tables.ts'
-import { COUNTED, flag, inRelaxedTransaction, inTransaction } from '../rows.ts'
+import { flag, inRelaxedTransaction, inTransaction, ROW_COUNT } from '../rows.ts'
 import { type BatchRow, inWorkspace, partsOf, recordOf } from './batch-rows.ts'
 
 /** Another request may take the key of an abandoned batch first. The bound prevents an endless loop. */
-const OPEN_TRIES = 5
+const OPEN_ATTEMPTS_MAX = 5
 
 export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): BatchAcceptance {
   return {
     open(batch, nowMs) {
       return inTransaction(db, async transaction => {
-        for (let tries = 0; tries < OPEN_TRIES; tries++) {
+        for (let attempt = 0; attempt < OPEN_ATTEMPTS_MAX; attempt++) {
           if (await insertOpening(transaction, batch)) return { outcome: 'opened' }
           const holder = await holderOf(transaction, engine, batch)
           // The caller repeats the call because the first reply was lost.
@@ -59,7 +59,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
     async addLines(id, lines) {
       const [first] = lines
       if (first === undefined) return
-      if (lines.some(({ number }, at) => number !== first.number + at)) throw gap()
+      if (lines.some(({ number }, index) => number !== first.number + index)) throw gapError()
       try {
         await inRelaxedTransaction(db, engine, transaction =>
           insertLines(transaction, id, first.number, lines),
@@ -89,16 +89,16 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
         .returningAll()
         .executeTakeFirst()
       if (row !== undefined) return recordOf(row)
-      const found = await db
+      const existing = await db
         .selectFrom('batches')
         .selectAll()
         .where('id', '=', batch.id)
         .where('status', '!=', 'removed')
         .executeTakeFirst()
-      if (found === undefined) return null
-      if (found.status === 'opening') throw gap()
+      if (existing === undefined) return null
+      if (existing.status === 'opening') throw gapError()
       // The batch is already accepted; the caller repeats the call because the first reply was lost.
-      return recordOf(found)
+      return recordOf(existing)
     },
     async abandon(id) {
       await db
@@ -111,29 +111,29 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
 }
 
 /** Deleted batches whose rows still exist may use as much room again, so that deleting frees room at once. */
-const WITH_REMOVED = 2
+const REMOVED_ROOM_FACTOR = 2
 
 /** The limit that the workspace would exceed with this batch; null: none. */
 async function lackingRoom(
   transaction: Kysely<Tables>,
   { id, organizationId, workspaceId, requests, bytes }: ReservingBatch,
   room: BatchRoom,
-): Promise<Exclude<Reserved, 'reserved' | 'lost'> | null> {
+): Promise<Exclude<ReservationOutcome, 'reserved' | 'lost'> | null> {
   const needs = { batches: 1, requests, bytes }
-  const all = { ...needs }
+  const withRemoved = { ...needs }
   const rows = await transaction
     .selectFrom('batches')
     .where(inWorkspace(organizationId, workspaceId))
     .where('id', '!=', id)
     .groupBy('status')
-    .select(['status', COUNTED])
+    .select(['status', ROW_COUNT])
     .select([
       sql<number | string>`sum(room_requests)`.as('requests'),
       sql<number | string>`sum(room_bytes)`.as('bytes'),
     ])
     .execute()
   for (const row of rows) {
-    for (const sums of row.status === 'removed' ? [all] : [all, needs]) {
+    for (const sums of row.status === 'removed' ? [withRemoved] : [withRemoved, needs]) {
       sums.batches += Number(row.counted)
       sums.requests += Number(row.requests)
       // Batches from before room was counted may make the sum negative.
@@ -142,13 +142,13 @@ async function lackingRoom(
   }
   for (const name of ['batches', 'requests', 'bytes'] as const) {
     if (needs[name] > room[name]) return name
-    if (all[name] > WITH_REMOVED * room[name]) return 'removing'
+    if (withRemoved[name] > REMOVED_ROOM_FACTOR * room[name]) return 'removing'
   }
   return null
 }
 
 /** The stored lines must match the total, or the batch would never be complete. */
-function gap(): RangeError {
+function gapError(): RangeError {
   return new RangeError('the lines of a batch are added in order and without a gap')
 }
 
@@ -245,7 +245,7 @@ async function insertLines(
     .returning('total')
     .executeTakeFirst()
   if (batch === undefined) throw new ConflictError('id')
-  if (batch.total !== first + lines.length) throw gap()
+  if (batch.total !== first + lines.length) throw gapError()
   for (const part of partsOf(lines, ({ body }) => body.length)) {
     const rows = part.map(({ number, customId, body }) => ({
       batchId,

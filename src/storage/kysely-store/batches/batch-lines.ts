@@ -5,11 +5,11 @@ import type { BatchWork, HeldLine } from '../../batches.ts'
 import type { Engine } from '../../engine.ts'
 import type { Tables } from '../../tables.ts'
 import { inRelaxedTransaction, inTransaction } from '../rows.ts'
-import { fitting, INVISIBLE, isAmong, partsOf, settle } from './batch-rows.ts'
+import { INVISIBLE_STATUSES, isAmong, partsOf, rowsThatFit, settle } from './batch-rows.ts'
 import { bodiesOf, RUNNING_STATUSES } from './batch-work.ts'
 
 /** In these states no more results are accepted. */
-const ENDED = [...TERMINAL_STATUSES, ...INVISIBLE]
+const CLOSED_STATUSES = [...TERMINAL_STATUSES, ...INVISIBLE_STATUSES]
 
 type Verbs = 'claimLines' | 'renew' | 'finish' | 'giveBack' | 'counts' | 'nextLineAt'
 
@@ -35,7 +35,7 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
           .limit(terms.limit)
           .$if(engine.locksRows, query => query.forUpdate().skipLocked())
           .execute()
-        const lines = fitting(ready, ({ bodyBytes }) => bodyBytes, terms)
+        const lines = rowsThatFit(ready, ({ bodyBytes }) => bodyBytes, terms)
         const numbers = lines.map(({ number }) => number)
         for (const part of partsOf(numbers)) {
           await transaction
@@ -78,24 +78,24 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
       return inTransaction(db, async transaction => {
         const byBatchId = byBatch(results)
         if (byBatchId.size === 0) return []
-        const open = await transaction
+        const openBatches = await transaction
           .selectFrom('batches')
           .select(['id', 'completed', 'failed', 'usage', 'roomBytes'])
           .where('id', 'in', [...byBatchId.keys()])
-          .where('status', 'not in', ENDED)
+          .where('status', 'not in', CLOSED_STATUSES)
           .orderBy('id')
           .$if(engine.locksRows, query => query.forUpdate())
           .execute()
-        const stored = new Set<HeldLine>()
-        const batches = new Map(open.map(batch => [batch.id, batch]))
+        const storedLines = new Set<HeldLine>()
+        const batches = new Map(openBatches.map(batch => [batch.id, batch]))
         for (const [id, lines] of byBatchId) {
           const batch = batches.get(id)
           if (batch === undefined) continue
           const heldRows = await heldLines(transaction, engine, owner, id, lines)
           if (heldRows.length > 0) await settle(transaction, { batch, results: heldRows })
-          for (const line of heldRows) stored.add(line)
+          for (const line of heldRows) storedLines.add(line)
         }
-        return results.filter(result => stored.has(result))
+        return results.filter(result => storedLines.has(result))
       })
     },
     async giveBack(owner, lines) {
@@ -125,13 +125,13 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
             .as('claimed'),
         )
         .where('id', '=', id)
-        .where('status', 'not in', INVISIBLE)
+        .where('status', 'not in', INVISIBLE_STATUSES)
         .executeTakeFirst()
-      if (row === undefined) return { unchecked: 0, waiting: 0, claimed: 0, done: 0 }
+      if (row === undefined) return { unchecked: 0, waiting: 0, claimed: 0, finished: 0 }
       const unchecked = row.total - 1 - row.checkedThrough
       const claimed = Number(row.claimed)
-      const done = row.completed + row.failed
-      return { unchecked, waiting: row.total - unchecked - claimed - done, claimed, done }
+      const finished = row.completed + row.failed
+      return { unchecked, waiting: row.total - unchecked - claimed - finished, claimed, finished }
     },
     async nextLineAt(id) {
       const row = await db
@@ -149,24 +149,24 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
 }
 
 /** Lines grouped by batch, in the order in which all transactions lock batches. */
-function byBatch<Held extends HeldLine>(lines: readonly Held[]): ReadonlyMap<string, readonly Held[]> {
+function byBatch<Line extends HeldLine>(lines: readonly Line[]): ReadonlyMap<string, readonly Line[]> {
   const groups = [...Map.groupBy(lines, ({ batchId }) => batchId)]
-  return new Map(groups.sort(([one], [other]) => (one < other ? -1 : 1)))
+  return new Map(groups.sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
 /** The lines among these that the owner still has, each once, locked in order. */
-export async function heldLines<Held extends HeldLine>(
+export async function heldLines<Line extends HeldLine>(
   transaction: Kysely<Tables>,
   { locksRows }: Engine,
   owner: string,
   batchId: string,
-  lines: readonly Held[],
-): Promise<readonly Held[]> {
-  const byNumber = new Map<number, Held>()
+  lines: readonly Line[],
+): Promise<readonly Line[]> {
+  const byNumber = new Map<number, Line>()
   // If two results are for the same line, the first one counts.
   for (const line of lines) if (!byNumber.has(line.number)) byNumber.set(line.number, line)
-  const heldRows: Held[] = []
-  const numbers = [...byNumber.keys()].sort((one, other) => one - other)
+  const heldRows: Line[] = []
+  const numbers = [...byNumber.keys()].sort((a, b) => a - b)
   for (const part of partsOf(numbers)) {
     const rows = await transaction
       .selectFrom('batchLines')

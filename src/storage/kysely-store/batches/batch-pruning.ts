@@ -8,7 +8,7 @@ import { inTransaction } from '../rows.ts'
 
 export function createBatchPruning(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, 'prune'> {
   /** Locks one matching batch. Batches that another instance is pruning are skipped. */
-  const oneOf = (transaction: Kysely<Tables>, matching: 'removed' | 'hasBodies') =>
+  const lockMatching = (transaction: Kysely<Tables>, matching: 'removed' | 'hasBodies') =>
     transaction
       .selectFrom('batches')
       .select('id')
@@ -26,7 +26,7 @@ export function createBatchPruning(db: Kysely<Tables>, engine: Engine): Pick<Bat
         await hide(transaction, before, nowMs, limit)
         let remaining = limit
         while (remaining > 0) {
-          const batch = await oneOf(transaction, 'removed')
+          const batch = await lockMatching(transaction, 'removed')
           if (batch === undefined) break
           remaining -= await removeLines(transaction, batch.id, remaining)
           if (remaining === 0) break
@@ -35,7 +35,7 @@ export function createBatchPruning(db: Kysely<Tables>, engine: Engine): Pick<Bat
           remaining--
         }
         while (remaining > 0) {
-          const batch = await oneOf(transaction, 'hasBodies')
+          const batch = await lockMatching(transaction, 'hasBodies')
           if (batch === undefined) break
           remaining -= await removeBodies(transaction, batch.id, remaining)
           if (remaining === 0) break
@@ -54,16 +54,16 @@ async function hide(
   nowMs: number,
   limit: number,
 ): Promise<void> {
-  const removed = { status: 'removed', idempotencyKey: null } as const
+  const removedFields = { status: 'removed', idempotencyKey: null } as const
   // The condition is checked again after locking, because the row may change between the choice and the lock.
-  const abandoned = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
+  const isAbandoned = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
     and([eb('status', '=', 'opening'), eb('leaseUntilMs', '<=', nowMs)])
-  const old = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
+  const isOld = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
     and([eb('status', 'in', TERMINAL_STATUSES), eb('finalizedAt', '<', before)])
-  for (const matching of [abandoned, old]) {
+  for (const matching of [isAbandoned, isOld]) {
     await transaction
       .updateTable('batches')
-      .set(removed)
+      .set(removedFields)
       .where('id', 'in', from => from.selectFrom('batches').select('id').where(matching).limit(limit))
       .where(matching)
       .execute()
@@ -72,9 +72,9 @@ async function hide(
 
 /** Returns the number of lines that were removed. */
 async function removeLines(transaction: Kysely<Tables>, batchId: string, limit: number): Promise<number> {
-  const found = await firstOf(transaction, 'batchLines', batchId, limit)
-  if (found === null) return 0
-  const { last } = found
+  const range = await numberRange(transaction, 'batchLines', batchId, limit)
+  if (range === null) return 0
+  const { last } = range
   for (const table of ['batchResults', 'batchBodies'] as const)
     await transaction.deleteFrom(table).where('batchId', '=', batchId).where('number', '<=', last).execute()
   const { numDeletedRows } = await transaction
@@ -86,9 +86,9 @@ async function removeLines(transaction: Kysely<Tables>, batchId: string, limit: 
 }
 
 async function removeBodies(transaction: Kysely<Tables>, batchId: string, limit: number): Promise<number> {
-  const found = await firstOf(transaction, 'batchBodies', batchId, limit)
-  if (found === null) return 0
-  const { first, last } = found
+  const range = await numberRange(transaction, 'batchBodies', batchId, limit)
+  if (range === null) return 0
+  const { first, last } = range
   const { numDeletedRows } = await transaction
     .deleteFrom('batchBodies')
     .where('batchId', '=', batchId)
@@ -112,7 +112,7 @@ async function removeBodies(transaction: Kysely<Tables>, batchId: string, limit:
 }
 
 /** The first and the last number of the first `limit` rows; null: there are none. */
-async function firstOf(
+async function numberRange(
   transaction: Kysely<Tables>,
   table: 'batchLines' | 'batchBodies',
   batchId: string,

@@ -3,13 +3,21 @@ import type { Kysely } from 'kysely'
 import { type BatchStatus, TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
 import type { BatchReading, StoredResult } from '../../batches.ts'
 import type { Tables } from '../../tables.ts'
-import { COUNTED, firstOf } from '../rows.ts'
-import { fitting, INVISIBLE, inWorkspace, isAmong, isVisible, partsOf, recordOf } from './batch-rows.ts'
+import { firstOf, ROW_COUNT } from '../rows.ts'
+import {
+  INVISIBLE_STATUSES,
+  inWorkspace,
+  isAmong,
+  isVisible,
+  partsOf,
+  recordOf,
+  rowsThatFit,
+} from './batch-rows.ts'
 
 export function createBatchReading(db: Kysely<Tables>): BatchReading {
   const visibleIn = (organizationId: string, workspaceId: string | null | undefined) =>
     db.selectFrom('batches').where(inWorkspace(organizationId, workspaceId)).where(isVisible)
-  const isThere = async (id: string): Promise<boolean> => {
+  const isStillVisible = async (id: string): Promise<boolean> => {
     const batch = await db
       .selectFrom('batches')
       .select('id')
@@ -23,11 +31,11 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
     async list({ organizationId, workspaceId, statuses, endpoint, ...terms }, limit) {
       const { createdAfter, createdBefore, after, before } = terms
       let selection = visibleIn(organizationId, workspaceId)
-      const neighbour = after ?? before
-      if (neighbour !== undefined) {
+      const cursorId = after ?? before
+      if (cursorId !== undefined) {
         const start = await selection
           .select(['createdAt', 'id'])
-          .where('id', '=', neighbour)
+          .where('id', '=', cursorId)
           .executeTakeFirst()
         if (start === undefined) return null
         selection = selection.where(({ eb, refTuple, tuple }) =>
@@ -62,12 +70,12 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
         .orderBy('number')
         .limit(end.limit)
         .execute()
-      const fittingCount = fitting(sizes, ({ resultBytes }) => resultBytes, end)
-      const numbers = fittingCount.map(({ number }) => number)
+      const pageRows = rowsThatFit(sizes, ({ resultBytes }) => resultBytes, end)
+      const numbers = pageRows.map(({ number }) => number)
       const results: StoredResult[] = []
       for (const part of partsOf(numbers)) results.push(...(await resultsOf(db, id, part)))
       // Checked after the read: a visible batch has not lost any results.
-      return (await isThere(id)) ? results : null
+      return (await isStillVisible(id)) ? results : null
     },
     async unansweredLines(id, after, limit) {
       // Uses the primary key alone; the queue's index has another order.
@@ -80,7 +88,7 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
         .limit(limit)
         .execute()
       const last = lines.at(-1)
-      if (last === undefined || !(await isThere(id))) return null
+      if (last === undefined || !(await isStillVisible(id))) return null
       const items = lines
         .filter(({ readyMs }) => readyMs !== null)
         .map(({ number, customId }) => ({ number, customId }))
@@ -104,8 +112,8 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
     async countByStatus() {
       const rows = await db
         .selectFrom('batches')
-        .select(['status', COUNTED])
-        .where('status', 'not in', INVISIBLE)
+        .select(['status', ROW_COUNT])
+        .where('status', 'not in', INVISIBLE_STATUSES)
         .groupBy('status')
         .execute()
       return new Map(rows.map(({ status, counted }) => [status as BatchStatus, Number(counted)]))

@@ -19,12 +19,12 @@ import type { BatchesTable, BatchResultsTable, StoredBatchStatus, Tables } from 
 export type BatchRow = Selectable<BatchesTable>
 
 /** States in which a batch is invisible. */
-export const INVISIBLE = ['opening', 'removed'] as const satisfies readonly StoredBatchStatus[]
+export const INVISIBLE_STATUSES = ['opening', 'removed'] as const satisfies readonly StoredBatchStatus[]
 
 /** Rows per statement, far below the maximum number of parameters. */
-const ROWS_MAX = 256
+const STATEMENT_ROWS_MAX = 256
 /** Text per statement in UTF-16 units. Drivers copy the text, so it must stay small. */
-const TEXT_MAX = 4 << 20
+const STATEMENT_TEXT_MAX = 4 << 20
 
 export function isVisible({ and, eb }: ExpressionBuilder<Tables, 'batches'>) {
   return and([eb('status', '!=', 'opening'), eb('status', '!=', 'removed')])
@@ -82,7 +82,7 @@ function usageOf(column: string | null): BatchUsage {
 }
 
 /** The first rows whose texts fit together; at least one. */
-export function fitting<Row>(
+export function rowsThatFit<Row>(
   rows: readonly Row[],
   bytesOf: (row: Row) => number,
   { maxBytes = Infinity }: PageEnd,
@@ -102,17 +102,17 @@ export function* partsOf<Row>(
   rows: readonly Row[],
   textOf: (row: Row) => number = () => 0,
 ): Iterable<readonly Row[]> {
-  let from = 0
+  let start = 0
   let length = 0
-  for (const [at, row] of rows.entries()) {
+  for (const [index, row] of rows.entries()) {
     length += textOf(row)
-    if (at > from && (at - from === ROWS_MAX || length > TEXT_MAX)) {
-      yield rows.slice(from, at)
-      from = at
+    if (index > start && (index - start === STATEMENT_ROWS_MAX || length > STATEMENT_TEXT_MAX)) {
+      yield rows.slice(start, index)
+      start = index
       length = textOf(row)
     }
   }
-  if (from < rows.length) yield rows.slice(from)
+  if (start < rows.length) yield rows.slice(start)
 }
 
 /**
@@ -127,7 +127,7 @@ export function isAmong(numbers: readonly number[]): Expression<SqlBool> {
   return sql<SqlBool>`${between} and number in (${sql.join(numbers)})`
 }
 
-interface Settled {
+interface LineSettlement {
   readonly results: readonly Omit<LineResult, 'batchId' | 'fence'>[]
   /** The batch before the change, locked. */
   readonly batch: Pick<BatchRow, 'id' | 'completed' | 'failed' | 'usage' | 'roomBytes'>
@@ -137,7 +137,7 @@ interface Settled {
  * Stores results of lines that have none, removes the lines from the queue, deletes their bodies, and updates the
  * counts of the batch.
  */
-export async function settle(transaction: Kysely<Tables>, { batch, results }: Settled): Promise<void> {
+export async function settle(transaction: Kysely<Tables>, { batch, results }: LineSettlement): Promise<void> {
   const batchId = batch.id
   let roomBytes = Number(batch.roomBytes)
   for (const part of partsOf(results, ({ result }) => result.length)) {

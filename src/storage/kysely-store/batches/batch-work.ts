@@ -5,14 +5,14 @@ import type { BatchWork } from '../../batches.ts'
 import type { Engine } from '../../engine.ts'
 import type { BatchesTable, Tables } from '../../tables.ts'
 import { firstOf, inTransaction } from '../rows.ts'
-import { fitting, isAmong, isVisible, partsOf, recordOf, settle } from './batch-rows.ts'
+import { isAmong, isVisible, partsOf, recordOf, rowsThatFit, settle } from './batch-rows.ts'
 
-const TERMINAL: ReadonlySet<BatchStatus> = new Set(TERMINAL_STATUSES)
+const TERMINAL_SET: ReadonlySet<BatchStatus> = new Set(TERMINAL_STATUSES)
 /** States that are not final. */
-export const RUNNING_STATUSES = BATCH_STATUSES.filter(status => !TERMINAL.has(status))
+export const RUNNING_STATUSES = BATCH_STATUSES.filter(status => !TERMINAL_SET.has(status))
 
 /** The column with the time at which a batch entered the state. */
-const TIME_OF: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt' | 'finalizedAt'>>> = {
+const TIME_COLUMNS: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt' | 'finalizedAt'>>> = {
   in_progress: 'startedAt',
   cancelling: 'cancellingAt',
   completed: 'finalizedAt',
@@ -21,7 +21,7 @@ const TIME_OF: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt'
   cancelled: 'finalizedAt',
 }
 
-type Verbs = 'open' | 'move' | 'setWaiting' | 'claimBatch' | 'releaseBatch' | 'uncheckedLines' | 'checked'
+type Verbs = 'open' | 'move' | 'setWaiting' | 'claimBatch' | 'releaseBatch' | 'uncheckedLines' | 'markChecked'
 
 export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, Verbs> {
   return {
@@ -35,20 +35,20 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .execute()
       return rows.map(recordOf)
     },
-    async move(id, from, to, at, change = {}) {
-      const running = from.filter(status => !TERMINAL.has(status))
+    async move(id, from, to, time, change = {}) {
+      const running = from.filter(status => !TERMINAL_SET.has(status))
       if (running.length === 0) return null
-      const time = TIME_OF[to]
+      const timeColumn = TIME_COLUMNS[to]
       const { error, service } = change
       const query = db
         .updateTable('batches')
         .set({
           status: to,
           waiting: null,
-          ...(time === undefined ? {} : { [time]: at }),
+          ...(timeColumn === undefined ? {} : { [timeColumn]: time }),
           ...(error === undefined ? {} : { error }),
           ...(service === undefined ? {} : { service: service === null ? null : JSON.stringify(service) }),
-          ...(TERMINAL.has(to)
+          ...(TERMINAL_SET.has(to)
             ? { hasBodies: sql<number>`case when completed + failed < total then 1 else 0 end` }
             : {}),
         } satisfies Partial<Record<keyof BatchesTable, unknown>>)
@@ -102,19 +102,19 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .orderBy('number')
         .limit(end.limit)
         .execute()
-      const fittingCount = fitting(lines, ({ bodyBytes }) => bodyBytes, end)
+      const pageLines = rowsThatFit(lines, ({ bodyBytes }) => bodyBytes, end)
       const bodies = await bodiesOf(
         db,
         id,
-        fittingCount.map(({ number }) => number),
+        pageLines.map(({ number }) => number),
       )
-      return fittingCount.flatMap(({ number, customId }) => {
+      return pageLines.flatMap(({ number, customId }) => {
         const body = bodies.get(number)
         // Another runner has checked it in the meantime.
         return body === undefined ? [] : [{ number, customId, body }]
       })
     },
-    checked(id, claim, through, failures) {
+    markChecked(id, claim, upTo, failures) {
       return inTransaction(db, async transaction => {
         const batch = await transaction
           .selectFrom('batches')
@@ -124,16 +124,16 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
           .executeTakeFirst()
         if (batch === undefined) return false
         // Each line is checked only once, so that it gets only one result.
-        const last = Math.min(through, batch.total - 1)
+        const lastNumber = Math.min(upTo, batch.total - 1)
         const results = new Map(
           failures
-            .filter(({ number }) => number > batch.checkedThrough && number <= last)
+            .filter(({ number }) => number > batch.checkedThrough && number <= lastNumber)
             .map(failure => [failure.number, failure]),
         )
         await settle(transaction, { batch, results: [...results.values()] })
         await transaction
           .updateTable('batches')
-          .set({ checkedThrough: Math.max(last, batch.checkedThrough) })
+          .set({ checkedThrough: Math.max(lastNumber, batch.checkedThrough) })
           .where('id', '=', id)
           .execute()
         return true

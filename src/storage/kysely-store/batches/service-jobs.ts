@@ -6,7 +6,7 @@ import { type JobKey, jobOwner, type ServiceJob, type ServiceJobStore } from '..
 import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../../tables.ts'
 import { inTransaction } from '../rows.ts'
 import { changeLines, heldLines } from './batch-lines.ts'
-import { fitting, partsOf } from './batch-rows.ts'
+import { partsOf, rowsThatFit } from './batch-rows.ts'
 import { bodiesOf } from './batch-work.ts'
 
 /**
@@ -19,11 +19,14 @@ function neverMs({ number }: Pick<ServiceJob, 'number'>): number {
 /** Claims are numbered from 1, like claims of lines. */
 const FIRST_FENCE = 1
 
-type Row = Selectable<ServiceJobsTable>
+type JobRow = Selectable<ServiceJobsTable>
 
 export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJobStore {
   /** An update that only the owner of this claim can make. */
-  const claimed = ({ batchId, number }: JobKey, claim: { readonly owner: string; readonly fence: number }) =>
+  const claimedUpdate = (
+    { batchId, number }: JobKey,
+    claim: { readonly owner: string; readonly fence: number },
+  ) =>
     db
       .updateTable('serviceJobs')
       .where(eb => eb.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
@@ -41,29 +44,29 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         if (batch === undefined) return null
         const heldRows = await heldLines(transaction, engine, owner, batchId, lines)
         if (heldRows.length === 0) return null
-        const last = await transaction
+        const lastJob = await transaction
           .selectFrom('serviceJobs')
           .select('number')
           .where('batchId', '=', batchId)
           .orderBy('number', 'desc')
           .limit(1)
           .executeTakeFirst()
-        const opened: ServiceJob = {
+        const newJob: ServiceJob = {
           ...job,
-          number: last === undefined ? 0 : last.number + 1,
+          number: lastJob === undefined ? 0 : lastJob.number + 1,
           name: null,
           lines: heldRows.length,
         }
         const claim = { owner, fence: FIRST_FENCE }
         await transaction
           .insertInto('serviceJobs')
-          .values({ ...opened, ...claim, closed: 0, leaseUntilMs })
+          .values({ ...newJob, ...claim, closed: 0, leaseUntilMs })
           .execute()
         await changeLines(transaction, batchId, heldRows, {
-          owner: jobOwner(opened),
-          readyMs: neverMs(opened),
+          owner: jobOwner(newJob),
+          readyMs: neverMs(newJob),
         })
-        return { job: opened, claim, lines: heldRows }
+        return { job: newJob, claim, lines: heldRows }
       })
     },
     async openJobs() {
@@ -104,18 +107,18 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
       return row === undefined ? null : { owner, fence: row.fence }
     },
     async release(job, claim) {
-      await claimed(job, claim).set({ owner: null, leaseUntilMs: 0 }).execute()
+      await claimedUpdate(job, claim).set({ owner: null, leaseUntilMs: 0 }).execute()
     },
     async name(job, claim, name) {
-      const { numUpdatedRows } = await claimed(job, claim).set({ name }).executeTakeFirst()
+      const { numUpdatedRows } = await claimedUpdate(job, claim).set({ name }).executeTakeFirst()
       return numUpdatedRows > 0n
     },
     async lines(job, choice) {
       const { batchId } = job
       const rows =
         'numbers' in choice
-          ? await choose(db, job, choice.numbers)
-          : fitting(
+          ? await linesByNumber(db, job, choice.numbers)
+          : rowsThatFit(
               await linesOf(db, job).where('number', '>', choice.after).limit(choice.limit).execute(),
               ({ bodyBytes }) => bodyBytes,
               choice,
@@ -160,30 +163,16 @@ function linesOf(db: Kysely<Tables>, job: JobKey) {
     .orderBy('number')
 }
 
-async function choose(db: Kysely<Tables>, job: JobKey, numbers: readonly number[]) {
+async function linesByNumber(db: Kysely<Tables>, job: JobKey, numbers: readonly number[]) {
   const rows = []
-  for (const part of partsOf(numbers.toSorted((one, other) => one - other)))
+  for (const part of partsOf(numbers.toSorted((a, b) => a - b)))
     rows.push(...(await linesOf(db, job).where('number', 'in', part).execute()))
   return rows
 }
 
-function jobOf(row: Row): ServiceJob {
-  const { batchId, number, provider, credentialId, upstreamModel, format, path, mark, name } = row
-  const { lines, reserved, createdAt } = row
-  return {
-    batchId,
-    number,
-    provider,
-    credentialId,
-    upstreamModel,
-    format,
-    path,
-    mark,
-    name,
-    lines,
-    reserved,
-    createdAt,
-  }
+function jobOf(row: JobRow): ServiceJob {
+  const { closed: _closed, owner: _owner, fence: _fence, leaseUntilMs: _lease, ...job } = row
+  return job
 }
 
 function visibleStatus(status: StoredBatchStatus | null) {
