@@ -179,7 +179,7 @@ export function countJson(
   return { excess: limitExceeded, parts, commas, mayChange }
 }
 
-/** Index of the quote that ends the string whose content begins at `from`; past the last byte if there is none. */
+/** Index of the quote that ends the string whose content begins at `start`; past the last byte if there is none. */
 function closingQuote(bytes: Buffer, start: number): number {
   let index = start
   for (;;) {

@@ -109,7 +109,7 @@ export class GoogleTokens {
     return `${name} ${tokenUrl}`
   }
 
-  /** Joins the running exchange, or starts one. `known`: the entry that stays in use if it fails. */
+  /** Joins the running exchange, or starts one. `currentEntry`: the entry that stays in use if it fails. */
   #exchange(
     name: string,
     account: ServiceAccount,

@@ -231,7 +231,7 @@ function maybeField(byte: number | undefined): boolean {
   return byte === LOWER_D || byte === LOWER_E
 }
 
-/** Index of the byte at or after `from`; the length of the chunk if there is none. */
+/** Index of the byte at or after `start`; the length of the chunk if there is none. */
 function findByte(chunk: Buffer, byte: number, start: number): number {
   const length = chunk.length
   if (length > SHORT_CHUNK_BYTES) {
