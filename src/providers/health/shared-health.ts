@@ -101,13 +101,13 @@ export class SharedHealth {
 
   #receive(text: string): void {
     if (text.length > MESSAGE_MAX_CHARS) return
-    let message: { readonly sender?: unknown; readonly notes?: unknown } | null
+    let message: { readonly from?: unknown; readonly notes?: unknown } | null
     try {
       message = JSON.parse(text)
     } catch {
       return
     }
-    if (message === null || typeof message !== 'object' || message.sender === this.#instance) return
+    if (message === null || typeof message !== 'object' || message.from === this.#instance) return
     const notes = readNotes(message.notes)
     if (notes.length > 0) this.#forward(notes, null)
   }
