@@ -242,6 +242,20 @@ t.test(
   },
 )
 
+t.test('an instance passes notes on once, though its own messages come back', async t => {
+  const shared = new SharedHealth({
+    clock: new TestClock(),
+    open: onMessage => ({ send: async text => onMessage(text), close: async () => undefined }),
+  })
+  const received = { sender: 0, other: 0 }
+  const thread = shared.connect(() => received.sender++)
+  shared.connect(() => received.other++)
+  const health = new EndpointHealth({ clock: new TestClock(), send: notes => thread.receive(notes) })
+  health.begin(health.of(endpoint, null))?.countEnd('failed', 0)
+  health.flush()
+  t.same(received, { sender: 0, other: 1 })
+})
+
 t.test('people are told in words how an endpoint stands', async t => {
   const { clock, health, state } = setup()
   const shared = new SharedHealth({ clock })

@@ -11,10 +11,10 @@ for (const by of TRANSPORTS) {
     const setUp = (t: Test, options?: SetUpOptions) => setUpBy(t, options, by)
     t.test('the target of a URL', t => {
       const targets = {
-        'https://api.example/v1': { secure: true, hostname: 'api.example', port: 443 },
-        'http://api.example/': { secure: false, hostname: 'api.example', port: 80 },
-        'http://127.0.0.1:8080/': { secure: false, hostname: '127.0.0.1', port: 8080 },
-        'https://[::1]:8443/x': { secure: true, hostname: '::1', port: 8443 },
+        'https://api.example/v1': { isSecure: true, hostname: 'api.example', port: 443 },
+        'http://api.example/': { isSecure: false, hostname: 'api.example', port: 80 },
+        'http://127.0.0.1:8080/': { isSecure: false, hostname: '127.0.0.1', port: 8080 },
+        'https://[::1]:8443/x': { isSecure: true, hostname: '::1', port: 8443 },
       }
       for (const [url, target] of Object.entries(targets)) t.same(targetOf(new URL(url)), target, url)
       t.end()
