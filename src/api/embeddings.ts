@@ -45,7 +45,7 @@ async function answer(
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
     reply.written(dialect.document(outcome.result))
   } else if (outcome.error.code !== 'client_closed') {
-    const error = dialect.refused?.(outcome.error) ?? outcome.error
+    const error = dialect.clientError?.(outcome.error) ?? outcome.error
     reply.failure(error, failureDetails(call, outcome))
   }
 }

@@ -199,7 +199,7 @@ export class EventSink implements Sink {
   fail(error: GatewayError, details: FailureDetails): void {
     if (this.#isOver) return
     if (!this.#reply.started) {
-      const frames = this.#frames.instead?.(error, details) ?? null
+      const frames = this.#frames.answerInstead?.(error, details) ?? null
       if (frames === null) {
         this.close()
         this.#reply.failure(error, details)

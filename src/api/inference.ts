@@ -181,7 +181,7 @@ function answer(
 }
 
 function refuse(dialect: Dialect, error: GatewayError, details: FailureDetails, reply: Reply): void {
-  const answer = dialect.instead?.(error, details) ?? null
+  const answer = dialect.answerInstead?.(error, details) ?? null
   if (answer === null) reply.failure(error, details)
   else {
     reply.error = error

@@ -151,7 +151,7 @@ abstract class ProvenWriter implements FrameWriter {
     return this.writer.tellsOverflow === true
   }
 
-  around(wrap: (inner: FrameWriter) => FrameWriter): FrameWriter {
+  wrapInner(wrap: (inner: FrameWriter) => FrameWriter): FrameWriter {
     this.writer = wrap(this.writer)
     return this
   }

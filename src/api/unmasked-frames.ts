@@ -37,15 +37,15 @@ export class UnmaskedFrames implements FrameWriter {
     return this.#masks.unmaskedFrames(this.#writer.failure(...failure))
   }
 
-  instead(...failure: Parameters<FrameWriter['failure']>): string | null {
-    return this.#writer.instead?.(...failure) ?? null
+  answerInstead(...failure: Parameters<FrameWriter['failure']>): string | null {
+    return this.#writer.answerInstead?.(...failure) ?? null
   }
 }
 
 /** The frames of the writer with the originals; a signature that it adds covers these. */
 export function unmaskedFrames(masks: Masks, writer: FrameWriter): FrameWriter {
   const wrap = (inner: FrameWriter): FrameWriter => new UnmaskedFrames(masks, inner)
-  return writer.around?.(wrap) ?? wrap(writer)
+  return writer.wrapInner?.(wrap) ?? wrap(writer)
 }
 
 export type FrameSeal = Pick<TextSeal, 'seal' | 'open'>

@@ -26,17 +26,17 @@ export interface FrameWriter {
   readonly contentType?: string | undefined
   /** A frame without content that keeps the connection alive. Absent: a comment of an event stream. */
   readonly heartbeat?: string
-  /** Read after `end`. True: its result must leave in a write of its own. */
+  /** Read after `end`. True: the result of `end` must leave in a write of its own. */
   readonly endsAlone?: boolean
   /** True: clients react to "prompt too long" only if it arrives in the stream, after the opening events. */
   readonly tellsOverflow?: boolean
   /** The frames of one event, each with its blank line; `''` if the dialect writes nothing for it. Hot path. */
   write(event: StreamEvent): string
-  /** As `write`, in pieces of a bounded length, each created when it is requested. Absent: its frames are short. */
+  /** Like `write`, in pieces of bounded length, each created when it is requested. Absent: all frames are short. */
   pieces?(event: StreamEvent): Iterable<string>
-  /** For a writer around another one: puts `wrap` around that one. Absent: there is no other one. */
-  around?(wrap: (inner: FrameWriter) => FrameWriter): FrameWriter
-  /** Notes an event whose frames were written another way. Absent: `write` must be called for it. Hot path. */
+  /** Wraps the inner writer with `wrap`. Absent: the writer has no inner one. */
+  wrapInner?(wrap: (inner: FrameWriter) => FrameWriter): FrameWriter
+  /** Notes an event whose frames were written without `write`. Absent: `write` must be called for it. Hot path. */
   overhear?(event: StreamEvent): void
   /** Ends the stream after its terminal event, e.g. `data: [DONE]\n\n`. */
   end(): string
@@ -46,7 +46,7 @@ export interface FrameWriter {
    * The frames of an answer that this API sends instead of the failure, while the status can still change; null or
    * absent: the failure is sent.
    */
-  instead?(error: GatewayError, details: FailureDetails): string | null
+  answerInstead?(error: GatewayError, details: FailureDetails): string | null
 }
 
 export interface Dialect {
@@ -59,20 +59,20 @@ export interface Dialect {
    *   never repeats what the client sent.
    */
   parse(body: unknown, headers?: ReadonlyMap<string, string>): ResponsesRequest
-  /** `request`: what `parse` returned for it. */
+  /** `request`: the result of `parse`. */
   frames(request: ResponsesRequest): FrameWriter
   /** The body of a whole reply. */
   body(response: ResponseResource, request: ResponsesRequest): unknown
-  /** Replaces the path at the beginning of a text by the client's own field name; absent: both are equal. */
+  /** Replaces the path at the beginning of a text by the client's own field name. Absent: the names are equal. */
   inOwnNames?(text: string, request: ResponsesRequest): string
   /** The error envelope that clients of this dialect expect. */
   failure(error: GatewayError, details: FailureDetails): unknown
   /** Headers of the answer with that envelope. Absent: none. */
   failureHeaders?(error: GatewayError): Readonly<Record<string, string>>
   /** A whole answer that this API sends instead of the failure; null or absent: the failure is sent. */
-  instead?(error: GatewayError, details: FailureDetails): unknown
+  answerInstead?(error: GatewayError, details: FailureDetails): unknown
   /** The reason why a request with this query is refused, before its key is looked up; null or absent: none. */
   queryFault?(query: string): string | null
-  /** Headers that report a limit per minute. Absent: those that most clients know. */
+  /** The headers that report a limit per minute. Absent: the usual headers. */
   readonly rateHeaders?: (kind: RateKind, room: RateStatus, nowMs: number) => Readonly<Record<string, string>>
 }

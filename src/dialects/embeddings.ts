@@ -14,8 +14,8 @@ export interface EmbeddingsDialect extends Pick<Dialect, 'name' | 'failure'> {
   readonly name: 'embeddings'
   /** @throws GatewayError as `Dialect.parse` */
   parse(body: unknown): ParsedEmbeddings
-  /** The failure in the form that its clients expect; absent: unchanged. */
-  refused?(error: GatewayError): GatewayError
+  /** The error that clients of this API expect for a failure. Absent: the same error. */
+  clientError?(error: GatewayError): GatewayError
   /** The whole reply as JSON. */
   document(result: EmbeddingsResult): Buffer
 }
@@ -35,20 +35,20 @@ function document({ id, model, provider, vectors, usage, metadata }: EmbeddingsR
   const pieces: Buffer[] = [Buffer.from('{"object":"list","data":[')]
   for (const [index, vector] of vectors.entries()) {
     const comma = index === 0 ? '' : ','
-    pieces.push(Buffer.from(`${comma}{"object":"embedding","index":${index},"embedding":`), vector, CLOSING)
+    pieces.push(Buffer.from(`${comma}{"object":"embedding","index":${index},"embedding":`), vector, BRACE)
   }
-  const rest = JSON.stringify({
+  const lastFields = JSON.stringify({
     model,
     id,
     provider,
     usage: usage === null ? null : usageOf(usage),
     ...(metadata === null ? {} : { gateway_metadata: metadata }),
   })
-  pieces.push(Buffer.from(`],${rest.slice(1)}`))
+  pieces.push(Buffer.from(`],${lastFields.slice(1)}`))
   return Buffer.concat(pieces)
 }
 
-const CLOSING = Buffer.from('}')
+const BRACE = Buffer.from('}')
 
 /** The reply contains only vectors, so there are no output tokens to report. */
 function usageOf(usage: NonNullable<EmbeddingsResult['usage']>): object {

@@ -23,7 +23,7 @@ import { MessagesBody } from './messages/body-schema.ts'
 /** A longer name is no field of any API. */
 const NAME_MAX_CHARS = 128
 /** Names that need no folding. */
-const PLAIN = /^[a-z0-9]+$/
+const FOLDED_NAME = /^[a-z0-9]+$/
 const NOT_LETTERS = /[^\p{L}\p{N}]/gu
 
 /**
@@ -31,12 +31,12 @@ const NOT_LETTERS = /[^\p{L}\p{N}]/gu
  * to upper case first, because some parsers compare upper case: `ı` and `ſ` become `I` and `S`.
  */
 function fold(name: string): string {
-  if (PLAIN.test(name)) return name
+  if (FOLDED_NAME.test(name)) return name
   return name.normalize('NFKD').toUpperCase().toLowerCase().normalize('NFKD').replace(NOT_LETTERS, '')
 }
 
 /** Fields that a rule of the gateway or a provider reads although no body schema declares them. */
-const UNDECLARED = [
+const UNDECLARED_FIELDS = [
   'anthropic_workspace_id',
   'audio',
   'best_of',
@@ -76,7 +76,7 @@ class Names {
   }
 
   /** The name in its right spelling; null: not a known name. */
-  right(name: string): string | null {
+  spellingOf(name: string): string | null {
     return this.#byFold.get(fold(name)) ?? null
   }
 }
@@ -97,16 +97,16 @@ interface ObjectNames {
 }
 
 /** The fields of all bodies. */
-const OF_BODIES = new Names()
+const BODY_NAMES = new Names()
 for (const { properties } of [ResponsesRequest, ChatBody, MessagesBody, GeminiBody, EmbeddingsBody])
-  for (const name of Object.keys(properties)) OF_BODIES.add(name)
-for (const name of UNDECLARED) OF_BODIES.add(name)
+  for (const name of Object.keys(properties)) BODY_NAMES.add(name)
+for (const name of UNDECLARED_FIELDS) BODY_NAMES.add(name)
 
 interface SpellingTerms {
   /** Names that the body knows, although its schema does not declare them: those that are refused by name. */
-  readonly more?: readonly string[]
+  readonly moreNames?: readonly string[]
   /** The usual spelling of a name that has two. Absent: no name has two. */
-  readonly usual?: (name: string) => string
+  readonly usualSpelling?: (name: string) => string
 }
 
 /**
@@ -115,102 +115,104 @@ interface SpellingTerms {
  */
 export function spellingCheck(
   schema: TSchema,
-  { more = [], usual }: SpellingTerms = {},
+  { moreNames = [], usualSpelling }: SpellingTerms = {},
 ): (body: unknown) => void {
   let allowed: AllowedNames | null = null
   return body => {
     if (!isObject(body)) return
-    allowed ??= allowedInBody(schema, more)
-    checkObject(body, allowed.object, '', usual ?? null, OF_BODIES)
+    allowed ??= allowedInBody(schema, moreNames)
+    checkObject(body, allowed.object, '', usualSpelling ?? null, BODY_NAMES)
   }
 }
 
-function allowedInBody(schema: TSchema, more: readonly string[]): AllowedNames {
+function allowedInBody(schema: TSchema, moreNames: readonly string[]): AllowedNames {
   const allowed = allowedOf(schema, new Map()) ?? { object: null, inner: null }
-  for (const name of more) allowed.object?.names.add(name)
+  for (const name of moreNames) allowed.object?.names.add(name)
   return allowed
 }
 
-function allowedOf(schema: TSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames | null {
-  const found = known.get(schema)
-  if (found !== undefined) return found
-  const allowed = readAllowed(schema, known)
-  known.set(schema, allowed)
+function allowedOf(schema: TSchema, cache: Map<TSchema, AllowedNames | null>): AllowedNames | null {
+  const cachedNames = cache.get(schema)
+  if (cachedNames !== undefined) return cachedNames
+  const allowed = readAllowed(schema, cache)
+  cache.set(schema, allowed)
   return allowed
 }
 
-function readAllowed(schema: TSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames | null {
+function readAllowed(schema: TSchema, cache: Map<TSchema, AllowedNames | null>): AllowedNames | null {
   if (KindGuard.IsKindOf(schema, 'Variants'))
-    return allowedInVariants(schema as TSchema as VariantsSchema, known)
+    return allowedInVariants(schema as TSchema as VariantsSchema, cache)
   if (KindGuard.IsKindOf(schema, 'Map'))
-    return allowedInside((schema as TSchema as MapSchema)[Rule].schema, known)
-  if (KindGuard.IsArray(schema)) return allowedInside(schema.items, known)
-  if (KindGuard.IsUnion(schema)) return allowedInUnion(schema.anyOf, known)
+    return allowedInside((schema as TSchema as MapSchema)[Rule].schema, cache)
+  if (KindGuard.IsArray(schema)) return allowedInside(schema.items, cache)
+  if (KindGuard.IsUnion(schema)) return allowedInUnion(schema.anyOf, cache)
   if (!KindGuard.IsObject(schema)) return null
   const names = new Names()
-  for (const [name, inner] of Object.entries(schema.properties)) names.add(name, allowedOf(inner, known))
+  for (const [name, inner] of Object.entries(schema.properties)) names.add(name, allowedOf(inner, cache))
   return names.fields.size === 0 ? null : { object: { names, kinds: null }, inner: null }
 }
 
-function allowedInside(schema: TSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames | null {
-  const inner = allowedOf(schema, known)
+function allowedInside(schema: TSchema, cache: Map<TSchema, AllowedNames | null>): AllowedNames | null {
+  const inner = allowedOf(schema, cache)
   return inner === null ? null : { object: null, inner }
 }
 
-function allowedInVariants(schema: VariantsSchema, known: Map<TSchema, AllowedNames | null>): AllowedNames {
-  const { tag, defaultKind: absent, table } = schema[Rule]
+function allowedInVariants(schema: VariantsSchema, cache: Map<TSchema, AllowedNames | null>): AllowedNames {
+  const { tag, defaultKind, table } = schema[Rule]
   const names = new Names()
   const allowedByKind = new Map<string, AllowedNames>()
   names.add(tag)
   for (const [kind, variant] of table) {
-    const allowed = allowedOf(variant.schema, known)
+    const allowed = allowedOf(variant.schema, cache)
     if (allowed === null) continue
     allowedByKind.set(kind, allowed)
     for (const name of allowed.object?.names.fields.keys() ?? []) names.add(name)
   }
-  const usual = absent === null ? undefined : allowedByKind.get(absent)
-  if (usual !== undefined) allowedByKind.set('', usual)
+  const defaultNames = defaultKind === null ? undefined : allowedByKind.get(defaultKind)
+  if (defaultNames !== undefined) allowedByKind.set('', defaultNames)
   return { object: { names, kinds: { tag, allowedByKind } }, inner: null }
 }
 
 /** A value has one JSON type, so that members with objects and with arrays do not meet. */
 function allowedInUnion(
   members: readonly TSchema[],
-  known: Map<TSchema, AllowedNames | null>,
+  cache: Map<TSchema, AllowedNames | null>,
 ): AllowedNames | null {
-  const allowedByKind = members.map(member => allowedOf(member, known)).filter(allowed => allowed !== null)
-  if (allowedByKind.length <= 1) return allowedByKind[0] ?? null
+  const options = members.map(member => allowedOf(member, cache)).filter(allowed => allowed !== null)
+  if (options.length <= 1) return options[0] ?? null
   return {
-    object: allowedByKind.find(allowed => allowed.object !== null)?.object ?? null,
-    inner: allowedByKind.find(allowed => allowed.inner !== null)?.inner ?? null,
+    object: options.find(allowed => allowed.object !== null)?.object ?? null,
+    inner: options.find(allowed => allowed.inner !== null)?.inner ?? null,
   }
 }
 
-type Usual = ((name: string) => string) | null
+type Spelling = ((name: string) => string) | null
 
-function check(value: unknown, allowed: AllowedNames, path: string, usual: Usual): void {
+function checkValue(value: unknown, allowed: AllowedNames, path: string, usualSpelling: Spelling): void {
   if (Array.isArray(value)) {
     if (allowed.inner === null) return
-    for (let at = 0; at < value.length; at++)
-      if (typeof value[at] === 'object') check(value[at], allowed.inner, elementPath(path, at), usual)
+    for (let index = 0; index < value.length; index++)
+      if (typeof value[index] === 'object')
+        checkValue(value[index], allowed.inner, elementPath(path, index), usualSpelling)
     return
   }
   if (!isObject(value)) return
   if (allowed.object !== null) {
-    checkObject(value, allowed.object, path, usual, null)
+    checkObject(value, allowed.object, path, usualSpelling, null)
     return
   }
   if (allowed.inner === null) return
-  for (const name of Object.keys(value)) check(value[name], allowed.inner, fieldPath(path, name), usual)
+  for (const name of Object.keys(value))
+    checkValue(value[name], allowed.inner, fieldPath(path, name), usualSpelling)
 }
 
-/** `others`: names that are not this object's, but must not be in another spelling either. */
+/** `otherNames`: names of other bodies, which must not be in another spelling either. */
 function checkObject(
   value: Readonly<Record<string, unknown>>,
   object: ObjectNames | null,
   path: string,
-  usual: Usual,
-  others: Names | null,
+  usualSpelling: Spelling,
+  otherNames: Names | null,
 ): void {
   if (object === null) return
   const { names } = object
@@ -218,15 +220,16 @@ function checkObject(
   for (const name of Object.keys(value)) {
     let allowed = fields.get(name)
     if (allowed === undefined) {
-      const known = usual === null ? name : usual(name)
-      allowed = fields.get(known)
-      if (allowed === undefined) refuseSpelling(name, path, names, others)
-      else if (Object.hasOwn(value, known))
-        throw refuseField(shownPath(path, name), `must be left out: ${known} is the same field`)
+      const usualName = usualSpelling === null ? name : usualSpelling(name)
+      allowed = fields.get(usualName)
+      if (allowed === undefined) refuseSpelling(name, path, names, otherNames)
+      else if (Object.hasOwn(value, usualName))
+        throw refuseField(shownPath(path, name), `must be left out: ${usualName} is the same field`)
     }
     if (allowed == null) continue
     const inner = value[name]
-    if (typeof inner === 'object' && inner !== null) check(inner, allowed, fieldPath(path, name), usual)
+    if (typeof inner === 'object' && inner !== null)
+      checkValue(inner, allowed, fieldPath(path, name), usualSpelling)
   }
 }
 
@@ -235,18 +238,18 @@ function kindOf(value: Readonly<Record<string, unknown>>, object: ObjectNames): 
   let kind = object
   while (kind.kinds !== null) {
     const tag = value[kind.kinds.tag]
-    const next = kind.kinds.allowedByKind.get(typeof tag === 'string' ? tag : '')?.object ?? null
-    if (next === null) break
-    kind = next
+    const innerKind = kind.kinds.allowedByKind.get(typeof tag === 'string' ? tag : '')?.object ?? null
+    if (innerKind === null) break
+    kind = innerKind
   }
   return kind
 }
 
-function refuseSpelling(name: string, path: string, names: Names, others: Names | null): void {
+function refuseSpelling(name: string, path: string, names: Names, otherNames: Names | null): void {
   if (name.length > NAME_MAX_CHARS || names.fields.has(name)) return
-  const ownName = names.right(name)
-  if (ownName === null && others?.fields.has(name) === true) return
-  const rightName = ownName ?? others?.right(name) ?? null
+  const ownName = names.spellingOf(name)
+  if (ownName === null && otherNames?.fields.has(name) === true) return
+  const rightName = ownName ?? otherNames?.spellingOf(name) ?? null
   if (rightName !== null) throw refuseField(shownPath(path, name), `must be spelled ${rightName}`)
 }
 

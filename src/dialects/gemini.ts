@@ -2,7 +2,6 @@
  * The dialect of Google's generateContent: parts in, one candidate out. Pure.
  * A body becomes a request in the Responses vocabulary; its events and its response become chunks and an answer.
  */
-
 import type { MessageItem, OutputItem } from '../protocol/items.ts'
 import type { Offering } from '../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -10,7 +9,6 @@ import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect } from './dialect.ts'
 import {
   type AnswerPart,
-  apart,
   endOf,
   type GeminiFields,
   headOf,
@@ -18,6 +16,7 @@ import {
   partsOf,
   reportsOf,
   SealCarrier,
+  separateThoughts,
   showsThoughts,
 } from './gemini/answer.ts'
 import { blockedAnswer, geminiFailure } from './gemini/failure.ts'
@@ -26,7 +25,7 @@ import { createGeminiParser } from './gemini/parse.ts'
 import { inGeminiNames } from './gemini/paths.ts'
 
 /** Parameters of the query in which Google's clients may send a key. */
-const KEYS = ['key', 'access_token']
+const KEY_PARAMETERS = ['key', 'access_token']
 
 export function createGemini(offering: Offering): Dialect {
   return {
@@ -36,7 +35,7 @@ export function createGemini(offering: Offering): Dialect {
     body: geminiBody,
     failure: geminiFailure,
     inOwnNames: inGeminiNames,
-    instead: blockedAnswer,
+    answerInstead: blockedAnswer,
     queryFault,
   }
 }
@@ -44,10 +43,10 @@ export function createGemini(offering: Offering): Dialect {
 /** Proxies log addresses, so keys must not be in them. */
 function queryFault(query: string): string | null {
   const parameters = new URLSearchParams(query)
-  const found = KEYS.find(name => parameters.has(name))
-  return found === undefined
+  const parameter = KEY_PARAMETERS.find(name => parameters.has(name))
+  return parameter === undefined
     ? null
-    : `${found}: must not be in the query, where logs would show it: send the header x-goog-api-key`
+    : `${parameter}: must not be in the query, where logs would show it: send the header x-goog-api-key`
 }
 
 function geminiBody(response: ResponseResource, request: ResponsesRequest): GeminiFields {
@@ -68,16 +67,16 @@ function geminiBody(response: ResponseResource, request: ResponsesRequest): Gemi
 }
 
 /** The content that items make together; clients rely on one part at least. */
-function contentOf(output: readonly OutputItem[], shows: boolean): GeminiFields {
+function contentOf(output: readonly OutputItem[], withThoughts: boolean): GeminiFields {
   const carrier = new SealCarrier()
   const parts: AnswerPart[] = []
   let hasThought = false
   for (const item of output) {
-    const more = partsOf(item, carrier, shows)
-    parts.push(...(hasThought ? apart(more) : more))
-    hasThought ||= more.some(part => part['thought'] === true)
+    const itemParts = partsOf(item, carrier, withThoughts)
+    parts.push(...(hasThought ? separateThoughts(itemParts) : itemParts))
+    hasThought ||= itemParts.some(part => part['thought'] === true)
   }
-  parts.push(...carrier.rest())
+  parts.push(...carrier.remainingParts())
   return { parts: parts.length === 0 ? [{ text: '' }] : parts, role: 'model' }
 }
 

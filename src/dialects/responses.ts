@@ -15,7 +15,7 @@ import { spellingCheck } from './field-names.ts'
 
 const DONE_FRAME = 'data: [DONE]\n\n'
 
-const checkSpelling = spellingCheck(ResponsesRequest, { more: ['n', 'best_of', 'conversation'] })
+const checkSpelling = spellingCheck(ResponsesRequest, { moreNames: ['n', 'best_of', 'conversation'] })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createResponsesParser(offering: Offering): (body: unknown) => ResponsesRequest {
@@ -31,7 +31,7 @@ export function createResponsesDialect(offering: Offering): Dialect {
     name: 'responses',
     parse: createResponsesParser(offering),
     frames: () => new ResponsesFrames(),
-    body: show,
+    body: shownResponse,
     failure,
   }
 }
@@ -42,28 +42,28 @@ export function createResponsesDialect(offering: Offering): Dialect {
  */
 function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): object {
   const { errorType } = error
-  const { error: body, ...rest } = errorEnvelope(error, metadata)
-  const { code, message, ...more } = body
+  const { error: body, ...envelope } = errorEnvelope(error, metadata)
+  const { code, message, ...otherFields } = body
   const details = {
     code,
     message,
     type: errorType,
     param: fieldOf(error) ?? null,
-    ...more,
+    ...otherFields,
     error_type: errorType,
   }
-  return usage === null ? { error: details, ...rest } : { id, error: details, ...rest, usage }
+  return usage === null ? { error: details, ...envelope } : { id, error: details, ...envelope, usage }
 }
 
 /**
  * The response without the fields that only other dialects show. They are set to undefined, which JSON omits: removing
  * them would copy the object key by key.
  */
-function show(all: ResponseResource): ResponseResource {
-  return { ...all, ...NOT_SHOWN }
+function shownResponse(response: ResponseResource): ResponseResource {
+  return { ...response, ...HIDDEN_FIELDS }
 }
 
-const NOT_SHOWN = {
+const HIDDEN_FIELDS = {
   provider: undefined,
   native_finish_reason: undefined,
   stop_sequence: undefined,
@@ -82,36 +82,36 @@ export function frame(event: StreamEvent): string {
 /** Writes the frames of one stream, one per event; each has the bytes that `frame` makes. */
 class ResponsesFrames implements FrameWriter {
   readonly tellsOverflow = true
-  #id = ''
-  #idJson = '""'
-  #events = 0
+  #lastId = ''
+  #lastIdJson = '""'
+  #eventCount = 0
 
   write(event: StreamEvent): string {
-    this.#events++
+    this.#eventCount++
     switch (event.type) {
       case 'response.output_text.delta':
         if (event.logprobs.length > 0) return frame(event)
-        return `event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"content_index":${event.content_index},"delta":${JSON.stringify(event.delta)},"logprobs":[]}\n\n`
+        return `event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#idAsJson(event.item_id)},"output_index":${event.output_index},"content_index":${event.content_index},"delta":${JSON.stringify(event.delta)},"logprobs":[]}\n\n`
       case 'response.reasoning_text.delta':
-        return `event: response.reasoning_text.delta\ndata: {"type":"response.reasoning_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"content_index":${event.content_index},"delta":${JSON.stringify(event.delta)}}\n\n`
+        return `event: response.reasoning_text.delta\ndata: {"type":"response.reasoning_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#idAsJson(event.item_id)},"output_index":${event.output_index},"content_index":${event.content_index},"delta":${JSON.stringify(event.delta)}}\n\n`
       case 'response.reasoning_summary_text.delta':
-        return `event: response.reasoning_summary_text.delta\ndata: {"type":"response.reasoning_summary_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"summary_index":${event.summary_index},"delta":${JSON.stringify(event.delta)}}\n\n`
+        return `event: response.reasoning_summary_text.delta\ndata: {"type":"response.reasoning_summary_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#idAsJson(event.item_id)},"output_index":${event.output_index},"summary_index":${event.summary_index},"delta":${JSON.stringify(event.delta)}}\n\n`
       case 'response.function_call_arguments.delta':
-        return `event: response.function_call_arguments.delta\ndata: {"type":"response.function_call_arguments.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"delta":${JSON.stringify(event.delta)}}\n\n`
+        return `event: response.function_call_arguments.delta\ndata: {"type":"response.function_call_arguments.delta","sequence_number":${event.sequence_number},"item_id":${this.#idAsJson(event.item_id)},"output_index":${event.output_index},"delta":${JSON.stringify(event.delta)}}\n\n`
       default:
-        return frame('response' in event ? { ...event, response: show(event.response) } : event)
+        return frame('response' in event ? { ...event, response: shownResponse(event.response) } : event)
     }
   }
 
   *pieces(event: StreamEvent): Iterable<string> {
-    this.#events++
+    this.#eventCount++
     yield `event: ${event.type}\ndata: `
-    yield* jsonPieces('response' in event ? { ...event, response: show(event.response) } : event)
+    yield* jsonPieces('response' in event ? { ...event, response: shownResponse(event.response) } : event)
     yield '\n\n'
   }
 
   overhear(): void {
-    this.#events++
+    this.#eventCount++
   }
 
   end(): string {
@@ -121,19 +121,19 @@ class ResponsesFrames implements FrameWriter {
   failure(error: GatewayError): string {
     return frame({
       type: 'error',
-      sequence_number: this.#events,
+      sequence_number: this.#eventCount,
       code: error.errorType,
       message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
       param: null,
     })
   }
 
-  /** Ids may be a provider's own text; an item's deltas follow one another. */
-  #item(id: string): string {
-    if (id !== this.#id) {
-      this.#id = id
-      this.#idJson = JSON.stringify(id)
+  /** The id as JSON, serialised once for consecutive deltas of an item. It may be any text of a provider. */
+  #idAsJson(id: string): string {
+    if (id !== this.#lastId) {
+      this.#lastId = id
+      this.#lastIdJson = JSON.stringify(id)
     }
-    return this.#idJson
+    return this.#lastIdJson
   }
 }

@@ -5,7 +5,7 @@
 import { isObject } from '../protocol/json/schema.ts'
 
 /** Keywords that contain schemas: one, a list, or a map by name. */
-const INNER = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']
+const SCHEMA_KEYWORDS = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']
 
 /** True if each object lists all of its properties as required and allows no others. */
 export function isStrict(schema: unknown): boolean {
@@ -17,7 +17,7 @@ export function isStrict(schema: unknown): boolean {
     const requiredNames = new Set<unknown>(Array.isArray(required) ? required : [])
     if (additionalProperties !== false || !names.every(name => requiredNames.has(name))) return false
   }
-  return INNER.every(keyword => {
+  return SCHEMA_KEYWORDS.every(keyword => {
     const inner = schema[keyword]
     return isStrict(
       keyword === 'items' || Array.isArray(inner) || !isObject(inner) ? inner : Object.values(inner),

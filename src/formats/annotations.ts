@@ -3,7 +3,7 @@ import { filled, record } from '../base/json.ts'
 import type { Annotation } from '../protocol/parts.ts'
 
 /** The types of the fields that dialects read, for any kind of annotation. */
-const FIELDS: Readonly<Record<string, 'string' | 'number' | 'object'>> = {
+const FIELD_TYPES: Readonly<Record<string, 'string' | 'number' | 'object'>> = {
   url: 'string',
   title: 'string',
   content: 'string',
@@ -20,9 +20,9 @@ const FIELDS: Readonly<Record<string, 'string' | 'number' | 'object'>> = {
 export function isAnnotation(value: unknown): value is Annotation {
   const annotation = record(value)
   if (annotation === null || filled(annotation['type']) === null) return false
-  for (const name in FIELDS) {
+  for (const name in FIELD_TYPES) {
     const field = annotation[name]
-    if (field != null && typeof field !== FIELDS[name]) return false
+    if (field != null && typeof field !== FIELD_TYPES[name]) return false
   }
   return true
 }

@@ -1,7 +1,7 @@
 /** The wire format of Anthropic's Messages API. Its parts are the files in `anthropic-messages/`. Pure. */
-import { encodeInCloud, inCloud, VERTEX } from './anthropic-messages/clouds.ts'
+import { cloudRequest, encodeInCloud, VERTEX } from './anthropic-messages/clouds.ts'
 import { encodeCompacting } from './anthropic-messages/compact.ts'
-import { actionOf, COMPUTER } from './anthropic-messages/computer.ts'
+import { actionOf, COMPUTER_NAME } from './anthropic-messages/computer.ts'
 import { MessageDecoder } from './anthropic-messages/decode.ts'
 import { encodeMessages } from './anthropic-messages/encode.ts'
 import { messagesFailure } from './anthropic-messages/failure.ts'
@@ -16,7 +16,7 @@ export const anthropicMessages: Format = {
   truncates: false,
   hosts: HOSTED_TOOLS,
   customTools: null,
-  computer: { name: COMPUTER, action: actionOf },
+  computer: { name: COMPUTER_NAME, action: actionOf },
   counting: MESSAGES_COUNTING,
   encode: (model, endpoint) =>
     endpoint.provider.quirks.includes('raw-predict')
@@ -32,7 +32,7 @@ export const anthropicMessages: Format = {
       encode: (model, endpoint) => {
         const wire = encodeCompacting(model, endpoint, threshold)
         const isVertex = endpoint.provider.quirks.includes('raw-predict')
-        return isVertex ? inCloud(VERTEX, wire, endpoint, model.stream) : wire
+        return isVertex ? cloudRequest(VERTEX, wire, endpoint, model.stream) : wire
       },
     }),
   },

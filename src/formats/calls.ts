@@ -34,17 +34,17 @@ export interface CallPiece extends Omit<CallStart, 'id'> {
   readonly input: string
 }
 
+const EMPTY_ARGUMENTS = '{}'
 /** Words that some servers send in place of empty or missing arguments. */
-const EMPTY = '{}'
-const NOTHING: ReadonlySet<string> = new Set(['', EMPTY, '""', 'null', 'undefined'])
+const NO_ARGUMENTS: ReadonlySet<string> = new Set(['', EMPTY_ARGUMENTS, '""', 'null', 'undefined'])
 /** Beginnings of these words. No arguments begin like them. */
-const NOTHING_YET = /^\s*(?:n(?:u(?:ll?)?)?|u(?:n(?:d(?:e(?:f(?:i(?:n(?:ed?)?)?)?)?)?)?)?)\s*$/
+const NO_ARGUMENTS_BEGINNING = /^\s*(?:n(?:u(?:ll?)?)?|u(?:n(?:d(?:e(?:f(?:i(?:n(?:ed?)?)?)?)?)?)?)?)\s*$/
 
 /** The first piece of arguments, which may be empty. */
-const BEGINS = /^\s*(?:\{|$)/
+const ARGUMENTS_BEGINNING = /^\s*(?:\{|$)/
 
-function saysNothing(input: string): boolean {
-  return input.length < 16 && (NOTHING.has(input.trim()) || NOTHING_YET.test(input))
+function meansNoArguments(input: string): boolean {
+  return input.length < 16 && (NO_ARGUMENTS.has(input.trim()) || NO_ARGUMENTS_BEGINNING.test(input))
 }
 
 /** The id of a call; null for a word that means "no id". */
@@ -64,7 +64,7 @@ export class Call {
   readonly item: number
   readonly isCustom: boolean
   readonly index: number | null
-  /** Written only here, as are the next fields. */
+  /** Only this class writes this field and the next two. */
   callId: string | null
   name: string | null
   isClosed = false
@@ -72,29 +72,29 @@ export class Call {
   readonly #emit: (delta: Delta) => void
   readonly #withheld: Withheld
   /** Calls that have ended but are not closed. */
-  readonly #ended: Call[]
+  readonly #endedCalls: Call[]
   /** The extent of the input so far. */
   readonly #extent = new JsonExtent()
   readonly #mark = new TextMark()
   /** Input that was not emitted, because the name is missing or the input may mean "no arguments". */
-  #waiting = ''
+  #waitingInput = ''
   #extra: Json | null
   #lateExtra: Json | null = null
-  #isTold = false
+  #isAnnounced = false
   /** Set once the provider has ended the call. */
   #ending: { readonly fields: Json | null } | null = null
 
   constructor(
     emit: (delta: Delta) => void,
     withheld: Withheld,
-    ended: Call[],
+    endedCalls: Call[],
     item: number,
     index: number | null,
     start: CallStart,
   ) {
     this.#emit = emit
     this.#withheld = withheld
-    this.#ended = ended
+    this.#endedCalls = endedCalls
     this.item = item
     this.index = index
     this.isCustom = start.isCustom
@@ -122,7 +122,7 @@ export class Call {
     }
     if (extra !== null && this.#extra === null) {
       this.#extra = extra
-      if (this.#isTold) this.#lateExtra = extra
+      if (this.#isAnnounced) this.#lateExtra = extra
       this.#withheld.add(extra)
     }
     if (name !== null && this.name === null) {
@@ -134,29 +134,29 @@ export class Call {
   /** Adds a piece of the input. */
   add(text: string): void {
     if (text === '' || this.isClosed) return
-    if (!this.#isTold || (!this.isCustom && this.#extent.isBlank)) this.#addFirst(text)
-    else this.#say(text)
+    if (!this.#isAnnounced || (!this.isCustom && this.#extent.isBlank)) this.#addFirst(text)
+    else this.#emitInput(text)
   }
 
   /**
    * Adds the part of the whole input (text, or the value itself) that no piece had. A whole that contradicts the pieces
    * is ignored.
    */
-  complete(whole: unknown): void {
+  complete(wholeInput: unknown): void {
     if (this.isClosed) return
-    const text = typeof whole === 'string' ? whole : inputText(whole)
+    const text = typeof wholeInput === 'string' ? wholeInput : inputText(wholeInput)
     const { length } = this.#mark
     // If only a beginning has arrived, an empty object adds nothing.
-    if (!this.isCustom && text.trim() !== EMPTY && saysNothing(text)) return
-    if (text.length <= length || !this.#mark.begins(text)) return
-    this.#waiting = ''
-    if (this.#isTold) this.#say(text.slice(length))
+    if (!this.isCustom && text.trim() !== EMPTY_ARGUMENTS && meansNoArguments(text)) return
+    if (text.length <= length || !this.#mark.isBeginningOf(text)) return
+    this.#waitingInput = ''
+    if (this.#isAnnounced) this.#emitInput(text.slice(length))
     else this.#addFirst(text)
   }
 
   /** True if a piece repeats the whole call. */
-  repeats(input: string): boolean {
-    return this.isComplete && this.#mark.is(input)
+  isRepeatedBy(input: string): boolean {
+    return this.isComplete && this.#mark.equals(input)
   }
 
   /**
@@ -169,7 +169,7 @@ export class Call {
     const isComplete = this.isCustom || this.#extent.isComplete
     if (isComplete || fields?.['status'] === 'incomplete') this.close(false, isComplete)
     else {
-      this.#ended.push(this)
+      this.#endedCalls.push(this)
       this.#withheld.add(fields)
     }
   }
@@ -178,7 +178,7 @@ export class Call {
   close(isCut: boolean, isComplete = this.isCustom || this.#extent.isComplete): void {
     if (this.isClosed) return
     this.isClosed = true
-    if (!this.#isTold) {
+    if (!this.#isAnnounced) {
       if (isCut) return
       throw new GatewayError('provider_unavailable', 'The provider sent a tool call without a name')
     }
@@ -186,14 +186,14 @@ export class Call {
     if (!isComplete) {
       if (isCut) fields['status'] = 'incomplete'
       else if (this.isBlank && fields['status'] !== 'incomplete')
-        this.#emit({ kind: 'arguments', item: this.item, text: EMPTY })
+        this.#emit({ kind: 'arguments', item: this.item, text: EMPTY_ARGUMENTS })
     }
     this.#mark.forget()
     this.#emit({ kind: 'close', item: this.item, fields: Object.keys(fields).length === 0 ? null : fields })
   }
 
   #announce(name: string): void {
-    this.#isTold = true
+    this.#isAnnounced = true
     this.#emit({
       kind: 'open',
       item: this.item,
@@ -205,26 +205,26 @@ export class Call {
         extra: this.#extra,
       },
     })
-    const input = this.#waiting
-    this.#waiting = ''
+    const input = this.#waitingInput
+    this.#waitingInput = ''
     if (input !== '') this.add(input)
   }
 
   /** Stores input that arrives before the name, or that may mean "no arguments". */
   #addFirst(text: string): void {
-    const before = this.#waiting
+    const earlierInput = this.#waitingInput
     // A complete word for "no arguments" is not part of the input that follows.
-    const input = !this.isCustom && NOTHING.has(before.trim()) ? text : before + text
-    if (!this.#isTold || (!this.isCustom && saysNothing(input))) {
-      this.#waiting = input.trim() === '' && before !== '' ? before : input
+    const input = !this.isCustom && NO_ARGUMENTS.has(earlierInput.trim()) ? text : earlierInput + text
+    if (!this.#isAnnounced || (!this.isCustom && meansNoArguments(input))) {
+      this.#waitingInput = input.trim() === '' && earlierInput !== '' ? earlierInput : input
       this.#withheld.add(text)
       return
     }
-    this.#waiting = ''
-    this.#say(input)
+    this.#waitingInput = ''
+    this.#emitInput(input)
   }
 
-  #say(text: string): void {
+  #emitInput(text: string): void {
     this.#extent.add(text)
     this.#mark.add(text)
     this.#emit({ kind: 'arguments', item: this.item, text })
@@ -237,7 +237,7 @@ export class Calls {
   readonly #withheld: Withheld
   readonly #calls: Call[] = []
   /** The calls that have ended but are not closed. */
-  readonly #ended: Call[] = []
+  readonly #endedCalls: Call[] = []
 
   constructor(emit: (delta: Delta) => void, withheld: Withheld) {
     this.#emit = emit
@@ -245,7 +245,7 @@ export class Calls {
   }
 
   begin(item: number, start: CallStart, index: number | null = null): Call {
-    const call = new Call(this.#emit, this.#withheld, this.#ended, item, index, start)
+    const call = new Call(this.#emit, this.#withheld, this.#endedCalls, item, index, start)
     this.#calls.push(call)
     return call
   }
@@ -257,8 +257,8 @@ export class Calls {
    */
   piece(piece: CallPiece, nextItem: () => number): void {
     const { callId, index, input, isCustom, name, extra } = piece
-    const known = this.#continued(piece)
-    if (known === null) {
+    const call = this.#callFor(piece)
+    if (call === null) {
       if (name === null && callId === null && input === '') return
       if (this.#calls.length === CALLS_MAX) {
         throw new GatewayError('provider_unavailable', 'The provider sent too many tool calls')
@@ -266,14 +266,14 @@ export class Calls {
       if (callId !== null) this.#withheld.add(callId)
       this.begin(nextItem(), { isCustom, id: null, callId, name, extra }, index).add(input)
     } else {
-      known.supply(piece)
-      if (!known.repeats(input)) known.add(input)
+      call.supply(piece)
+      if (!call.isRepeatedBy(input)) call.add(input)
     }
   }
 
-  /** Call if the reply continues after the calls so far. */
+  /** Closes the calls that have ended. Call it if the reply continues after them. */
   settle(): void {
-    if (this.#ended.length > 0) for (const call of this.#ended.splice(0)) call.close(false)
+    if (this.#endedCalls.length > 0) for (const call of this.#endedCalls.splice(0)) call.close(false)
   }
 
   /** Ends all calls at the end of the reply. @throws as `Call.close` */
@@ -282,30 +282,36 @@ export class Calls {
   }
 
   /** The call that a piece continues; null if it starts a new one. */
-  #continued({ callId, index, name, input }: CallPiece): Call | null {
+  #callFor({ callId, index, name, input }: CallPiece): Call | null {
     const calls = this.#calls
     if (callId !== null) {
-      const same = calls.findLast(
+      const sameIdCall = calls.findLast(
         call => call.callId === callId && (index === null || call.index === null || call.index === index),
       )
-      if (same !== undefined) {
+      if (sameIdCall !== undefined) {
         // Another whole call with the same id is a new call with a wrong id.
-        return name !== null && input !== '' && same.isComplete && !same.repeats(input) ? null : same
+        return name !== null && input !== '' && sameIdCall.isComplete && !sameIdCall.isRepeatedBy(input)
+          ? null
+          : sameIdCall
       }
     }
-    const last = index === null ? calls.at(-1) : calls.findLast(call => call.index === index)
+    const candidate = index === null ? calls.at(-1) : calls.findLast(call => call.index === index)
     // A piece without a name, with an index that was never opened, can only belong to the open call.
-    if (last === undefined) return name === null && callId === null ? this.#onlyOpen() : null
-    if (callId !== null && last.callId !== null) {
+    if (candidate === undefined) return name === null && callId === null ? this.#onlyOpen() : null
+    if (callId !== null && candidate.callId !== null) {
       // The id is different. The index decides, unless this is the beginning of another call.
       const isBeginning =
-        name !== null && (name !== last.name || last.isBlank || last.isComplete || BEGINS.test(input))
-      return index === null || isBeginning ? null : last
+        name !== null &&
+        (name !== candidate.name ||
+          candidate.isBlank ||
+          candidate.isComplete ||
+          ARGUMENTS_BEGINNING.test(input))
+      return index === null || isBeginning ? null : candidate
     }
-    if (name === null || last.name === null) return last
+    if (name === null || candidate.name === null) return candidate
     // A repeated name: either the provider repeats it in every fragment, or it is the next call of a provider that
     // sends no index.
-    return last.isComplete && (name !== last.name || input !== '') ? null : last
+    return candidate.isComplete && (name !== candidate.name || input !== '') ? null : candidate
   }
 
   #onlyOpen(): Call | null {

@@ -3,8 +3,8 @@ import { count, type Json, recordOrEmpty } from '../base/json.ts'
 import { VERTEX, VERTEX_COUNTING } from './anthropic-messages/clouds.ts'
 import type { TokenCounting } from './format.ts'
 
-/** Fields of a message that the counting API accepts; it refuses all others. */
-const COUNTED_OF_MESSAGE: ReadonlySet<string> = new Set([
+/** Fields of a request that the counting API accepts; it refuses all others. */
+const MESSAGES_FIELDS: ReadonlySet<string> = new Set([
   'model',
   'messages',
   'system',
@@ -22,18 +22,20 @@ const COUNTED_OF_MESSAGE: ReadonlySet<string> = new Set([
 export const MESSAGES_COUNTING: TokenCounting = {
   request({ headers, body, raw }, { provider, upstreamModel }) {
     const isVertex = provider.quirks.includes('raw-predict')
-    const counted = only(body, COUNTED_OF_MESSAGE)
+    const countedFields = pick(body, MESSAGES_FIELDS)
     return {
       path: isVertex ? VERTEX_COUNTING : '/messages/count_tokens',
       ...(headers === undefined ? {} : { headers }),
-      body: isVertex ? { anthropic_version: VERTEX.version, model: upstreamModel, ...counted } : counted,
+      body: isVertex
+        ? { anthropic_version: VERTEX.version, model: upstreamModel, ...countedFields }
+        : countedFields,
       ...(raw == null ? {} : { raw }),
     }
   },
   tokens: reply => count(reply['input_tokens']),
 }
 
-const COUNTED_OF_VERTEX: ReadonlySet<string> = new Set([
+const VERTEX_FIELDS: ReadonlySet<string> = new Set([
   'contents',
   'systemInstruction',
   'tools',
@@ -47,14 +49,14 @@ export const GEMINI_COUNTING: TokenCounting = {
     return {
       path: `${model}:countTokens`,
       body: provider.quirks.includes('counts-contents')
-        ? only(body, COUNTED_OF_VERTEX)
+        ? pick(body, VERTEX_FIELDS)
         : { generateContentRequest: { model: decodeURIComponent(model.slice(1)), ...body } },
     }
   },
   tokens: reply => count(reply['totalTokens']),
 }
 
-const COUNTED_OF_CONVERSE: ReadonlySet<string> = new Set([
+const CONVERSE_FIELDS: ReadonlySet<string> = new Set([
   'messages',
   'system',
   'toolConfig',
@@ -65,11 +67,11 @@ const COUNTED_OF_CONVERSE: ReadonlySet<string> = new Set([
 export const CONVERSE_COUNTING: TokenCounting = {
   request: ({ path, body }) => ({
     path: `${path.slice(0, path.lastIndexOf('/'))}/count-tokens`,
-    body: { input: { converse: only(recordOrEmpty(body), COUNTED_OF_CONVERSE) } },
+    body: { input: { converse: pick(recordOrEmpty(body), CONVERSE_FIELDS) } },
   }),
   tokens: reply => count(reply['inputTokens']),
 }
 
-function only(body: Json, names: ReadonlySet<string>): Json {
+function pick(body: Json, names: ReadonlySet<string>): Json {
   return Object.fromEntries(Object.entries(body).filter(([name]) => names.has(name)))
 }

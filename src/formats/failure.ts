@@ -23,8 +23,8 @@ export function waitIn(error: Json): number | null {
       typeof delay === 'string' ? durationSeconds(delay) : Number(record(delay)?.['seconds'] ?? Number.NaN)
     if (seconds !== null && seconds >= 0) return wholeSeconds(seconds)
   }
-  const words = WAIT_WORDS.exec(filled(error['message'])?.slice(0, LINE_LIMIT) ?? '')?.[1]
-  const seconds = words === undefined ? null : durationSeconds(words)
+  const duration = WAIT_WORDS.exec(filled(error['message'])?.slice(0, MAX_LINE_CHARS) ?? '')?.[1]
+  const seconds = duration === undefined ? null : durationSeconds(duration)
   return seconds === null ? null : wholeSeconds(seconds)
 }
 
@@ -33,11 +33,11 @@ function wholeSeconds(seconds: number): number {
 }
 
 /** Characters. A longer message helps no caller, and a page of HTML must not become one. */
-const LINE_LIMIT = 500
-const QUOTED_LIMIT = 2_000
+const MAX_LINE_CHARS = 500
+const MAX_QUOTED_CHARS = 2_000
 
 /** The message for an error without one. */
-export const NO_MESSAGE = 'Provider returned error'
+export const DEFAULT_MESSAGE = 'Provider returned error'
 
 /** Cuts provider text to one line of bounded length, without control characters. */
 export function tidyMessage(text: string): string {
@@ -45,25 +45,25 @@ export function tidyMessage(text: string): string {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
     .replace(/[\u0000-\u001f\u007f]+/g, ' ')
     .trim()
-  return cut(line, LINE_LIMIT)
+  return cut(line, MAX_LINE_CHARS)
 }
 
 /** The unchanged message of a provider, without control characters. */
-function wordsOf(text: string): string {
+function quotedMessage(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
-  return cut(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]+/g, ' ').trim(), QUOTED_LIMIT)
+  return cut(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]+/g, ' ').trim(), MAX_QUOTED_CHARS)
 }
 
-function cut(text: string, limit: number): string {
-  return text.length > limit ? `${text.slice(0, limit).toWellFormed()}…` : text
+function cut(text: string, maxChars: number): string {
+  return text.length > maxChars ? `${text.slice(0, maxChars).toWellFormed()}…` : text
 }
 
 /** The gateway's error for a provider's error; its message is tidied, but not yet scrubbed of secrets. */
 export function providerFailure(error: ProviderError): GatewayError {
   const code = faultOf(error)
-  const words = error.message?.trim() ?? ''
-  const text = error.isQuoted === true ? wordsOf(words) : tidyMessage(words)
-  const message = text === '' ? NO_MESSAGE : text
+  const rawMessage = error.message?.trim() ?? ''
+  const text = error.isQuoted === true ? quotedMessage(rawMessage) : tidyMessage(rawMessage)
+  const message = text === '' ? DEFAULT_MESSAGE : text
   const metadata: Record<string, unknown> = {}
   if (error.status !== null) metadata['provider_status'] = error.status
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)
@@ -74,9 +74,7 @@ export function providerFailure(error: ProviderError): GatewayError {
   })
 }
 
-// Requests that a format cannot express
-
 /** The error for a field that a format cannot express. `path`: as the caller sent it, e.g. `input[2].content[0]`. */
-export function inexpressible(path: string, why: string): GatewayError {
-  return new GatewayError('unprocessable', `${path}: ${why}`)
+export function inexpressible(path: string, problem: string): GatewayError {
+  return new GatewayError('unprocessable', `${path}: ${problem}`)
 }

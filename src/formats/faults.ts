@@ -39,7 +39,7 @@ const IMAGE_CODES = [
 ] as const
 
 /** Codes that are more exact than their status, and codes of errors inside a stream, which have no status. */
-const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
+const FAILURE_BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['invalid_prompt', 'invalid_prompt'],
   ...IMAGE_CODES.map((code): [string, FailureCode] => [code, 'invalid_image']),
   ['invalid_request_error', 'invalid_request'],
@@ -102,7 +102,7 @@ const NO_OVERFLOW =
 /** Statuses of errors for a prompt that is too long. llama.cpp used 500. */
 const OVERFLOW_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 413, 422, 500])
 /** The words are at the beginning of a message. */
-const WORDS_MAX_CHARS = 2_000
+const MAX_SEARCHED_CHARS = 2_000
 
 /** Codes of refused content, with any status. */
 const CONTENT_CODES: ReadonlySet<string> = new Set([
@@ -168,55 +168,55 @@ const ACCOUNT_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 403, 40
 /**
  * An error with its message in lower case. The message is shortened, because a provider may repeat the prompt in it.
  */
-interface Words {
+interface SearchedError {
   readonly status: number | null
   readonly code: string
   readonly words: string
 }
 
 /** Words of the provider are at the beginning of a message. */
-const OWN_WORDS_CHARS = 160
+const MAX_OWN_WORDS_CHARS = 160
 
 /**
  * The words of the provider itself, without what it quotes of the request: a caller who names a tool after an empty
  * account must not rest the endpoint.
  */
 function ownWords(words: string): string {
-  return words.replace(/'[^']*'|"[^"]*"|`[^`]*`/g, '').slice(0, OWN_WORDS_CHARS)
+  return words.replace(/'[^']*'|"[^"]*"|`[^`]*`/g, '').slice(0, MAX_OWN_WORDS_CHARS)
 }
 
 /** The tests that recognize a fault by its words, in the order in which they are tried. */
-const RECOGNIZED: readonly (readonly [FailureCode, (error: Words) => boolean])[] = [
+const RECOGNIZERS: readonly (readonly [FailureCode, (error: SearchedError) => boolean])[] = [
   [
     'context_length_exceeded',
     ({ status, code, words }) =>
       OVERFLOW_STATUSES.has(status) &&
       (OVERFLOW_CODES.has(code) ||
-        (OVERFLOW_WORDS.some(each => each.test(words)) && !NO_OVERFLOW.test(words))),
+        (OVERFLOW_WORDS.some(pattern => pattern.test(words)) && !NO_OVERFLOW.test(words))),
   ],
   [
     'content_policy_violation',
     ({ status, code, words }) =>
-      CONTENT_CODES.has(code) || (status !== 429 && CONTENT_WORDS.some(each => each.test(words))),
+      CONTENT_CODES.has(code) || (status !== 429 && CONTENT_WORDS.some(pattern => pattern.test(words))),
   ],
   [
     'account_refused',
     ({ status, code, words }) =>
       ACCOUNT_CODES.has(code) ||
-      (ACCOUNT_STATUSES.has(status) && ACCOUNT_WORDS.some(each => each.test(ownWords(words)))),
+      (ACCOUNT_STATUSES.has(status) && ACCOUNT_WORDS.some(pattern => pattern.test(ownWords(words)))),
   ],
 ]
 
 /** The failure that an error of a provider means. */
 export function faultOf({ status, code, message }: ProviderError): FailureCode {
-  const error: Words = {
+  const error: SearchedError = {
     status,
     code: code?.toLowerCase() ?? '',
-    words: message?.slice(0, WORDS_MAX_CHARS).toLowerCase() ?? '',
+    words: message?.slice(0, MAX_SEARCHED_CHARS).toLowerCase() ?? '',
   }
-  const recognized = RECOGNIZED.find(([, recognizes]) => recognizes(error))
-  if (recognized !== undefined) return recognized[0]
-  const byCode = BY_CODE.get(error.code)
+  const recognizer = RECOGNIZERS.find(([, matches]) => matches(error))
+  if (recognizer !== undefined) return recognizer[0]
+  const byCode = FAILURE_BY_CODE.get(error.code)
   if (status === null) return byCode ?? 'provider_unavailable'
   const byStatus = PROVIDER_STATUSES[status]
   // Providers use 400 for everything, so the code is more exact.

@@ -9,7 +9,7 @@ import type { FinishReason } from './format.ts'
 type Ending = FinishReason | 'failed' | 'doubtful'
 
 /** In lower case. `other`: a known reason that has no equivalent here. */
-const WORDS: Readonly<Record<Ending, string>> = {
+const REASON_WORDS: Readonly<Record<Ending, string>> = {
   stop: 'stop stop_sequence stop_token end_turn eos eos_token complete completed done finish finished',
   tool_calls: 'tool_calls tool_call tool_use function_call function_calls',
   length:
@@ -30,7 +30,7 @@ const WORDS: Readonly<Record<Ending, string>> = {
 }
 
 const ENDINGS: ReadonlyMap<string, Ending> = new Map(
-  Object.entries(WORDS).flatMap(([ending, words]) =>
+  Object.entries(REASON_WORDS).flatMap(([ending, words]) =>
     words.split(' ').map((word): [string, Ending] => [word, ending as Ending]),
   ),
 )
@@ -42,21 +42,25 @@ const FAILURE_CODES: ReadonlyMap<string, string> = new Map([
 ])
 
 /** The reason alone: some relays append the subject, as in `content_filter: hate`. */
-const WORD = /^[a-z0-9_]*/
+const REASON_WORD = /^[a-z0-9_]*/
 
 function wordIn(native: string): string {
-  const word = native.trim().toLowerCase().replaceAll('-', '_')
-  return WORD.exec(word)?.[0] ?? word
+  const reason = native.trim().toLowerCase().replaceAll('-', '_')
+  return REASON_WORD.exec(reason)?.[0] ?? reason
 }
 
 /**
- * The gateway's reason for a provider's; unknown ones become `other`. `hasSaid`: the model has produced output.
+ * The gateway's reason for a provider's; unknown ones become `other`. `hasOutput`: the model has produced output.
  * @param message the provider's explanation
  * @throws GatewayError for a failed generation
  */
-export function finishReason(native: string, hasSaid: boolean, message: string | null = null): FinishReason {
+export function finishReason(
+  native: string,
+  hasOutput: boolean,
+  message: string | null = null,
+): FinishReason {
   const ending = ENDINGS.get(native) ?? ENDINGS.get(wordIn(native)) ?? 'other'
-  if (ending === 'failed' || (ending === 'doubtful' && !hasSaid)) {
+  if (ending === 'failed' || (ending === 'doubtful' && !hasOutput)) {
     throw providerFailure({
       status: null,
       code: FAILURE_CODES.get(wordIn(native)) ?? native,

@@ -44,7 +44,7 @@ export function hasAbility(format: FormatName, ability: Ability): boolean {
 }
 
 /** The name of a special part: a field or the type of an item. */
-export type Special =
+export type SpecialName =
   | 'prompt'
   | 'modalities'
   | 'agent_message'
@@ -56,7 +56,7 @@ export type Special =
   | 'own_kind'
 
 /** True if a provider of the format receives the special part from a caller who uses the dialect. */
-export function canExpress(format: FormatName, special: Special, dialect: DialectName): boolean {
+export function canExpress(format: FormatName, special: SpecialName, dialect: DialectName): boolean {
   switch (special) {
     // No request schema declares them, so that they go to a provider of the caller's own API alone.
     case 'mcp_servers':
@@ -73,50 +73,50 @@ export function canExpress(format: FormatName, special: Special, dialect: Dialec
 
 /** A special part of a request. */
 interface SpecialPart {
-  readonly special: Special
+  readonly special: SpecialName
   /** The path in the request, such as `input[2]`. */
   readonly path: string
 }
 
-const ITEMS: ReadonlySet<unknown> = new Set<Special>([
+const SPECIAL_ITEMS: ReadonlySet<unknown> = new Set<SpecialName>([
   'agent_message',
   'context_compaction',
   'configuration_update',
 ])
 const COMPUTER_ITEMS: ReadonlySet<unknown> = new Set(['computer_call', 'computer_call_output'])
 const COMPUTER_TOOLS: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
-const NOTHING: readonly SpecialPart[] = []
+const NO_SPECIAL_PARTS: readonly SpecialPart[] = []
 
 /** The special parts of a request, each kind once; usually none. */
 export function specialParts(request: ResponsesRequest, dialect: DialectName): readonly SpecialPart[] {
-  let found: SpecialPart[] | null = null
-  const add = (special: Special, path: string): void => {
-    found ??= []
-    if (!found.some(each => each.special === special)) found.push({ special, path })
+  let parts: SpecialPart[] | null = null
+  const add = (special: SpecialName, path: string): void => {
+    parts ??= []
+    if (!parts.some(part => part.special === special)) parts.push({ special, path })
   }
   if (request.prompt != null) add('prompt', 'prompt')
   if (request.modalities?.includes('image') === true) add('modalities', 'modalities')
   const { input } = request
   if (typeof input !== 'string') {
-    for (let at = 0; at < input.length; at++) {
-      const type = input[at]?.type
+    for (let index = 0; index < input.length; index++) {
+      const type = input[index]?.type
       if (type === undefined) continue
-      if (ITEMS.has(type)) add(type as Special, `input[${at}]`)
-      else if (COMPUTER_ITEMS.has(type)) add('computer_use', `input[${at}]`)
+      if (SPECIAL_ITEMS.has(type)) add(type as SpecialName, `input[${index}]`)
+      else if (COMPUTER_ITEMS.has(type)) add('computer_use', `input[${index}]`)
     }
   }
   const computer = request.tools?.findIndex(({ type }) => COMPUTER_TOOLS.has(type)) ?? -1
   if (computer !== -1) add('computer_use', `tools[${computer}]`)
   addUndeclared(request, dialect, add)
   if (DIALECT_ABILITIES[dialect].ownKinds) addOwnKind(request, add)
-  return found ?? NOTHING
+  return parts ?? NO_SPECIAL_PARTS
 }
 
 /** Fields of clients of Anthropic's API, and summaries of the conversation that a client of either API requests. */
 function addUndeclared(
   request: ResponsesRequest,
   dialect: DialectName,
-  add: (special: Special, path: string) => void,
+  add: (special: SpecialName, path: string) => void,
 ): void {
   const { mcp_servers: servers, context_management: management } = request as Undeclared
   if (DIALECT_ABILITIES[dialect].mcpServers && Array.isArray(servers) && servers.length > 0)
@@ -125,31 +125,31 @@ function addUndeclared(
 }
 
 /** Fields of Gemini clients that only Google can apply and that change the result. */
-const OWN_FIELDS = ['cachedContent'] as const
+const GOOGLE_FIELDS = ['cachedContent'] as const
 /** The same for settings in `generationConfig`. */
-const OWN_SETTINGS = ['responseMimeType', 'speechConfig'] as const
-const OWN_TOOL = /^google_/
+const GOOGLE_SETTINGS = ['responseMimeType', 'speechConfig'] as const
+const GOOGLE_TOOL = /^google_/
 
-/** Finds what means nothing to providers of another API than the caller's. */
-function addOwnKind(request: ResponsesRequest, add: (special: Special, path: string) => void): void {
+/** Adds fields, settings, tools and parts that only a provider of the caller's own API can apply. */
+function addOwnKind(request: ResponsesRequest, add: (special: SpecialName, path: string) => void): void {
   const fields = request as unknown as Readonly<Record<string, unknown>>
-  const field = OWN_FIELDS.find(name => fields[name] != null)
+  const field = GOOGLE_FIELDS.find(name => fields[name] != null)
   if (field !== undefined) add('own_kind', field)
   const { generationConfig: settings } = fields as { generationConfig?: Readonly<Record<string, unknown>> }
-  const setting = OWN_SETTINGS.find(name => settings?.[name] != null)
+  const setting = GOOGLE_SETTINGS.find(name => settings?.[name] != null)
   if (setting !== undefined) add('own_kind', `generationConfig.${setting}`)
-  const tool = request.tools?.findIndex(({ type }) => OWN_TOOL.test(type)) ?? -1
+  const tool = request.tools?.findIndex(({ type }) => GOOGLE_TOOL.test(type)) ?? -1
   if (tool !== -1) add('own_kind', `tools[${tool}]`)
   const { input } = request
   if (typeof input === 'string') return
-  for (let at = 0; at < input.length; at++) {
-    const { content, output } = input[at] as { readonly content?: unknown; readonly output?: unknown }
+  for (let index = 0; index < input.length; index++) {
+    const { content, output } = input[index] as { readonly content?: unknown; readonly output?: unknown }
     const name = Array.isArray(content) ? 'content' : 'output'
     const parts = content ?? output
     if (!Array.isArray(parts)) continue
-    const part = parts.findIndex(each => each.native?.unknown !== undefined)
+    const part = parts.findIndex(element => element.native?.unknown !== undefined)
     if (part === -1) continue
-    add('own_kind', `input[${at}].${name}[${part}]`)
+    add('own_kind', `input[${index}].${name}[${part}]`)
     return
   }
 }

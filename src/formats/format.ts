@@ -261,7 +261,7 @@ export interface Format {
    * provider's row says otherwise. Null: the format cannot express them. Without support, they are sent as functions.
    */
   readonly customTools: boolean | null
-  /** Absent: it has no computer use, or items for its calls. */
+  /** Absent: the format has no computer use, or has items for its calls. */
   readonly computer?: ComputerUse
   /** Absent: its providers do not count tokens. */
   readonly counting?: TokenCounting

@@ -12,7 +12,7 @@ export function dataUrlOf(data: string): string {
 }
 
 /** Endings that OpenAI knows, by media type; others are read as text. */
-const ENDINGS: ReadonlyMap<string, string> = new Map([
+const FILE_EXTENSIONS: ReadonlyMap<string, string> = new Map([
   ['application/pdf', 'pdf'],
   ['application/json', 'json'],
   ['text/csv', 'csv'],
@@ -23,5 +23,5 @@ const ENDINGS: ReadonlyMap<string, string> = new Map([
 /** The name for a file without one. */
 export function nameFor(data: string): string {
   const type = /^data:([\w.+-]+\/[\w.+-]+)/.exec(data.slice(0, 128))?.[1] ?? ''
-  return `document.${ENDINGS.get(type) ?? 'txt'}`
+  return `document.${FILE_EXTENSIONS.get(type) ?? 'txt'}`
 }

@@ -16,8 +16,8 @@ type State =
 export class JsonExtent {
   #state: State = 'blank'
   #depth = 0
-  #inString = false
-  #escaped = false
+  #isInString = false
+  #isEscaping = false
 
   get isBlank(): boolean {
     return this.#state === 'blank'
@@ -29,26 +29,26 @@ export class JsonExtent {
 
   add(piece: string): void {
     if (this.#state === 'other') return
-    for (let at = 0; at < piece.length; at++) {
-      const unit = piece.charCodeAt(at)
-      if (this.#inString) this.#inText(unit)
-      else if (unit > 32 || !isBlank(unit)) this.#outside(unit)
+    for (let index = 0; index < piece.length; index++) {
+      const unit = piece.charCodeAt(index)
+      if (this.#isInString) this.#readString(unit)
+      else if (unit > 32 || !isBlank(unit)) this.#readOutside(unit)
     }
   }
 
-  #inText(unit: number): void {
-    if (this.#escaped) this.#escaped = false
-    else if (unit === BACKSLASH) this.#escaped = true
-    else if (unit === QUOTE) this.#inString = false
+  #readString(unit: number): void {
+    if (this.#isEscaping) this.#isEscaping = false
+    else if (unit === BACKSLASH) this.#isEscaping = true
+    else if (unit === QUOTE) this.#isInString = false
   }
 
-  #outside(unit: number): void {
-    const opens = unit === 0x7b || unit === 0x5b
-    if (this.#state === 'blank') this.#state = opens ? 'open' : 'other'
+  #readOutside(unit: number): void {
+    const isOpening = unit === 0x7b || unit === 0x5b
+    if (this.#state === 'blank') this.#state = isOpening ? 'open' : 'other'
     else if (this.#state === 'complete') this.#state = 'other'
     if (this.#state === 'other') return
-    if (opens) this.#depth++
-    else if (unit === QUOTE) this.#inString = true
+    if (isOpening) this.#depth++
+    else if (unit === QUOTE) this.#isInString = true
     else if (unit === 0x7d || unit === 0x5d) {
       this.#depth--
       if (this.#depth === 0) this.#state = 'complete'

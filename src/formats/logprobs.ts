@@ -7,7 +7,7 @@ export function isLogprob(value: unknown): value is Logprob {
   const fields = record(value)
   if (fields === null || !isScored(fields)) return false
   const top = fields['top_logprobs'] ?? []
-  return Array.isArray(top) && top.every(each => record(each) !== null)
+  return Array.isArray(top) && top.every(entry => record(entry) !== null)
 }
 
 function isScored({ token, logprob, bytes }: Readonly<Record<string, unknown>>): boolean {

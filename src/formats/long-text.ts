@@ -16,35 +16,35 @@ let lastBlock = ''
 export class LongText {
   #text = ''
   #block = ''
-  #rest = ''
+  #tail = ''
   /** Only written. Reading a character makes the engine join the pieces into one string. */
-  protected first = 0
+  protected firstUnit = 0
 
   get length(): number {
-    return this.#text.length + this.#block.length + this.#rest.length
+    return this.#text.length + this.#block.length + this.#tail.length
   }
 
   add(piece: string): void {
-    const rest = this.#rest + piece
-    if (rest.length < FLAT_CHARS) {
-      this.#rest = rest
+    const tail = this.#tail + piece
+    if (tail.length < FLAT_CHARS) {
+      this.#tail = tail
       return
     }
-    this.first = rest.charCodeAt(0)
-    if (rest !== lastFlat) lastFlat = rest
-    this.#rest = ''
+    this.firstUnit = tail.charCodeAt(0)
+    if (tail !== lastFlat) lastFlat = tail
+    this.#tail = ''
     const block = this.#block + lastFlat
     if (block.length < BLOCK_CHARS) {
       this.#block = block
       return
     }
-    this.first = block.charCodeAt(0)
+    this.firstUnit = block.charCodeAt(0)
     if (block !== lastBlock) lastBlock = block
     this.#text += lastBlock
     this.#block = ''
   }
 
   toString(): string {
-    return this.#text + this.#block + this.#rest
+    return this.#text + this.#block + this.#tail
   }
 }

@@ -17,14 +17,14 @@ interface OpenCallKind {
   readonly missing: MissingOutput
 }
 
-/** The types of these items. */
+/** The kinds of open calls, by the type of their items. */
 const OPEN_CALL_KINDS: ReadonlyMap<unknown, OpenCallKind> = new Map(
   ['gateway', 'openrouter'].flatMap((prefix): [string, OpenCallKind][] => [
     [
       `${prefix}:bash`,
-      { results: ['stdout', 'stderr', 'exitCode', 'error', 'container_id'], missing: commandWithout },
+      { results: ['stdout', 'stderr', 'exitCode', 'error', 'container_id'], missing: commandItems },
     ],
-    [`${prefix}:apply_patch`, { results: [], missing: patchWithout }],
+    [`${prefix}:apply_patch`, { results: [], missing: patchItems }],
   ]),
 )
 
@@ -34,15 +34,16 @@ const NO_OUTPUT = 'The client has sent no output of this call'
 export function answersOfOpen(input: readonly InputItem[]): ReadonlyMap<number, readonly InputItem[]> {
   const answers = new Map<number, readonly InputItem[]>()
   if (!input.some(isOpen)) return answers
-  const answered = new Set<unknown>()
+  const answeredIds = new Set<unknown>()
   for (const item of input) {
-    if (item.type?.endsWith('_output') === true) answered.add((item as Fields)['call_id'])
+    if (item.type?.endsWith('_output') === true) answeredIds.add((item as Fields)['call_id'])
   }
-  for (const [at, item] of input.entries()) {
+  for (const [index, item] of input.entries()) {
     if (!isOpen(item)) continue
-    const callId = callIdOf(item as Fields, at)
-    const missingItems = OPEN_CALL_KINDS.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
-    if (missingItems !== undefined) answers.set(at, missingItems as readonly InputItem[])
+    const callId = callIdOf(item as Fields, index)
+    const kind = OPEN_CALL_KINDS.get(item.type)
+    const missingItems = kind?.missing(item as Fields, callId, answeredIds.has(callId))
+    if (missingItems !== undefined) answers.set(index, missingItems as readonly InputItem[])
   }
   return answers
 }
@@ -52,7 +53,7 @@ function isOpen(item: InputItem): boolean {
   return kind?.results.every(name => (item as Fields)[name] == null) === true
 }
 
-function commandWithout(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
+function commandItems(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
   const { command, arguments: callArguments } = item
   const text =
     typeof callArguments === 'string' ? callArguments : JSON.stringify(command == null ? {} : { command })
@@ -60,7 +61,7 @@ function commandWithout(item: Fields, callId: string, isAnswered: boolean): read
   return isAnswered ? [call] : [call, { type: 'function_call_output', call_id: callId, output: NO_OUTPUT }]
 }
 
-function patchWithout(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
+function patchItems(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
   if (isAnswered || item['operation'] == null) return [item]
   return [item, { type: 'apply_patch_call_output', call_id: callId, status: 'failed', output: NO_OUTPUT }]
 }

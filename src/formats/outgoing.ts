@@ -11,7 +11,7 @@ import { hostedTools } from '../protocol/tools.ts'
 import { knownChoice, knownFunction } from './anthropic-messages/known-tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
-import { type Encode, prepared } from './preconditions/prepare.ts'
+import { type Encode, preparedPrompt } from './preconditions/prepare.ts'
 import { MIN_OUTPUT_MAX } from './preconditions/table.ts'
 
 // Fields
@@ -22,16 +22,16 @@ import { MIN_OUTPUT_MAX } from './preconditions/table.ts'
  * - `chat`: a sampling field of the chat dialect. No Responses provider documents it, so such a provider gets it only
  *   from a caller who speaks the Responses dialect and sent it anyway.
  */
-type Fate = 'encoded' | 'gateway' | 'chat'
+type FieldUse = 'encoded' | 'gateway' | 'chat'
 
 /** The type requires a row for each field of a request. */
-const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
+const FIELD_USES: Readonly<Record<keyof ResponsesRequest, FieldUse>> = {
   model: 'encoded',
   models: 'gateway',
   input: 'encoded',
   instructions: 'encoded',
   max_output_tokens: 'encoded',
-  // It goes out where the provider runs tools itself; see `goesOut`.
+  // It goes out where the provider runs tools itself; see `isSent`.
   max_tool_calls: 'encoded',
   temperature: 'encoded',
   top_p: 'encoded',
@@ -80,29 +80,29 @@ const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
 }
 
 /** Fields that clients of gateways send although no request schema declares them. */
-const UNDECLARED = ['transforms', 'usage', 'conversation'] as const
+const UNDECLARED_FIELDS = ['transforms', 'usage', 'conversation'] as const
 
-const FATE_OF: ReadonlyMap<string, Fate> = new Map<string, Fate>([
-  ...Object.entries(FATES),
-  ...UNDECLARED.map(name => [name, 'gateway'] as const),
+const USE_BY_NAME: ReadonlyMap<string, FieldUse> = new Map<string, FieldUse>([
+  ...Object.entries(FIELD_USES),
+  ...UNDECLARED_FIELDS.map(name => [name, 'gateway'] as const),
 ])
 
 /** True for a field that neither the request nor the gateway knows. */
 export function isUnknownField(name: string): boolean {
-  return !FATE_OF.has(name)
+  return !USE_BY_NAME.has(name)
 }
 
 /** Fields of a caller that no request declares, without those that the encoder itself writes. */
-export function unknownFields(request: object, own: ReadonlySet<string>): Record<string, unknown> {
+export function unknownFields(request: object, ownNames: ReadonlySet<string>): Record<string, unknown> {
   const fields = request as Fields
-  let unknown: [string, unknown][] | null = null
+  let entries: [string, unknown][] | null = null
   for (const name in fields) {
-    if (fields[name] == null || Object.hasOwn(FATES, name) || own.has(name)) continue
-    unknown ??= []
-    unknown.push([name, fields[name]])
+    if (fields[name] == null || Object.hasOwn(FIELD_USES, name) || ownNames.has(name)) continue
+    entries ??= []
+    entries.push([name, fields[name]])
   }
   // fromEntries defines properties: a foreign key cannot reach a prototype.
-  return unknown === null ? {} : Object.fromEntries(unknown)
+  return entries === null ? {} : Object.fromEntries(entries)
 }
 
 /**
@@ -110,7 +110,7 @@ export function unknownFields(request: object, own: ReadonlySet<string>): Record
  * @throws GatewayError `unprocessable` for a tool that only the caller's own API knows, at a provider of another one
  */
 export function outgoingRequest(
-  all: ResponsesRequest,
+  callerRequest: ResponsesRequest,
   format: Pick<Format, 'dialect'>,
   callerDialect: DialectName,
 ): ResponsesRequest {
@@ -119,14 +119,14 @@ export function outgoingRequest(
     format.dialect !== callerDialect &&
     (DIALECT_ABILITIES[callerDialect].nativeFields ||
       (format.dialect !== null && DIALECT_ABILITIES[format.dialect].nativeFields))
-  const request = isForeign ? withoutNative(all) : all
+  const request = isForeign ? withoutNative(callerRequest) : callerRequest
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
     // Encoders skip nulls.
-    if (fields[name] == null || (FATE_OF.get(name) === 'encoded' && name !== 'max_tool_calls')) continue
-    if (goesOut(name, request, format.dialect, callerDialect)) continue
-    const entries = Object.entries(request).filter(([each]) =>
-      goesOut(each, request, format.dialect, callerDialect),
+    if (fields[name] == null || (USE_BY_NAME.get(name) === 'encoded' && name !== 'max_tool_calls')) continue
+    if (isSent(name, request, format.dialect, callerDialect)) continue
+    const entries = Object.entries(request).filter(([field]) =>
+      isSent(field, request, format.dialect, callerDialect),
     )
     return Object.fromEntries(entries) as unknown as ResponsesRequest
   }
@@ -135,22 +135,22 @@ export function outgoingRequest(
 
 /** Names of a caller's fields that are meant for a provider but are not sent. */
 export function leftOutFields(request: ResponsesRequest, outgoing: ResponsesRequest): readonly string[] {
-  if (request === outgoing) return NONE
-  const [before, after] = [request, outgoing] as unknown as [Fields, Fields]
-  return Object.keys(before).filter(
-    name => before[name] != null && after[name] == null && FATE_OF.get(name) !== 'gateway',
+  if (request === outgoing) return NO_NAMES
+  const [beforeFields, afterFields] = [request, outgoing] as unknown as [Fields, Fields]
+  return Object.keys(beforeFields).filter(
+    name => beforeFields[name] != null && afterFields[name] == null && USE_BY_NAME.get(name) !== 'gateway',
   )
 }
 
-const NONE: readonly string[] = []
+const NO_NAMES: readonly string[] = []
 
-function goesOut(
+function isSent(
   name: string,
   request: ResponsesRequest,
-  spokenDialect: DialectName | null,
+  formatDialect: DialectName | null,
   callerDialect: DialectName,
 ): boolean {
-  switch (FATE_OF.get(name)) {
+  switch (USE_BY_NAME.get(name)) {
     case 'encoded':
       // The documentation says that it is ignored if conditions for the gateway's own tool loop are set.
       return name !== 'max_tool_calls' || request.stop_server_tools_when == null
@@ -158,12 +158,12 @@ function goesOut(
       return false
     case 'chat':
       return (
-        spokenDialect === null ||
-        spokenDialect === callerDialect ||
-        DIALECT_ABILITIES[spokenDialect].takesChatFields
+        formatDialect === null ||
+        formatDialect === callerDialect ||
+        DIALECT_ABILITIES[formatDialect].takesChatFields
       )
     case undefined:
-      return spokenDialect === callerDialect
+      return formatDialect === callerDialect
   }
 }
 
@@ -174,41 +174,41 @@ type Fields = Readonly<Record<string, unknown>>
 
 function withoutNative(request: ResponsesRequest): ResponsesRequest {
   const { input, tools, tool_choice: choice, reasoning } = request
-  const cleaned = {
-    input: typeof input === 'string' ? input : mapped(input, cleanItem),
-    tools: tools == null ? tools : mapped(tools, cleanTool),
+  const cleanFields = {
+    input: typeof input === 'string' ? input : mapList(input, cleanItem),
+    tools: tools == null ? tools : mapList(tools, cleanTool),
     tool_choice: typeof choice === 'object' ? cleanChoice(choice as Fields, tools ?? []) : choice,
     reasoning: reasoning == null ? reasoning : without(reasoning, 'thinking'),
   }
-  const isSame = (Object.keys(cleaned) as (keyof typeof cleaned)[]).every(
-    name => cleaned[name] === request[name],
+  const isSame = (Object.keys(cleanFields) as (keyof typeof cleanFields)[]).every(
+    name => cleanFields[name] === request[name],
   )
-  return isSame ? request : ({ ...request, ...cleaned } as ResponsesRequest)
+  return isSame ? request : ({ ...request, ...cleanFields } as ResponsesRequest)
 }
 
 /** The list itself where nothing changes. */
-function mapped(
+function mapList(
   list: readonly unknown[],
-  clean: (value: Fields, index: number) => Fields,
+  cleanValue: (value: Fields, index: number) => Fields,
 ): readonly unknown[] {
   let isSame = true
-  const cleaned = list.map((value, index) => {
-    const result = isRecord(value) ? clean(value, index) : value
+  const copy = list.map((value, index) => {
+    const result = isRecord(value) ? cleanValue(value, index) : value
     if (result !== value) isSame = false
     return result
   })
-  return isSame ? list : cleaned
+  return isSame ? list : copy
 }
 
 function cleanItem(item: Fields): Fields {
-  const cleaned = cleanPart(item)
+  const copy = cleanPart(item)
   for (const name of ['content', 'output']) {
-    const parts = cleaned[name]
+    const parts = copy[name]
     if (!Array.isArray(parts)) continue
-    const clean = mapped(parts, cleanPart)
-    if (clean !== parts) return { ...cleaned, [name]: clean }
+    const cleanParts = mapList(parts, cleanPart)
+    if (cleanParts !== parts) return { ...copy, [name]: cleanParts }
   }
-  return cleaned
+  return copy
 }
 
 function cleanPart(part: Fields): Fields {
@@ -222,29 +222,29 @@ function cleanChoice(choice: Fields, tools: readonly unknown[]): Fields {
 /** A tool that other providers cannot express is named by its type. */
 function cleanTool(tool: Fields, index: number): Fields {
   const { native } = tool
-  const known = isRecord(native) && native['type'] === tool['type'] ? knownFunction(native) : null
-  if (known !== null) return known
-  const isOwn = OWN_TOOL.test(String(tool['type']))
+  const functionTool = isRecord(native) && native['type'] === tool['type'] ? knownFunction(native) : null
+  if (functionTool !== null) return functionTool
+  const isOwn = GOOGLE_TOOL.test(String(tool['type']))
   if (isOwn || (isRecord(native) && typeof native['type'] === 'string' && !KNOWN_TOOLS.has(tool['type'])))
     throw inexpressible(`tools[${index}]`, 'this provider has no tool of this type')
   return cleanPart(tool)
 }
 
 /** Google's tools that no other API can express. */
-const OWN_TOOL = /^google_/
+const GOOGLE_TOOL = /^google_/
 const KNOWN_TOOLS: ReadonlySet<unknown> = new Set(['function', ...Object.keys(hostedTools)])
 
 function without(fields: Fields, name: string): Fields {
   if (!Object.hasOwn(fields, name)) return fields
-  const { [name]: _, ...rest } = fields
-  return rest
+  const { [name]: _, ...otherFields } = fields
+  return otherFields
 }
 
 /** The encoder of a format, which gets only requests that the receiver takes (preconditions/). */
-export function prepares(format: FormatName, encode: Encode): Encode {
+export function preparingEncoder(format: FormatName, encode: Encode): Encode {
   return (model, endpoint) => {
     const { request } = model
-    const { input, text, tools, max_output_tokens: most } = request
+    const { input, text, tools, max_output_tokens: maxTokens } = request
     // Inlined, so that a plain request costs no call.
     const isPlain =
       typeof input === 'string' &&
@@ -262,8 +262,8 @@ export function prepares(format: FormatName, encode: Encode): Encode {
       request.logit_bias == null &&
       request.top_logprobs == null &&
       request.seed == null
-    if (isPlain && (most ?? MIN_OUTPUT_MAX) >= MIN_OUTPUT_MAX) return encode(model, endpoint)
-    const prompt = prepared(model, format, endpoint)
-    return prompt === null ? encode(model, endpoint) : prompt.encoded(model, endpoint, encode)
+    if (isPlain && (maxTokens ?? MIN_OUTPUT_MAX) >= MIN_OUTPUT_MAX) return encode(model, endpoint)
+    const prompt = preparedPrompt(model, format, endpoint)
+    return prompt === null ? encode(model, endpoint) : prompt.encodeWith(model, endpoint, encode)
   }
 }

@@ -37,10 +37,10 @@ export function ownReasoning(slug: string): ReasoningFormat | null {
 
 // Efforts
 
-type Wished = NonNullable<NonNullable<ResponsesRequest['reasoning']>['effort']>
+type WantedEffort = NonNullable<NonNullable<ResponsesRequest['reasoning']>['effort']>
 
 /** An effort with any thinking. */
-export type Effort = Exclude<Wished, 'none'>
+export type Effort = Exclude<WantedEffort, 'none'>
 
 /** The share of the output limit that each effort may spend on thinking: the documented one, for all providers. */
 export const EFFORT_SHARES: Readonly<Record<Effort, number>> = {
@@ -53,22 +53,22 @@ export const EFFORT_SHARES: Readonly<Record<Effort, number>> = {
 }
 
 /** The offered effort with the nearest share; the first one of two that are equally near. */
-export function nearestEffort(share: number, offered: readonly [Effort, ...Effort[]]): Effort {
+export function nearestEffort(share: number, offeredEfforts: readonly [Effort, ...Effort[]]): Effort {
   const distance = (effort: Effort): number => Math.abs(EFFORT_SHARES[effort] - share)
-  return offered.reduce((best, effort) => (distance(effort) < distance(best) ? effort : best))
+  return offeredEfforts.reduce((best, effort) => (distance(effort) < distance(best) ? effort : best))
 }
 
 /**
  * The nearest effort that a receiver takes; null: it takes none that is near. A model that may think is not told to
- * stop, and one that always thinks is told to think least. `taken` null: it takes all.
+ * stop, and one that always thinks is told to think least. `efforts` null: it takes all.
  */
-export function takenEffort(wanted: EffortName, taken: readonly EffortName[] | null): EffortName | null {
-  if (taken === null || taken.includes(wanted)) return wanted
+export function acceptedEffort(effort: EffortName, efforts: readonly EffortName[] | null): EffortName | null {
+  if (efforts === null || efforts.includes(effort)) return effort
   const [weakest, ...stronger] = EFFORTS.filter(
-    (effort): effort is Effort => effort !== 'none' && taken.includes(effort),
+    (name): name is Effort => name !== 'none' && efforts.includes(name),
   )
   if (weakest === undefined) return null
-  return wanted === 'none' ? weakest : nearestEffort(EFFORT_SHARES[wanted], [weakest, ...stronger])
+  return effort === 'none' ? weakest : nearestEffort(EFFORT_SHARES[effort], [weakest, ...stronger])
 }
 
 /** The setting by which a request turns thinking off; null if it does not. */

@@ -16,17 +16,21 @@ import { inexpressible } from './failure.ts'
 import type { Change } from './format.ts'
 import { type ReasoningFormat, reasoningFormat } from './reasoning.ts'
 
-const SPENT: ReadonlySet<string> = new Set([...PROVIDER_RUN_TYPES, 'tool_search_call', 'tool_search_output'])
+const OMITTABLE_TYPES: ReadonlySet<string> = new Set([
+  ...PROVIDER_RUN_TYPES,
+  'tool_search_call',
+  'tool_search_output',
+])
 
 /** Both prefixes of tools and items that run on the gateway. */
-const OURS = /^(gateway|openrouter):/
+const GATEWAY_PREFIX = /^(gateway|openrouter):/
 
 /** Prefixes of ids that the gateway or Anthropic gives to hosted items. */
-const IDS_OF_OTHERS = /^(st|srvtoolu|mcptoolu)_/
+const FOREIGN_ID = /^(st|srvtoolu|mcptoolu)_/
 
 /** True for a type of tool or item of the gateway. No provider has it. */
-export function isOurs(type: string): boolean {
-  return OURS.test(type)
+export function isGatewayType(type: string): boolean {
+  return GATEWAY_PREFIX.test(type)
 }
 
 /** The most omissions that are reported, because a conversation may have thousands of items. */
@@ -42,18 +46,18 @@ export function noteOmittedItem(path: string, omissions: Change[]): void {
 }
 
 /**
- * Notes reasoning that an encoder omits, if another provider has made it. Nobody misses the rest: a provider does not
- * want its own without a signature.
- * @param own the name of the provider's own reasoning; null: it has none
+ * Notes reasoning that an encoder omits, if another provider has made it. Other reasoning is not noted: a provider
+ * does not want its own without a signature.
+ * @param ownFormat the name of the provider's own reasoning; null: it has none
  */
 export function noteOmittedThought(
   { format }: { readonly format?: unknown },
-  own: ReasoningFormat | null,
+  ownFormat: ReasoningFormat | null,
   path: string,
   omissions: Change[],
 ): void {
   const origin = reasoningFormat(format)
-  if (origin !== null && origin !== 'unknown' && origin !== own)
+  if (origin !== null && origin !== 'unknown' && origin !== ownFormat)
     noteOmission(path, FOREIGN_THOUGHT, omissions)
 }
 
@@ -66,7 +70,7 @@ export const FOREIGN_THOUGHT = 'only the provider that made this reasoning can r
  * @throws GatewayError `unprocessable` for any other item
  */
 export function omitItem(type: string, path: string, omissions: Change[] = []): void {
-  if (!SPENT.has(type) && !isOurs(type)) throw refuseItem(type, path)
+  if (!OMITTABLE_TYPES.has(type) && !isGatewayType(type)) throw refuseItem(type, path)
   noteOmittedItem(path, omissions)
 }
 
@@ -79,9 +83,10 @@ export function refuseItem(type: string, path: string): GatewayError {
  * True for a spent item that has the form of the Responses format but comes from another provider. A Responses provider
  * would look up its id, or miss fields that only its own items have. Gemini signs its items.
  */
-export function isSpentElsewhere(type: string, id: unknown, signature: unknown): boolean {
+export function isRunElsewhere(type: string, id: unknown, signature: unknown): boolean {
   return (
-    SPENT.has(type) && (typeof signature === 'string' || (typeof id === 'string' && IDS_OF_OTHERS.test(id)))
+    OMITTABLE_TYPES.has(type) &&
+    (typeof signature === 'string' || (typeof id === 'string' && FOREIGN_ID.test(id)))
   )
 }
 
@@ -90,7 +95,7 @@ type Output = Extract<InputItem, { type: 'function_call_output' }>
 type Fields = Readonly<Record<string, unknown>>
 
 /** The fields of a replayed item that this file reads. */
-interface Replayed {
+interface ReplayedItem {
   readonly type?: unknown
   readonly id?: unknown
   readonly call_id?: unknown
@@ -103,7 +108,7 @@ interface Replayed {
 }
 
 /** Fields of the item that were the arguments of its call, and those that were its result. */
-const REPLAYED: {
+const REPLAYED_TOOLS: {
   readonly [name in string]?: { readonly input: readonly string[]; readonly result: readonly string[] }
 } = {
   datetime: { input: ['timezone'], result: ['datetime', 'timezone'] },
@@ -119,28 +124,33 @@ const REPLAYED: {
   fusion: { input: [], result: ['analysis', 'responses', 'error'] },
 }
 
-const UNFINISHED: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
+const UNFINISHED_STATUSES: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
 
 /**
- * A replayed item of these tools, of an MCP tool that the gateway has called, or of a patch that it asked the client to
+ * A replayed item of `REPLAYED_TOOLS`, of an MCP tool that the gateway has called, or of a patch that it asked the client to
  * apply, as function calls and outputs, which every format can express; null for others. Later turns may ask for the
  * result, and the client itself may have run a command.
  */
-export function replayAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
-  if (isOurPatch(item)) return patchCall(item, index)
+export function replayAsCall(item: ReplayedItem, index: number): readonly (Call | Output)[] | null {
+  if (isGatewayPatch(item)) return patchCall(item, index)
   if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
   // Approval requests of the gateway and their answers: the call, or its refusal, contains the same information.
-  if (item.type === 'mcp_approval_request') return isIdOfOurs(item.id) ? [] : null
+  if (item.type === 'mcp_approval_request') return isGatewayId(item.id) ? [] : null
   if (item.type === 'mcp_approval_response')
-    return isIdOfOurs((item as Fields)['approval_request_id']) ? [] : null
-  const name = typeof item.type === 'string' && isOurs(item.type) ? item.type.replace(OURS, '') : ''
-  const fields = Object.hasOwn(REPLAYED, name) ? REPLAYED[name] : undefined
+    return isGatewayId((item as Fields)['approval_request_id']) ? [] : null
+  const name =
+    typeof item.type === 'string' && isGatewayType(item.type) ? item.type.replace(GATEWAY_PREFIX, '') : ''
+  const fields = Object.hasOwn(REPLAYED_TOOLS, name) ? REPLAYED_TOOLS[name] : undefined
   // A command that was left to the client stays in progress in the item that the client fills.
-  if (fields === undefined || (UNFINISHED.has(item.status) && name !== 'bash')) return null
+  if (fields === undefined || (UNFINISHED_STATUSES.has(item.status) && name !== 'bash')) return null
   const call_id = callIdOf(item, index)
   const { sources, ...action } = isRecord(item.action) ? item.action : {}
-  const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
-  const input = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.input)
+  const parsedArguments = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
+  const input = isRecord(parsedArguments)
+    ? parsedArguments
+    : isRecord(item.action)
+      ? action
+      : pick(item, fields.input)
   const output = pick({ ...item, sources }, fields.result)
   // An item without a result has nothing that a later turn could need.
   if (Object.keys(output).length === 0) return null
@@ -151,7 +161,7 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
 }
 
 /** True for the id of a server tool's item. */
-function isIdOfOurs(id: unknown): id is string {
+function isGatewayId(id: unknown): id is string {
   return typeof id === 'string' && id.startsWith('st_')
 }
 
@@ -163,7 +173,7 @@ function replayMcpCall({
   error,
 }: Fields): readonly [Call, Output] | null {
   // Calls of providers have other ids, and their own form if the format has one.
-  if (!isIdOfOurs(id)) return null
+  if (!isGatewayId(id)) return null
   const text = typeof callArguments === 'string' && isRecord(parseJson(callArguments)) ? callArguments : '{}'
   const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))
   return [
@@ -177,18 +187,18 @@ function pick(item: object, names: readonly string[]): Json {
   return Object.fromEntries(entries.filter(([, value]) => value != null))
 }
 
-const PATCH = /^(?:gateway|openrouter):apply_patch$/
+const PATCH_TYPE = /^(?:gateway|openrouter):apply_patch$/
 
 /** True for a patch that the gateway asked the client to apply; a wrong patch never reached the client. */
-export function isOurPatch({ type, operation }: Replayed): boolean {
-  return PATCH.test(String(type)) && isRecord(operation)
+export function isGatewayPatch({ type, operation }: ReplayedItem): boolean {
+  return PATCH_TYPE.test(String(type)) && isRecord(operation)
 }
 
 /**
  * A native patch or shell command, or its outcome, as function call or output, for formats without a form of their own;
  * null for other items.
  */
-export function nativeAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
+export function nativeAsCall(item: ReplayedItem, index: number): readonly (Call | Output)[] | null {
   switch (item.type) {
     case 'apply_patch_call':
       return patchCall(item, index)
@@ -208,7 +218,7 @@ export function nativeAsCall(item: Replayed, index: number): readonly (Call | Ou
   }
 }
 
-function shellCall(item: Replayed, name: string, index: number): readonly Call[] {
+function shellCall(item: ReplayedItem, name: string, index: number): readonly Call[] {
   return [
     {
       type: 'function_call',
@@ -229,15 +239,15 @@ function outputOf(call_id: string, output: unknown): readonly Output[] {
   ]
 }
 
-function patchCall(item: Replayed, index: number): readonly Call[] {
+function patchCall(item: ReplayedItem, index: number): readonly Call[] {
   const call_id = callIdOf(item, index)
   return [{ type: 'function_call', call_id, name: 'apply_patch', arguments: JSON.stringify(item.operation) }]
 }
 
-function patchOutput({ call_id, output, status }: Replayed): readonly Output[] | null {
+function patchOutput({ call_id, output, status }: ReplayedItem): readonly Output[] | null {
   if (typeof call_id !== 'string') return null
-  const failed = status === 'failed' ? { is_error: true } : {}
-  return [{ type: 'function_call_output', call_id, output: filled(output) ?? String(status), ...failed }]
+  const failure = status === 'failed' ? { is_error: true } : {}
+  return [{ type: 'function_call_output', call_id, output: filled(output) ?? String(status), ...failure }]
 }
 
 /** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */
@@ -248,14 +258,14 @@ export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unkno
 /** Reasoning that Claude can verify, at Anthropic and in every cloud: by its signature, or sealed. */
 type ClaudeThought = { readonly text: string; readonly signature: string } | { readonly sealed: string }
 
-/** Null for reasoning of others. */
+/** The reasoning in the form that Claude verifies; null for reasoning of other models. */
 export function claudeThought(item: Extract<InputItem, { type: 'reasoning' }>): ClaudeThought | null {
-  const isClaudes = item.format === 'anthropic-claude-v1'
-  if (item.signature != null && item.signature !== '' && (isClaudes || item.format == null)) {
+  const isClaude = item.format === 'anthropic-claude-v1'
+  if (item.signature != null && item.signature !== '' && (isClaude || item.format == null)) {
     const raw = item.content?.map(part => part.text).join('') ?? ''
     const text = raw === '' ? (item.summary?.map(part => part.text).join('') ?? '') : raw
     return { text, signature: item.signature }
   }
-  const sealed = isClaudes ? (item.encrypted_content ?? '') : ''
+  const sealed = isClaude ? (item.encrypted_content ?? '') : ''
   return sealed === '' ? null : { sealed }
 }

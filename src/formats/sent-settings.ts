@@ -30,11 +30,11 @@ type Tuning = (typeof TUNING)[number]
 type SettingName = readonly [string] | readonly [string, string]
 type SettingNames = Readonly<Partial<Record<Tuning, SettingName>>>
 
-const SAME: SettingNames = Object.fromEntries(TUNING.map(name => [name, [name]]))
+const SAME_NAMES: SettingNames = Object.fromEntries(TUNING.map(name => [name, [name]]))
 
-const PLACES: Readonly<Record<FormatName, SettingNames>> = {
-  'openai-chat': SAME,
-  'openai-responses': SAME,
+const SETTING_PLACES: Readonly<Record<FormatName, SettingNames>> = {
+  'openai-chat': SAME_NAMES,
+  'openai-responses': SAME_NAMES,
   'anthropic-messages': { temperature: ['temperature'], top_p: ['top_p'], top_k: ['top_k'] },
   'google-gemini': {
     temperature: ['generationConfig', 'temperature'],
@@ -61,11 +61,11 @@ interface Setting {
 
 /** The settings of each format as a list, for a hot path that calls nothing. */
 export const SETTINGS: Readonly<Record<FormatName, readonly Setting[]>> = {
-  'openai-chat': settingsOf(PLACES['openai-chat']),
-  'openai-responses': settingsOf(PLACES['openai-responses']),
-  'anthropic-messages': settingsOf(PLACES['anthropic-messages']),
-  'google-gemini': settingsOf(PLACES['google-gemini']),
-  'bedrock-converse': settingsOf(PLACES['bedrock-converse']),
+  'openai-chat': settingsOf(SETTING_PLACES['openai-chat']),
+  'openai-responses': settingsOf(SETTING_PLACES['openai-responses']),
+  'anthropic-messages': settingsOf(SETTING_PLACES['anthropic-messages']),
+  'google-gemini': settingsOf(SETTING_PLACES['google-gemini']),
+  'bedrock-converse': settingsOf(SETTING_PLACES['bedrock-converse']),
 }
 
 function settingsOf(names: SettingNames): readonly Setting[] {
@@ -83,7 +83,7 @@ interface WordSettings {
 }
 
 /** Settings of text and thinking with a word for a value: their places. The first one that is set counts. */
-const WORDS: Readonly<Record<FormatName, WordSettings>> = {
+const WORD_SETTINGS: Readonly<Record<FormatName, WordSettings>> = {
   'openai-chat': {
     verbosity: [['verbosity']],
     effort: [['reasoning_effort'], ['reasoning', 'effort'], ['reasoning'], ['thinking']],
@@ -109,7 +109,7 @@ const WORDS: Readonly<Record<FormatName, WordSettings>> = {
 const ALWAYS_PARALLEL: ReadonlySet<FormatName> = new Set(['google-gemini', 'bedrock-converse'])
 
 /** The place of the stop sequences in each format. */
-const STOPS: Readonly<Record<FormatName, SettingName>> = {
+const STOP_SETTINGS: Readonly<Record<FormatName, SettingName>> = {
   'openai-chat': ['stop'],
   'openai-responses': ['stop'],
   'anthropic-messages': ['stop_sequences'],
@@ -121,12 +121,12 @@ const STOP_CHARS_MAX = 65_536
 
 /** The stop sequences of the request that the body does not have. */
 export function unsentStops(format: FormatName, { stop }: ResponsesRequest, body: Json): readonly string[] {
-  const [outer, inner] = STOPS[format]
-  const sent = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
-  const known: ReadonlySet<unknown> = new Set(Array.isArray(sent) ? sent : [sent])
+  const [outer, inner] = STOP_SETTINGS[format]
+  const sentValue = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
+  const sentSequences: ReadonlySet<unknown> = new Set(Array.isArray(sentValue) ? sentValue : [sentValue])
   let chars = 0
   return strings(typeof stop === 'string' ? [stop] : stop).filter(sequence => {
-    if (sequence === '' || known.has(sequence)) return false
+    if (sequence === '' || sentSequences.has(sequence)) return false
     chars += sequence.length
     return chars <= STOP_CHARS_MAX
   })
@@ -139,21 +139,22 @@ export function changedSettings(
   body: Json,
 ): readonly Change[] {
   const changes: Change[] = []
-  const names = PLACES[format]
+  const names = SETTING_PLACES[format]
   for (const name of TUNING) {
     const value = request[name]
     if (value != null) note(changes, name, value, names[name] === undefined ? [] : [names[name]], body)
   }
-  const words = WORDS[format]
+  const settings = WORD_SETTINGS[format]
   const verbosity = request.text?.verbosity
-  if (verbosity != null) note(changes, 'text.verbosity', verbosity, words.verbosity, body)
+  if (verbosity != null) note(changes, 'text.verbosity', verbosity, settings.verbosity, body)
   const stop = fieldThatStops(request.reasoning)
   const effort = request.reasoning?.effort
   if (stop !== null) {
-    if (words.hasNone === true) note(changes, `reasoning.${stop}`, 'none', words.effort, body)
-  } else if (effort != null) note(changes, 'reasoning.effort', effort, words.effort, body)
-  else if (request.reasoning?.max_tokens) note(changes, 'reasoning.max_tokens', null, words.effort, body)
-  else if (request.reasoning?.enabled === true) note(changes, 'reasoning.enabled', null, words.effort, body)
+    if (settings.hasNone === true) note(changes, `reasoning.${stop}`, 'none', settings.effort, body)
+  } else if (effort != null) note(changes, 'reasoning.effort', effort, settings.effort, body)
+  else if (request.reasoning?.max_tokens) note(changes, 'reasoning.max_tokens', null, settings.effort, body)
+  else if (request.reasoning?.enabled === true)
+    note(changes, 'reasoning.enabled', null, settings.effort, body)
   if (request.parallel_tool_calls === false && ALWAYS_PARALLEL.has(format) && request.tools?.length)
     changes.push({ field: 'parallel_tool_calls', action: 'dropped', reason: NO_SUCH_FIELD })
   if (request.text?.format?.type === 'json_object' && !hasAbility(format, 'json_object'))
@@ -174,11 +175,11 @@ function note(
   body: Json,
 ): void {
   for (const [outer, inner] of names) {
-    const sent = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
-    if (sent == null) continue
+    const sentValue = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
+    if (sentValue == null) continue
     // Budgets and levels of other APIs are the documented form of an effort.
-    if (value === null || typeof sent === 'object' || sent === value) return
-    changes.push({ field, action: 'changed', reason: `the provider takes ${show(sent)} here` })
+    if (value === null || typeof sentValue === 'object' || sentValue === value) return
+    changes.push({ field, action: 'changed', reason: `the provider takes ${shownValue(sentValue)} here` })
     return
   }
   changes.push({ field, action: 'dropped', reason: names.length === 0 ? NO_SUCH_FIELD : NOT_TAKEN })
@@ -187,6 +188,6 @@ function note(
 export const NO_SUCH_FIELD = 'the provider has no such field'
 const NOT_TAKEN = 'the model does not accept it, or not together with the other settings'
 
-function show(sent: unknown): string {
-  return typeof sent === 'string' || typeof sent === 'number' ? String(sent) : 'another value'
+function shownValue(value: unknown): string {
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : 'another value'
 }

@@ -9,10 +9,10 @@ const FACTOR_B = 1_597_334_677
 
 export class TextMark {
   /** The text, if it arrived in one piece; null: it is in the hashes. */
-  #only: string | null = ''
+  #singlePiece: string | null = ''
   #length = 0
-  #a = 0
-  #b = 0
+  #hashA = 0
+  #hashB = 0
 
   get length(): number {
     return this.#length
@@ -20,56 +20,56 @@ export class TextMark {
 
   add(piece: string): void {
     if (piece === '') return
-    const only = this.#only
-    if (only === '') {
-      this.#only = piece
+    const singlePiece = this.#singlePiece
+    if (singlePiece === '') {
+      this.#singlePiece = piece
       this.#length = piece.length
       return
     }
-    if (only !== null) {
-      this.#only = null
+    if (singlePiece !== null) {
+      this.#singlePiece = null
       this.#length = 0
-      this.#add(only, only.length)
+      this.#addUnits(singlePiece, singlePiece.length)
     }
-    this.#add(piece, piece.length)
+    this.#addUnits(piece, piece.length)
   }
 
   /** True if `text` is exactly the added text. */
-  is(text: string): boolean {
-    return text.length === this.#length && this.begins(text)
+  equals(text: string): boolean {
+    return text.length === this.#length && this.isBeginningOf(text)
   }
 
   /** True if `text` begins with the added text. */
-  begins(text: string): boolean {
+  isBeginningOf(text: string): boolean {
     // `startsWith` compares a character at a time, this a block.
-    if (this.#only !== null) return text.slice(0, this.#only.length) === this.#only
+    if (this.#singlePiece !== null) return text.slice(0, this.#singlePiece.length) === this.#singlePiece
     if (text.length < this.#length) return false
     const start = new TextMark()
-    start.#add(text, this.#length)
-    if (start.#a !== this.#a || start.#b !== this.#b) return false
+    start.#addUnits(text, this.#length)
+    if (start.#hashA !== this.#hashA || start.#hashB !== this.#hashB) return false
     if (text.length === this.#length) {
-      this.#only = text
-      this.#a = 0
-      this.#b = 0
+      this.#singlePiece = text
+      this.#hashA = 0
+      this.#hashB = 0
     }
     return true
   }
 
   /** Lets go of the text; the mark is of no use from here on. */
   forget(): void {
-    this.#only = null
+    this.#singlePiece = null
   }
 
-  #add(text: string, length: number): void {
-    let hashA = this.#a
-    let hashB = this.#b
-    for (let at = 0; at < length; at++) {
-      const unit = text.charCodeAt(at)
+  #addUnits(text: string, length: number): void {
+    let hashA = this.#hashA
+    let hashB = this.#hashB
+    for (let index = 0; index < length; index++) {
+      const unit = text.charCodeAt(index)
       hashA = Math.imul(hashA ^ unit, FACTOR_A)
       hashB = Math.imul(hashB ^ unit ^ (hashB >>> 15), FACTOR_B)
     }
-    this.#a = hashA
-    this.#b = hashB
+    this.#hashA = hashA
+    this.#hashB = hashB
     this.#length += length
   }
 }

@@ -19,7 +19,7 @@ export interface WholeMessage {
 export type TakeMessage = (message: WholeMessage) => void
 
 /** A shorter text is written faster than it is found. */
-const FOUND_MIN_CHARS = 256
+const SEARCHED_MIN_CHARS = 256
 
 const QUOTE = 34
 const BACKSLASH = 92
@@ -30,16 +30,16 @@ const [SPACE, TAB, LF, CR] = [32, 9, 10, 13]
  * spells it differently from `JSON.stringify`. The document must be valid.
  */
 export function jsonOf(text: string, document: string, name: 'text' | 'content'): string | null {
-  if (text.length < FOUND_MIN_CHARS) return null
+  if (text.length < SEARCHED_MIN_CHARS) return null
   const key = `"${name}":`
-  for (let at = document.indexOf(key); at !== -1; at = document.indexOf(key, at + key.length)) {
+  for (let start = document.indexOf(key); start !== -1; start = document.indexOf(key, start + key.length)) {
     // Behind a backslash it is the end of another name.
-    if (document.charCodeAt(at - 1) === BACKSLASH) continue
-    let from = at + key.length
-    if (document.charCodeAt(from) !== QUOTE) from = afterBlanks(document, from)
-    if (document.charCodeAt(from) !== QUOTE) continue
-    const to = closingQuote(document, from + 1)
-    const json = document.slice(from, to + 1)
+    if (document.charCodeAt(start - 1) === BACKSLASH) continue
+    let quote = start + key.length
+    if (document.charCodeAt(quote) !== QUOTE) quote = afterBlanks(document, quote)
+    if (document.charCodeAt(quote) !== QUOTE) continue
+    const end = closingQuote(document, quote + 1)
+    const json = document.slice(quote, end + 1)
     if (json.includes('\\') ? isAsWritten(json, text) : isSame(json, text)) return json
   }
   return null
@@ -57,19 +57,19 @@ function isAsWritten(json: string, text: string): boolean {
   return !OTHER_ESCAPE.test(json) && JSON.parse(json) === text
 }
 
-function afterBlanks(document: string, from: number): number {
-  for (let at = from; ; at++) {
-    const code = document.charCodeAt(at)
-    if (code !== SPACE && code !== LF && code !== CR && code !== TAB) return at
+function afterBlanks(document: string, start: number): number {
+  for (let index = start; ; index++) {
+    const code = document.charCodeAt(index)
+    if (code !== SPACE && code !== LF && code !== CR && code !== TAB) return index
   }
 }
 
 /** The quote that ends the string whose content begins at `from`. */
-function closingQuote(document: string, from: number): number {
-  for (let quote = document.indexOf('"', from); ; quote = document.indexOf('"', quote + 1)) {
+function closingQuote(document: string, start: number): number {
+  for (let quote = document.indexOf('"', start); ; quote = document.indexOf('"', quote + 1)) {
     if (quote === -1) return document.length
-    let at = quote
-    while (document.charCodeAt(at - 1) === BACKSLASH) at--
-    if ((quote - at) % 2 === 0) return quote
+    let index = quote
+    while (document.charCodeAt(index - 1) === BACKSLASH) index--
+    if ((quote - index) % 2 === 0) return quote
   }
 }

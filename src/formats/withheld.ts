@@ -1,6 +1,6 @@
 /**
- * The store of a decoder: the memory of content that it emits later, which no delta counts, and the limit of items.
- * Pure. Hot path.
+ * The memory of content that a decoder emits later, which no delta counts, and the limit of items in a reply. Pure.
+ * Hot path.
  */
 import { GatewayError } from '../base/errors.ts'
 
@@ -11,20 +11,20 @@ export const ITEMS_MAX = 4_096
  * Returns `count` if a reply may hold one more thing. A loop in a model, or a hostile provider, must not use up memory.
  * @throws GatewayError `reply_too_large`
  */
-export function oneMore(count: number, noun: string): number {
+export function checkedCount(count: number, noun: string): number {
   if (count < ITEMS_MAX) return count
   throw new GatewayError('reply_too_large', `The provider sent more than ${ITEMS_MAX} ${noun} in one reply`)
 }
 
 /** Memory per character: the text is stored as it was sent, and again when it is sealed or joined at the end. */
 const CHAR_BYTES = 3
-/** An object, a list or a field; see `structureBytes`. */
+/** An object, a list or a field. */
 const PART_BYTES = 64
 /** A number or another short value in its place. */
 const VALUE_BYTES = 32
 
 export class Withheld {
-  /** Written here alone. */
+  /** Only this class writes it. */
   bytes = 0
 
   /** Adds a value that is stored until the end of the reply. */
@@ -32,15 +32,15 @@ export class Withheld {
     this.bytes += weightOf(value)
   }
 
-  /** Structure that a decoder makes by itself. */
+  /** Adds objects and fields that the decoder itself makes. */
   addParts(parts: number): void {
     this.bytes += PART_BYTES * parts
   }
 
   /** Replaces the weight of an earlier value by the weight of a new value, and returns the latter. */
-  replace(before: number, value: unknown): number {
+  replace(earlierBytes: number, value: unknown): number {
     const weight = weightOf(value)
-    this.bytes += weight - before
+    this.bytes += weight - earlierBytes
     return weight
   }
 }

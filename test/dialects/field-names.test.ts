@@ -7,7 +7,7 @@ import { createEmbeddingsParser } from '../../src/dialects/embeddings/parse.ts'
 import { spellingCheck } from '../../src/dialects/field-names.ts'
 import { GeminiBody } from '../../src/dialects/gemini/body-schema.ts'
 import { createGeminiEmbeddings } from '../../src/dialects/gemini/embeddings.ts'
-import { camel } from '../../src/dialects/gemini/names.ts'
+import { camelCase } from '../../src/dialects/gemini/names.ts'
 import { createGeminiParser } from '../../src/dialects/gemini/parse.ts'
 import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
 import { createMessagesParser } from '../../src/dialects/messages/parse.ts'
@@ -151,7 +151,7 @@ const RECORDED = {
   'openai-responses': spellingCheck(ResponsesRequest),
   'openai-chat': spellingCheck(ChatBody),
   'anthropic-messages': spellingCheck(MessagesBody),
-  'google-gemini': spellingCheck(GeminiBody, { usual: camel }),
+  'google-gemini': spellingCheck(GeminiBody, { usualSpelling: camelCase }),
 }
 
 t.test('every recorded request of a client passes', { skip: withoutRecordings }, async t => {

@@ -72,6 +72,6 @@ t.test('a prompt that a provider blocked is an answer, and nothing else is', asy
   const blocked = new GatewayError('content_policy_violation', 'The provider blocked the prompt', {
     metadata: { provider_code: 'PROHIBITED_CONTENT' },
   })
-  t.match(gemini.instead?.(blocked, details), { promptFeedback: { blockReason: 'PROHIBITED_CONTENT' } })
-  t.equal(gemini.instead?.(new GatewayError('invalid_request', 'x'), details), null)
+  t.match(gemini.answerInstead?.(blocked, details), { promptFeedback: { blockReason: 'PROHIBITED_CONTENT' } })
+  t.equal(gemini.answerInstead?.(new GatewayError('invalid_request', 'x'), details), null)
 })

@@ -1,7 +1,7 @@
 /** A conversation goes on at any provider: what earlier replies brought is sent back, left out, or refused by name. */
 import t from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
-import { isOurs, isSpentElsewhere, omitItem } from '../../src/formats/replayed.ts'
+import { isGatewayType, isRunElsewhere, omitItem } from '../../src/formats/replayed.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { fitTools } from '../../src/pipeline/tool-calls/client-tools.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
@@ -255,9 +255,9 @@ for (const from of NAMES) {
 
 t.test('the names of what is spent', async t => {
   omitItem('gateway:anything', 'input[0]')
-  t.ok(isOurs('openrouter:x') && !isOurs('web_search_call'))
+  t.ok(isGatewayType('openrouter:x') && !isGatewayType('web_search_call'))
   for (const type of ['message', 'function_call', 'custom_tool_call', 'reasoning', '', '__proto__'])
     t.throws(() => omitItem(type, 'input[0]'), { code: 'unprocessable' }, type)
-  t.notOk(isSpentElsewhere('function_call', 'st_1', 's'), 'only what is spent at all')
-  t.notOk(isSpentElsewhere('mcp_call', null, undefined))
+  t.notOk(isRunElsewhere('function_call', 'st_1', 's'), 'only what is spent at all')
+  t.notOk(isRunElsewhere('mcp_call', null, undefined))
 })

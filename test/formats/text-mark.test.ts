@@ -16,18 +16,18 @@ t.test('a mark knows its text, however it came', async t => {
     )
     const mark = marked(...pieces)
     t.equal(mark.length, text.length)
-    t.ok(mark.is(text))
-    t.ok(mark.begins(text))
-    t.ok(mark.begins(`${text}more`))
-    t.notOk(mark.is(`${text}more`))
-    t.notOk(mark.begins(text.slice(0, -1)))
+    t.ok(mark.equals(text))
+    t.ok(mark.isBeginningOf(text))
+    t.ok(mark.isBeginningOf(`${text}more`))
+    t.notOk(mark.equals(`${text}more`))
+    t.notOk(mark.isBeginningOf(text.slice(0, -1)))
   }
 })
 
 t.test('nothing is the beginning of every text', async t => {
-  t.ok(marked().is(''))
-  t.ok(marked('', '').begins('any'))
-  t.notOk(marked().is('any'))
+  t.ok(marked().equals(''))
+  t.ok(marked('', '').isBeginningOf('any'))
+  t.notOk(marked().equals('any'))
 })
 
 t.test('other texts of the same length are others', async t => {
@@ -35,11 +35,11 @@ t.test('other texts of the same length are others', async t => {
   for (let at = 0; at < text.length; at++) {
     for (const other of ['x', '\u0000', '\u4e00', '\u8000']) {
       const changed = text.slice(0, at) + other + text.slice(at + 1)
-      t.equal(marked(text).is(changed), changed === text)
+      t.equal(marked(text).equals(changed), changed === text)
     }
   }
-  t.notOk(marked('ab').is('ba'))
-  t.notOk(marked('aab').is('aba'))
+  t.notOk(marked('ab').equals('ba'))
+  t.notOk(marked('aab').equals('aba'))
 })
 
 t.test('short texts do not share a mark', async t => {
@@ -47,26 +47,26 @@ t.test('short texts do not share a mark', async t => {
   let word = 'a'
   let opposite = 'b'
   for (let round = 0; round < 12; round++) {
-    t.notOk(marked(word).is(opposite), `${word.length} units`)
+    t.notOk(marked(word).equals(opposite), `${word.length} units`)
     const next = word + opposite
     opposite += word
     word = next
   }
   const letters = ['a', 'b', '\u0100', '\u8000', '\u0000']
   const words = letters.flatMap(one => letters.flatMap(two => letters.map(three => one + two + three)))
-  for (const one of words) t.equal(words.filter(two => marked(one).is(two)).length, 1)
+  for (const one of words) t.equal(words.filter(two => marked(one).equals(two)).length, 1)
 })
 
 t.test('a mark that has recognised its text goes on with it', async t => {
   const mark = marked('one ', 'and two')
-  t.ok(mark.is('one and two'))
-  t.ok(mark.begins('one and two and three'))
+  t.ok(mark.equals('one and two'))
+  t.ok(mark.isBeginningOf('one and two and three'))
   mark.add(' and three')
   t.equal(mark.length, 21)
-  t.ok(mark.is('one and two and three'))
-  t.notOk(mark.is('one and two and THREE'))
-  t.notOk(mark.begins('one and two'))
+  t.ok(mark.equals('one and two and three'))
+  t.notOk(mark.equals('one and two and THREE'))
+  t.notOk(mark.isBeginningOf('one and two'))
   mark.add('.')
-  t.ok(mark.begins('one and two and three. More'))
-  t.notOk(mark.begins('One and two and three. More'))
+  t.ok(mark.isBeginningOf('one and two and three. More'))
+  t.notOk(mark.isBeginningOf('One and two and three. More'))
 })

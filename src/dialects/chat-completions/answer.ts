@@ -60,7 +60,7 @@ export function chatLogprob({ token, logprob, bytes, top_logprobs: top }: Logpro
     token,
     logprob,
     bytes: bytes ?? null,
-    top_logprobs: (top ?? []).map(each => ({ bytes: null, ...each })),
+    top_logprobs: (top ?? []).map(alternative => ({ bytes: null, ...alternative })),
   }
 }
 
@@ -68,22 +68,22 @@ export function chatLogprob({ token, logprob, bytes, top_logprobs: top }: Logpro
 export function chatAnnotation(annotation: Annotation, offset: number): ChatFields {
   if (annotation.type === 'file') return { type: 'file', file: annotation.file }
   const { type, ...fields } = annotation
-  const placed: ChatFields = { ...fields }
+  const shifted: ChatFields = { ...fields }
   for (const name of ['start_index', 'end_index']) {
-    const path = placed[name]
-    if (typeof path === 'number') placed[name] = path + offset
+    const position = shifted[name]
+    if (typeof position === 'number') shifted[name] = position + offset
   }
-  return { type, [type]: placed }
+  return { type, [type]: shifted }
 }
 
 // Reasoning
 
-/** The id of the item that an entry belongs to, and its format. */
+/** The fields that tie an entry of `reasoning_details` to its item. */
 export function detailOrigin(item: ReasoningItem): ChatFields {
   return { id: item.id, format: item.format ?? 'unknown' }
 }
 
-/** The `reasoning_details` of a finished item. Its signature is in the last text entry, so it is not repeated here. */
+/** The entries of `reasoning_details` that only a finished item has; null: it has no such content. */
 export function reasoningSeals(item: ReasoningItem): {
   signature: ChatFields | null
   encrypted: ChatFields | null
@@ -103,7 +103,7 @@ export function reasoningSeals(item: ReasoningItem): {
   }
 }
 
-/** The signature of a call, with the id of the call; null if it has none. */
+/** The entry of `reasoning_details` with the signature of a call; null if the call has none. */
 export function callSignature(item: CallItem): ChatFields | null {
   const { signature } = item as { signature?: unknown }
   if (typeof signature !== 'string') return null
@@ -112,21 +112,21 @@ export function callSignature(item: CallItem): ChatFields | null {
 
 // Tools that ran elsewhere
 
-const RAN_AT_PROVIDER: ReadonlySet<string> = new Set(PROVIDER_RUN_TYPES)
-const NOT_TOLD: ReadonlySet<string> = new Set(['mcp_list_tools', 'image_generation_call'])
+const PROVIDER_TOOLS: ReadonlySet<string> = new Set(PROVIDER_RUN_TYPES)
+const UNREPORTED_TOOLS: ReadonlySet<string> = new Set(['mcp_list_tools', 'image_generation_call'])
 
 /** A tool that the gateway or the provider ran, as an entry of `reasoning_details`; null where there is none. */
 export function serverToolCall(item: HostedItem): ChatFields | null {
   const gatewayTool = gatewayToolOf(item.type)
-  if (gatewayTool === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
+  if (gatewayTool === null && (!PROVIDER_TOOLS.has(item.type) || UNREPORTED_TOOLS.has(item.type))) return null
   if (gatewayTool?.name === 'image_generation') return null
   const { input, result } = inputAndResult(item)
   const argumentsText = item['arguments']
   const id = item['call_id']
-  const mcp = item.type === 'mcp_call' ? item['name'] : null
+  const mcpName = item.type === 'mcp_call' ? item['name'] : null
   return {
     type: 'reasoning.server_tool_call',
-    tool_name: typeof mcp === 'string' ? mcp : (gatewayTool?.name ?? item.type.replace(/_call$/, '')),
+    tool_name: typeof mcpName === 'string' ? mcpName : (gatewayTool?.name ?? item.type.replace(/_call$/, '')),
     arguments: typeof argumentsText === 'string' ? argumentsText : JSON.stringify(input),
     result: JSON.stringify(typeof argumentsText === 'string' ? { ...input, ...result } : result),
     tool_call_id: typeof id === 'string' ? id : item.id,
@@ -177,15 +177,15 @@ export function chatUsage(usage: ResponseUsage): ChatFields {
 
 function chatCost(details: NonNullable<ResponseUsage['cost_details']>): ChatFields {
   const {
-    upstream_inference_cost: whole,
+    upstream_inference_cost: totalCost,
     upstream_inference_input_cost: prompt,
     upstream_inference_output_cost: completions,
-    ...others
+    ...otherCosts
   } = details
   return {
-    upstream_inference_cost: whole ?? null,
+    upstream_inference_cost: totalCost ?? null,
     upstream_inference_prompt_cost: prompt,
     upstream_inference_completions_cost: completions,
-    ...others,
+    ...otherCosts,
   }
 }

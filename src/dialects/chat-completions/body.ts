@@ -69,31 +69,31 @@ export class Message {
   add(item: OutputItem): void {
     switch (item.type) {
       case 'message':
-        this.#message(item)
+        this.#addMessage(item)
         return
       case 'reasoning':
-        if (this.#withReasoning) this.#think(item)
+        if (this.#withReasoning) this.#addReasoning(item)
         return
       case 'function_call':
       case 'custom_tool_call': {
         this.#calls.push(chatCall(item, this.#calls.length, inputOf(item)))
-        this.#detail(callSignature(item))
+        this.#addDetail(callSignature(item))
         return
       }
       default: {
         const image = chatImage(item)
         if (image !== null) this.#images.push(image)
-        this.#detail(serverToolCall(item))
+        this.#addDetail(serverToolCall(item))
       }
     }
   }
 
   /** `content` is a string; it is null only if there are calls or a refusal. */
   fields(): ChatFields {
-    const nothing = this.#calls.length > 0 || this.#refusal !== null ? null : ''
+    const emptyContent = this.#calls.length > 0 || this.#refusal !== null ? null : ''
     return {
       role: 'assistant',
-      content: this.#content === '' ? nothing : this.#content,
+      content: this.#content === '' ? emptyContent : this.#content,
       refusal: this.#refusal,
       reasoning: this.#reasoning.length === 0 ? null : this.#reasoning.join(REASONING_BREAK),
       ...(this.#details.length === 0 ? {} : { reasoning_details: this.#details }),
@@ -103,7 +103,7 @@ export class Message {
     }
   }
 
-  #message(item: MessageItem): void {
+  #addMessage(item: MessageItem): void {
     for (const part of item.content) {
       if (part.type === 'refusal') {
         if (part.refusal !== '') this.#refusal = (this.#refusal ?? '') + part.refusal
@@ -117,27 +117,27 @@ export class Message {
   }
 
   /** Raw thinking before its summary, as streams have it. */
-  #think(item: ReasoningItem): void {
+  #addReasoning(item: ReasoningItem): void {
     const origin = detailOrigin(item)
     let last: ChatFields | null = null
     for (const { text } of item.content ?? []) {
       if (text === '') continue
       this.#reasoning.push(text)
       last = { type: 'reasoning.text', text, ...origin }
-      this.#detail(last)
+      this.#addDetail(last)
     }
     for (const { text: summary } of item.summary) {
       if (summary === '') continue
       this.#reasoning.push(summary)
-      this.#detail({ type: 'reasoning.summary', summary, ...origin })
+      this.#addDetail({ type: 'reasoning.summary', summary, ...origin })
     }
     const { signature, encrypted } = reasoningSeals(item)
-    if (last === null) this.#detail(signature)
+    if (last === null) this.#addDetail(signature)
     else if (signature !== null) Object.assign(last, { ...signature, text: last['text'] })
-    this.#detail(encrypted)
+    this.#addDetail(encrypted)
   }
 
-  #detail(detail: ChatFields | null): void {
+  #addDetail(detail: ChatFields | null): void {
     if (detail === null) return
     detail['index'] = this.#details.length
     this.#details.push(detail)

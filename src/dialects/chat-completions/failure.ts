@@ -56,14 +56,14 @@ export function chatFailure(
   { id, metadata, usage, request }: FailureDetails,
 ): ChatFields {
   const message = request === null ? error.message : inChatNames(error.message, request)
-  const { error: _, ...rest } = errorEnvelope(error, metadata)
+  const { error: _, ...envelopeFields } = errorEnvelope(error, metadata)
   return {
     ...(usage === null ? {} : { id }),
     error: {
       ...chatError(error.errorType, message, error.metadata, error.status),
       ...availabilityOf(error, metadata),
     },
-    ...rest,
+    ...envelopeFields,
     ...(usage === null ? {} : { usage: chatUsage(usage) }),
   }
 }

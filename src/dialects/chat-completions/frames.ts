@@ -8,6 +8,7 @@
 import type { GatewayError } from '../../base/errors.ts'
 import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
 import type { OutputItem, ReasoningItem } from '../../protocol/items.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { FailureDetails, FrameWriter } from '../dialect.ts'
@@ -32,8 +33,8 @@ import {
 import { type ChatError, chatError, failureOf } from './failure.ts'
 import { inChatNames } from './paths.ts'
 
-/** The rest of every delta chunk after its delta. */
-const TAIL = '},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}\n\n'
+/** Follows the delta in every delta chunk. */
+const DELTA_END = '},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}\n\n'
 
 export class ChatFrames implements FrameWriter {
   readonly #request: ResponsesRequest
@@ -42,22 +43,22 @@ export class ChatFrames implements FrameWriter {
   /** The fields that all chunks share; null before the response has begun. */
   #common: ChatFields | null = null
   /** A delta chunk up to its delta. */
-  #head = ''
-  /** Goes with the first delta. */
-  #role = '"role":"assistant",'
+  #deltaStart = ''
+  /** The role, which goes out with the first delta; then empty. */
+  #unsentRole = '"role":"assistant",'
   /** Chunks from before the response began, when its id was not known yet. */
-  #debug: ChatFields[] = []
+  #earlyDebug: ChatFields[] = []
   readonly #items: OutputItem[] = []
-  /** Number of the call by output index. */
+  /** The number of each call, by output index. */
   readonly #calls = new Map<number, number>()
   #contentLength = 0
-  #refused = false
+  #hasRefusal = false
   /**
-   * Keyed by place of a text: how many characters of the content come before it, and how many of its annotations were
-   * sent.
+   * The texts by output index and content index. `offset`: characters of the content before the text; `annotations`:
+   * the number that was sent.
    */
   readonly #texts = new Map<string, { offset: number; annotations: number }>()
-  #finished = false
+  #isFinished = false
 
   constructor(request: ResponsesRequest) {
     this.#request = request
@@ -73,24 +74,24 @@ export class ChatFrames implements FrameWriter {
       case 'response.reasoning_summary_text.delta':
         return this.#think('summary', event.output_index, event.summary_index, event.delta)
       case 'response.function_call_arguments.delta':
-        return this.#input(event.output_index, 'function', 'arguments', event.delta)
+        return this.#callInput(event.output_index, 'function', 'arguments', event.delta)
       case 'response.custom_tool_call_input.delta':
-        return this.#input(event.output_index, 'custom', 'input', event.delta)
+        return this.#callInput(event.output_index, 'custom', 'input', event.delta)
       case 'response.refusal.delta':
         if (event.delta === '') return ''
-        this.#refused = true
-        return this.#delta(`"refusal":${JSON.stringify(event.delta)}`)
+        this.#hasRefusal = true
+        return this.#deltaFrame(`"refusal":${JSON.stringify(event.delta)}`)
       case 'response.output_item.added':
-        return this.#added(event.output_index, event.item)
+        return this.#startItem(event.output_index, event.item)
       case 'response.output_item.done':
-        return this.#done(event.output_index, event.item)
+        return this.#endItem(event.output_index, event.item)
       case 'response.content_part.added':
         if (event.part.type === 'output_text') this.#textState(event.output_index, event.content_index)
         return ''
       case 'response.output_text.annotation.added': {
         const text = this.#textState(event.output_index, event.content_index)
         text.annotations = Math.max(text.annotations, event.annotation_index + 1)
-        return this.#fields({ annotations: [chatAnnotation(event.annotation, text.offset)] })
+        return this.#fieldsFrame({ annotations: [chatAnnotation(event.annotation, text.offset)] })
       }
       case 'response.created':
         return this.#begin(event.response)
@@ -103,7 +104,7 @@ export class ChatFrames implements FrameWriter {
         return this.#fail(chatError(event.code, inChatNames(event.message, this.#request)), {})
       case 'response.debug':
         if (this.#common === null) {
-          this.#debug.push({ ...event.debug })
+          this.#earlyDebug.push({ ...event.debug })
           return ''
         }
         return chunk(this.#common, { choices: [], debug: event.debug })
@@ -131,10 +132,10 @@ export class ChatFrames implements FrameWriter {
   #begin(response: ResponseResource): string {
     const common = commonOf(response)
     this.#common = common
-    this.#head = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[{"index":0,"delta":{`
-    const debug = this.#debug
-    this.#debug = []
-    return debug.map(each => chunk(common, { choices: [], debug: each })).join('')
+    this.#deltaStart = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[{"index":0,"delta":{`
+    const debug = this.#earlyDebug
+    this.#earlyDebug = []
+    return debug.map(report => chunk(common, { choices: [], debug: report })).join('')
   }
 
   #text(event: OutputTextDeltaEvent): string {
@@ -143,38 +144,40 @@ export class ChatFrames implements FrameWriter {
     if (event.delta === '' && event.logprobs.length === 0) return ''
     this.#contentLength += event.delta.length
     const delta = `"content":${JSON.stringify(event.delta)}`
-    if (event.logprobs.length === 0) return this.#delta(delta)
+    if (event.logprobs.length === 0) return this.#deltaFrame(delta)
     const logprobs = JSON.stringify({ content: event.logprobs.map(chatLogprob), refusal: null })
-    return `${this.#head}${this.#once()}${delta}},"finish_reason":null,"native_finish_reason":null,"logprobs":${logprobs}}]}\n\n`
+    return `${this.#deltaStart}${this.#releaseRole()}${delta}},"finish_reason":null,"native_finish_reason":null,"logprobs":${logprobs}}]}\n\n`
   }
 
-  #think(kind: 'text' | 'summary', outputIndex: number, part: number, delta: string): string {
+  #think(kind: 'text' | 'summary', outputIndex: number, partIndex: number, delta: string): string {
     if (delta === '' || !this.#withReasoning) return ''
-    return this.#delta(this.#reasoning.piece(this.#items[outputIndex], kind, part, delta))
+    return this.#deltaFrame(this.#reasoning.piece(this.#items[outputIndex], kind, partIndex, delta))
   }
 
-  #added(outputIndex: number, item: OutputItem): string {
+  #startItem(outputIndex: number, item: OutputItem): string {
     this.#items[outputIndex] = item
     if (!isCall(item)) return ''
     // The name comes late. Clients need it first, so the whole call is written at its end.
     if (item.name === '') return ''
-    return this.#open(outputIndex, item, '')
+    return this.#startCall(outputIndex, item, '')
   }
 
-  #open(outputIndex: number, item: CallItem, argumentsText: string): string {
+  #startCall(outputIndex: number, item: CallItem, argumentsText: string): string {
     const index = this.#calls.size
     this.#calls.set(outputIndex, index)
-    return this.#fields({ tool_calls: [chatCall(item, index, argumentsText)] })
+    return this.#fieldsFrame({ tool_calls: [chatCall(item, index, argumentsText)] })
   }
 
-  #input(outputIndex: number, kind: string, field: string, delta: string): string {
+  #callInput(outputIndex: number, kind: string, field: string, delta: string): string {
     const index = this.#calls.get(outputIndex)
     if (index === undefined || delta === '') return ''
-    return this.#delta(`"tool_calls":[{"index":${index},"${kind}":{"${field}":${JSON.stringify(delta)}}}]`)
+    return this.#deltaFrame(
+      `"tool_calls":[{"index":${index},"${kind}":{"${field}":${JSON.stringify(delta)}}}]`,
+    )
   }
 
   /** Writes the fields that an item has at its end only. */
-  #done(outputIndex: number, item: OutputItem): string {
+  #endItem(outputIndex: number, item: OutputItem): string {
     switch (item.type) {
       case 'message':
         return item.content
@@ -185,30 +188,30 @@ export class ChatFrames implements FrameWriter {
       case 'reasoning': {
         if (!this.#withReasoning) return ''
         const details = this.#reasoning.seals(this.#items[outputIndex], item)
-        return details.length === 0 ? '' : this.#fields({ reasoning_details: details })
+        return details.length === 0 ? '' : this.#fieldsFrame({ reasoning_details: details })
       }
       case 'function_call':
       case 'custom_tool_call':
         return (
-          (this.#calls.has(outputIndex) ? '' : this.#open(outputIndex, item, inputOf(item))) +
-          this.#detail(callSignature(item))
+          (this.#calls.has(outputIndex) ? '' : this.#startCall(outputIndex, item, inputOf(item))) +
+          this.#detailFrame(callSignature(item))
         )
       default: {
         const image = chatImage(item)
-        const drawn = image === null ? '' : this.#fields({ images: [image] })
-        return drawn + this.#detail(serverToolCall(item))
+        const imageFrame = image === null ? '' : this.#fieldsFrame({ images: [image] })
+        return imageFrame + this.#detailFrame(serverToolCall(item))
       }
     }
   }
 
   /** Annotations that arrived too late for an event of their own. */
-  #annotations(outputIndex: number, index: number, all: Parameters<typeof chatAnnotation>[0][]): string {
+  #annotations(outputIndex: number, index: number, annotations: readonly Annotation[]): string {
     const text = this.#textState(outputIndex, index)
-    const late = all.slice(text.annotations)
-    text.annotations = all.length
-    return late.length === 0
-      ? ''
-      : this.#fields({ annotations: late.map(each => chatAnnotation(each, text.offset)) })
+    const late = annotations
+      .slice(text.annotations)
+      .map(annotation => chatAnnotation(annotation, text.offset))
+    text.annotations = annotations.length
+    return late.length === 0 ? '' : this.#fieldsFrame({ annotations: late })
   }
 
   #textState(outputIndex: number, index: number): { offset: number; annotations: number } {
@@ -221,48 +224,48 @@ export class ChatFrames implements FrameWriter {
     return text
   }
 
-  #detail(detail: ChatFields | null): string {
-    return detail === null ? '' : this.#fields({ reasoning_details: [this.#reasoning.numbered(detail)] })
+  #detailFrame(detail: ChatFields | null): string {
+    return detail === null ? '' : this.#fieldsFrame({ reasoning_details: [this.#reasoning.numbered(detail)] })
   }
 
   #end(response: ResponseResource): string {
-    if (this.#finished || this.#common === null) return ''
-    this.#finished = true
-    const silent = this.#contentLength === 0 && this.#calls.size === 0 && !this.#refused
-    return endChunks(this.#common, response, this.#lastDelta(silent))
+    if (this.#isFinished || this.#common === null) return ''
+    this.#isFinished = true
+    const isEmpty = this.#contentLength === 0 && this.#calls.size === 0 && !this.#hasRefusal
+    return endChunks(this.#common, response, this.#lastDelta(isEmpty))
   }
 
   #fail(error: ChatError, ending: FailedEnding): string {
-    if (this.#finished) return ''
-    this.#finished = true
+    if (this.#isFinished) return ''
+    this.#isFinished = true
     return failureChunks(this.#common ?? {}, error, this.#lastDelta(true), ending)
   }
 
   /** An answer without content gets an empty text. */
   #lastDelta(withContent: boolean): ChatFields {
-    const role = this.#once() === '' ? {} : { role: 'assistant' }
+    const role = this.#releaseRole() === '' ? {} : { role: 'assistant' }
     return withContent ? { ...role, content: '' } : role
   }
 
-  #once(): string {
-    const role = this.#role
-    this.#role = ''
+  #releaseRole(): string {
+    const role = this.#unsentRole
+    this.#unsentRole = ''
     return role
   }
 
-  #delta(json: string): string {
-    return this.#head + this.#once() + json + TAIL
+  #deltaFrame(json: string): string {
+    return this.#deltaStart + this.#releaseRole() + json + DELTA_END
   }
 
-  #fields(delta: ChatFields): string {
-    return this.#delta(JSON.stringify(delta).slice(1, -1))
+  #fieldsFrame(delta: ChatFields): string {
+    return this.#deltaFrame(JSON.stringify(delta).slice(1, -1))
   }
 }
 
 // Reasoning: `reasoning` and entries of `reasoning_details`, numbered in the order in which they begin. Entries with
 // the same index are one.
 
-interface Entry {
+interface ReasoningEntry {
   readonly item: OutputItem | undefined
   readonly kind: 'text' | 'summary'
   readonly part: number
@@ -274,19 +277,19 @@ interface Entry {
 
 class ReasoningFrames {
   #entries = 0
-  #spoke = false
-  #current: Entry | null = null
+  #hasReasoning = false
+  #current: ReasoningEntry | null = null
   /** The last text of each item: its signature belongs there. */
   readonly #lastText = new Map<OutputItem, number>()
 
   /** Members of a delta as JSON, without the braces. */
-  piece(item: OutputItem | undefined, kind: Entry['kind'], part: number, delta: string): string {
+  piece(item: OutputItem | undefined, kind: ReasoningEntry['kind'], part: number, delta: string): string {
     let entry = this.#current
     let text = delta
     if (entry === null || entry.item !== item || entry.kind !== kind || entry.part !== part) {
       entry = this.#open(item, kind, part)
-      if (this.#spoke) text = REASONING_BREAK + delta
-      this.#spoke = true
+      if (this.#hasReasoning) text = REASONING_BREAK + delta
+      this.#hasReasoning = true
     }
     return `"reasoning":${JSON.stringify(text)},"reasoning_details":[${entry.before}${JSON.stringify(delta)}${entry.after}]`
   }
@@ -310,10 +313,10 @@ class ReasoningFrames {
     return details
   }
 
-  #open(item: OutputItem | undefined, kind: Entry['kind'], part: number): Entry {
+  #open(item: OutputItem | undefined, kind: ReasoningEntry['kind'], part: number): ReasoningEntry {
     const index = this.#entries++
     const origin = item?.type === 'reasoning' ? detailOrigin(item) : { format: 'unknown' }
-    const entry: Entry = {
+    const entry: ReasoningEntry = {
       item,
       kind,
       part,
@@ -329,7 +332,7 @@ class ReasoningFrames {
 
 // Other chunks: the end of a choice, usage, errors
 
-/** Known facts of a failed answer. */
+/** The fields of a failed answer that are known at its end. */
 type FailedEnding = Partial<Pick<ResponseResource, 'usage' | 'alignment' | 'gateway_metadata'>>
 
 /** Fields that all chunks of a stream share. */
@@ -351,7 +354,7 @@ function chunk(common: ChatFields, fields: ChatFields): string {
 /** The finish of the choice, then usage and the other fields that are known only at the end. */
 function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFields): string {
   const { usage } = response
-  const last = {
+  const lastFields = {
     provider: response.provider ?? common['provider'],
     service_tier: response.service_tier,
   }
@@ -363,12 +366,12 @@ function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFi
     logprobs: null,
   }
   return (
-    chunk(common, { ...last, choices: [finish] }) +
+    chunk(common, { ...lastFields, choices: [finish] }) +
     chunk(common, {
-      ...last,
+      ...lastFields,
       choices: [],
       usage: usage === null ? null : chatUsage(usage),
-      ...reports(response),
+      ...reportsOf(response),
     })
   )
 }
@@ -384,18 +387,16 @@ function failureChunks(
   ending: FailedEnding,
 ): string {
   const finish = { index: 0, delta, finish_reason: 'error', native_finish_reason: null, logprobs: null }
-  const { usage = null, gateway_metadata: metadata, ...rest } = ending
-  const last = reports(
-    error.code === 500 || metadata === undefined ? rest : { ...rest, gateway_metadata: metadata },
-  )
-  if (usage === null) return chunk(common, { error, choices: [finish], ...last })
+  const { usage = null, gateway_metadata: _, ...unrouted } = ending
+  const reportFields = reportsOf(error.code === 500 ? unrouted : ending)
+  if (usage === null) return chunk(common, { error, choices: [finish], ...reportFields })
   return (
     chunk(common, { error, choices: [finish] }) +
-    chunk(common, { choices: [], usage: chatUsage(usage), ...last })
+    chunk(common, { choices: [], usage: chatUsage(usage), ...reportFields })
   )
 }
 
-function reports({ alignment, gateway_metadata: metadata }: FailedEnding): ChatFields {
+function reportsOf({ alignment, gateway_metadata: metadata }: FailedEnding): ChatFields {
   return {
     ...(alignment === undefined ? {} : { alignment }),
     ...(metadata === undefined ? {} : { gateway_metadata: metadata }),

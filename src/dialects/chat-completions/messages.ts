@@ -51,10 +51,10 @@ export class ChatConversation {
   #assistant(message: ChatAssistantMessage, index: number): void {
     refuseLegacy(message, index)
     const { items } = this
-    const before = items.length
+    const countBefore = items.length
     const calls = message.tool_calls ?? []
-    const { signatures, found } = reasoningItems(message, calls)
-    if (found.length > 0) items.push(...found)
+    const { signatures, items: reasoning } = reasoningItems(message, calls)
+    if (reasoning.length > 0) items.push(...reasoning)
     const parts = assistantContent(message, index)
     if (parts !== null) items.push({ type: 'message', role: 'assistant', content: parts })
     for (const image of message.images ?? []) items.push(drawnItem(image.image_url.url, items.length))
@@ -65,7 +65,7 @@ export class ChatConversation {
       items.push(item)
     }
     // An empty turn still separates the turns before and after it.
-    if (items.length === before) items.push({ type: 'message', role: 'assistant', content: '' })
+    if (items.length === countBefore) items.push({ type: 'message', role: 'assistant', content: '' })
   }
 
   #call(call: ChatToolCall): Item {
@@ -87,33 +87,31 @@ function refuseLegacy(message: ChatAssistantMessage, index: number): void {
   if (audio != null) throw refuseField(`${path}.audio`, 'must be null: audio answers are not stored')
 }
 
-function content(value: string | readonly ChatPart[], index: number): string | Item[] {
-  return typeof value === 'string' ? value : value.map((part, at) => inputPart(part, 'input_text', index, at))
+function content(value: string | readonly ChatPart[], messageIndex: number): string | Item[] {
+  return typeof value === 'string' ? value : inputParts(value, 'input_text', messageIndex)
 }
 
 /** The text or refusal of the model; null when there is neither. */
-function assistantContent(message: ChatAssistantMessage, index: number): string | Item[] | null {
+function assistantContent(message: ChatAssistantMessage, messageIndex: number): string | Item[] | null {
   const value = message.content ?? ''
   const refusal = message.refusal ?? ''
   const annotations = message.annotations ?? []
   if (refusal === '' && annotations.length === 0) {
     if (value.length === 0) return null
-    return typeof value === 'string'
-      ? value
-      : value.map((part, at) => inputPart(part, 'output_text', index, at))
+    return typeof value === 'string' ? value : inputParts(value, 'output_text', messageIndex)
   }
   const parts =
     typeof value === 'string'
       ? value === '' && annotations.length === 0
         ? []
         : [{ type: 'output_text', text: value }]
-      : value.map((part, at) => inputPart(part, 'output_text', index, at))
+      : inputParts(value, 'output_text', messageIndex)
   if (annotations.length > 0) annotate(parts, annotations.map(hubAnnotation))
   if (refusal !== '') parts.push({ type: 'refusal', refusal })
   return parts
 }
 
-/** Annotations of the message are with its first text. */
+/** Puts the annotations of a chat message on its first text: in a request, annotations belong to a text. */
 function annotate(parts: Item[], annotations: readonly Item[]): void {
   let text = parts.find(part => part['type'] === 'output_text')
   if (text === undefined) {
@@ -123,18 +121,22 @@ function annotate(parts: Item[], annotations: readonly Item[]): void {
   text['annotations'] = annotations
 }
 
-function inputPart(part: ChatPart, text: 'input_text' | 'output_text', index: number, at: number): Item {
-  const item = plainPart(part, text, index, at)
-  if ('cache_control' in part && part.cache_control != null) item['cache_control'] = part.cache_control
-  if ('prompt_cache_breakpoint' in part && part.prompt_cache_breakpoint != null)
-    item['prompt_cache_breakpoint'] = part.prompt_cache_breakpoint
-  return item
+type TextType = 'input_text' | 'output_text'
+
+function inputParts(parts: readonly ChatPart[], textType: TextType, messageIndex: number): Item[] {
+  return parts.map((part, partIndex) => {
+    const item = plainPart(part, textType, messageIndex, partIndex)
+    if ('cache_control' in part && part.cache_control != null) item['cache_control'] = part.cache_control
+    if ('prompt_cache_breakpoint' in part && part.prompt_cache_breakpoint != null)
+      item['prompt_cache_breakpoint'] = part.prompt_cache_breakpoint
+    return item
+  })
 }
 
-function plainPart(part: ChatPart, text: 'input_text' | 'output_text', index: number, at: number): Item {
+function plainPart(part: ChatPart, textType: TextType, messageIndex: number, partIndex: number): Item {
   switch (part.type) {
     case 'text':
-      return { type: text, text: part.text }
+      return { type: textType, text: part.text }
     case 'image_url':
       return {
         type: 'input_image',
@@ -147,7 +149,7 @@ function plainPart(part: ChatPart, text: 'input_text' | 'output_text', index: nu
         input_audio: { data: part.input_audio.data, format: part.input_audio.format },
       }
     case 'file':
-      return filePart(part.file, `${elementPath('messages', index)}.content[${at}].file`)
+      return filePart(part.file, `${elementPath('messages', messageIndex)}.content[${partIndex}].file`)
     case 'video_url': {
       const item: Item = { type: 'input_video', video_url: part.video_url.url }
       if (part.processing != null) item['processing'] = part.processing
@@ -158,7 +160,7 @@ function plainPart(part: ChatPart, text: 'input_text' | 'output_text', index: nu
   }
 }
 
-/** `file_data` may be an address too, as clients of this format have it. */
+/** Some clients of this API also send a URL in `file_data`. */
 function filePart(file: Extract<ChatPart, { type: 'file' }>['file'], path: string): Item {
   const { filename, file_data, file_id, file_url } = file
   const item: Item = { type: 'input_file' }

@@ -10,13 +10,13 @@ import { elementPath } from '../../protocol/json/schema.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { spellingCheck } from '../field-names.ts'
-import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
+import { type ForeignField, fieldsWithout, refuseForeign } from '../translation.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
 import { ChatConversation } from './messages.ts'
 import { inChatNames, withChosenNames } from './paths.ts'
 
 /** Fields that have another name or form in a request, or mean nothing there. */
-const TRANSLATED: ReadonlySet<string> = new Set([
+const TRANSLATED_FIELDS: ReadonlySet<string> = new Set([
   'messages',
   'max_tokens',
   'max_completion_tokens',
@@ -42,7 +42,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
  * Fields of POST /responses, with their equivalents in this API. Passing them on as unknown fields would lose them
  * silently.
  */
-const OF_RESPONSES: readonly ForeignField[] = [
+const RESPONSES_FIELDS: readonly ForeignField[] = [
   ['input', 'use messages'],
   ['prompt', 'use messages'],
   ['instructions', 'use a system message'],
@@ -53,9 +53,9 @@ const OF_RESPONSES: readonly ForeignField[] = [
   ['truncation', 'use the context-compression plugin'],
 ]
 
-const check = bodyCheck(ChatBody)
+const checkBody = bodyCheck(ChatBody)
 const checkSpelling = spellingCheck(ChatBody, {
-  more: [...TRANSLATED, ...OF_RESPONSES.map(([name]) => name)],
+  moreNames: [...TRANSLATED_FIELDS, ...RESPONSES_FIELDS.map(([name]) => name)],
 })
 
 /** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names a field of the chat body. */
@@ -65,44 +65,44 @@ export function createChatParser(offering: Offering): (value: unknown) => Respon
 
 function parseChat(value: unknown, offering: Offering): ResponsesRequest {
   checkSpelling(value)
-  const body = check(value)
-  refuse(body)
-  const fields = fieldsBut(body, TRANSLATED)
+  const body = checkBody(value)
+  refuseUnsupported(body)
+  const fields = fieldsWithout(body, TRANSLATED_FIELDS)
   const conversation = new ChatConversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
-  translate(body, fields, offering.tools)
+  translateFields(body, fields, offering.tools)
   const request = withChosenNames(fields as unknown as ResponsesRequest, {
     limit:
       body.max_completion_tokens == null && body.max_tokens != null ? 'max_tokens' : 'max_completion_tokens',
     effort: body.reasoning_effort == null ? 'reasoning.effort' : 'reasoning_effort',
   })
   useDefaultModel(request, offering)
-  const refused = refusal(request, offering)
-  if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))
+  const problem = refusal(request, offering)
+  if (problem !== null) throw new GatewayError('invalid_request', inChatNames(problem, request))
   return request
 }
 
-function refuse(body: ChatBody): void {
-  const other = body as unknown as Readonly<Record<string, unknown>>
-  refuseForeign(body, OF_RESPONSES, 'chat completions')
+function refuseUnsupported(body: ChatBody): void {
+  const fields = body as unknown as Readonly<Record<string, unknown>>
+  refuseForeign(body, RESPONSES_FIELDS, 'chat completions')
   for (const name of ['n', 'best_of']) {
-    if (other[name] != null && other[name] !== 1)
+    if (fields[name] != null && fields[name] !== 1)
       throw refuseField(name, 'must be 1: only one answer is returned')
   }
-  if (other['functions'] != null) throw refuseField('functions', 'must be null: use tools')
-  if (other['function_call'] != null) throw refuseField('function_call', 'must be null: use tool_choice')
+  if (fields['functions'] != null) throw refuseField('functions', 'must be null: use tools')
+  if (fields['function_call'] != null) throw refuseField('function_call', 'must be null: use tool_choice')
   const audio = body.modalities?.indexOf('audio') ?? -1
   if (audio !== -1)
     throw refuseField(
       elementPath('modalities', audio),
       'must be text or image: audio output is not offered by this gateway',
     )
-  if (other['audio'] != null)
+  if (fields['audio'] != null)
     throw refuseField('audio', 'must be null: audio output is not offered by this gateway')
 }
 
-function translate(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
+function translateFields(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
   const limit = outputLimit(body)
   if (limit !== null) fields['max_output_tokens'] = limit
   const logprobs = topLogprobs(body)
@@ -139,12 +139,12 @@ function reasoningConfig(body: ChatBody): (ReasoningConfig & { exclude?: boolean
   const { reasoning, reasoning_effort: effort, include_reasoning: include } = body
   if (effort != null && reasoning?.effort != null && reasoning.effort !== effort)
     throw refuseField('reasoning_effort', 'must be equal to reasoning.effort if both are set')
-  const excluded = include === false && reasoning?.exclude == null
-  if (effort == null && !excluded) return reasoning ?? null
+  const isExcluded = include === false && reasoning?.exclude == null
+  if (effort == null && !isExcluded) return reasoning ?? null
   return {
     ...reasoning,
     ...(effort == null ? {} : { effort }),
-    ...(excluded ? { exclude: true } : {}),
+    ...(isExcluded ? { exclude: true } : {}),
   }
 }
 
@@ -189,10 +189,10 @@ type CustomFormat = Extract<ChatTool, { type: 'custom' }>['custom']['format']
 function hubTool(tool: ChatTool): Tool {
   switch (tool.type) {
     case 'function': {
-      const { function: fields, ...rest } = tool
+      const { function: fields, ...otherFields } = tool
       const { name, description, parameters, strict } = fields
       return {
-        ...rest,
+        ...otherFields,
         name,
         ...(description == null ? {} : { description }),
         ...(parameters == null ? {} : { parameters }),
@@ -200,10 +200,10 @@ function hubTool(tool: ChatTool): Tool {
       }
     }
     case 'custom': {
-      const { custom, ...rest } = tool
+      const { custom, ...otherFields } = tool
       const { name, description, format } = custom
       return {
-        ...rest,
+        ...otherFields,
         name,
         ...(description == null ? {} : { description }),
         ...(format == null ? {} : { format: hubFormat(format) }),
@@ -219,7 +219,7 @@ function hubFormat(format: NonNullable<CustomFormat>) {
 }
 
 /** @throws GatewayError `invalid_request` for a server tool that is not offered. */
-function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): ToolChoice {
+function hubToolChoice(choice: ChatToolChoice, offeredTools: ReadonlySet<string>): ToolChoice {
   if (typeof choice === 'string') return choice
   switch (choice.type) {
     case 'function':
@@ -228,18 +228,21 @@ function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): To
       return { type: 'custom', name: choice.custom.name }
     case 'allowed_tools': {
       const { mode, tools } = choice.allowed_tools
-      return { type: 'allowed_tools', mode, tools: tools.map(allowed) }
+      return { type: 'allowed_tools', mode, tools: tools.map(allowedTool) }
     }
     default: {
-      const server = serverToolName(choice.type)
-      if (server !== null && !offered.has(server))
-        throw refuseField('tool_choice.type', `the ${server} server tool is not offered by this gateway yet`)
+      const toolName = serverToolName(choice.type)
+      if (toolName !== null && !offeredTools.has(toolName))
+        throw refuseField(
+          'tool_choice.type',
+          `the ${toolName} server tool is not offered by this gateway yet`,
+        )
       return choice as ToolChoice
     }
   }
 }
 
-function allowed(
+function allowedTool(
   tool: Extract<ChatToolChoice, { type: 'allowed_tools' }>['allowed_tools']['tools'][number],
 ): Record<string, unknown> {
   if (tool.type === 'function') return { type: 'function', name: tool.function.name }

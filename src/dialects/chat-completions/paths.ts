@@ -5,7 +5,7 @@
 import type { InputItem } from '../../protocol/items.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { renamed } from '../translation.ts'
+import { withClientPath } from '../translation.ts'
 
 /** Fields of a tool that are inside `function` or `custom` in a chat body. */
 const TOOL_FIELDS = /^\.(?:name|description|parameters|strict|format)\b/
@@ -22,63 +22,63 @@ const PART_FIELDS: Readonly<Record<string, readonly (readonly [RegExp, string])[
 }
 
 /** The names that the client chose for fields that have two. */
-export interface ChosenNames {
+interface ChosenNames {
   readonly limit: 'max_tokens' | 'max_completion_tokens'
   readonly effort: 'reasoning_effort' | 'reasoning.effort'
 }
 
 /** A symbol, so that it is no field of the request. */
-const CHOSEN = Symbol('chosen')
+const CHOSEN_NAMES = Symbol('chosen')
 
 export function withChosenNames(request: ResponsesRequest, names: ChosenNames): ResponsesRequest {
-  return Object.assign(request, { [CHOSEN]: names })
+  return Object.assign(request, { [CHOSEN_NAMES]: names })
 }
 
 /** The message with its path in the names of the chat body. `request`: the result of `parse`. */
 export function inChatNames(message: string, request: ResponsesRequest): string {
-  return renamed(message, (field, index, rest) => chatPath(request, field, index, rest))
+  return withClientPath(message, (field, index, subpath) => chatPath(request, field, index, subpath))
 }
 
 /** Null where both bodies have the same name. */
-function chatPath(request: ResponsesRequest, field: string, index: number | null, rest: string) {
+function chatPath(request: ResponsesRequest, field: string, index: number | null, subpath: string) {
   switch (field) {
     case 'input':
-      return index === null ? 'messages' : itemPath(request.input, index, rest)
+      return index === null ? 'messages' : itemPath(request.input, index, subpath)
     case 'tools':
-      return index === null ? null : toolPath(request, index, rest)
+      return index === null ? null : toolPath(request, index, subpath)
     case 'tool_choice':
-      return choicePath(request, rest)
+      return choicePath(request, subpath)
     case 'text':
-      if (rest === '.verbosity') return 'verbosity'
-      return rest.startsWith('.format') ? formatPath(rest.slice('.format'.length)) : null
+      if (subpath === '.verbosity') return 'verbosity'
+      return subpath.startsWith('.format') ? formatPath(subpath.slice('.format'.length)) : null
     case 'max_output_tokens':
-      return chosenIn(request)?.limit ?? 'max_completion_tokens'
+      return chosenNames(request)?.limit ?? 'max_completion_tokens'
     case 'reasoning':
-      return rest === '.effort' ? (chosenIn(request)?.effort ?? null) : null
+      return subpath === '.effort' ? (chosenNames(request)?.effort ?? null) : null
     default:
       return null
   }
 }
 
-function chosenIn(request: ResponsesRequest): ChosenNames | undefined {
-  return (request as { readonly [CHOSEN]?: ChosenNames })[CHOSEN]
+function chosenNames(request: ResponsesRequest): ChosenNames | undefined {
+  return (request as { readonly [CHOSEN_NAMES]?: ChosenNames })[CHOSEN_NAMES]
 }
 
-function toolPath({ tools }: ResponsesRequest, index: number, rest: string): string | null {
+function toolPath({ tools }: ResponsesRequest, index: number, subpath: string): string | null {
   const type = tools?.[index]?.type
   if (type !== 'function' && type !== 'custom') return null
-  return TOOL_FIELDS.test(rest) ? `${elementPath('tools', index)}.${type}${rest}` : null
+  return TOOL_FIELDS.test(subpath) ? `${elementPath('tools', index)}.${type}${subpath}` : null
 }
 
-function choicePath({ tool_choice: choice }: ResponsesRequest, rest: string): string | null {
+function choicePath({ tool_choice: choice }: ResponsesRequest, subpath: string): string | null {
   if (typeof choice !== 'object' || choice === null) return null
   switch (choice.type) {
     case 'function':
     case 'custom':
-      return rest === '.name' ? `tool_choice.${choice.type}.name` : null
+      return subpath === '.name' ? `tool_choice.${choice.type}.name` : null
     case 'allowed_tools':
-      return /^\.(?:tools|mode)/.test(rest)
-        ? `tool_choice.allowed_tools${allowedPath(choice.tools, rest)}`
+      return /^\.(?:tools|mode)/.test(subpath)
+        ? `tool_choice.allowed_tools${allowedPath(choice.tools, subpath)}`
         : null
     default:
       return null
@@ -86,23 +86,23 @@ function choicePath({ tool_choice: choice }: ResponsesRequest, rest: string): st
 }
 
 /** In a chat body, the name of an allowed tool is inside `function` or `custom`. */
-function allowedPath(tools: readonly { readonly type?: unknown }[], rest: string): string {
-  return rest.replace(
+function allowedPath(tools: readonly { readonly type?: unknown }[], subpath: string): string {
+  return subpath.replace(
     /^(\.tools\[(\d{1,7})\])\.name$/,
     (_, tool: string, index: string) => `${tool}.${String(tools[Number(index)]?.type)}.name`,
   )
 }
 
-function formatPath(rest: string): string {
-  return FORMAT_FIELDS.test(rest) ? `response_format.json_schema${rest}` : `response_format${rest}`
+function formatPath(subpath: string): string {
+  return FORMAT_FIELDS.test(subpath) ? `response_format.json_schema${subpath}` : `response_format${subpath}`
 }
 
 /** The path of an item. An item that a plugin added has none. */
-function itemPath(input: ResponsesRequest['input'], index: number, rest: string): string {
+function itemPath(input: ResponsesRequest['input'], index: number, subpath: string): string {
   const item = typeof input === 'string' ? undefined : input[index]
   if (typeof input === 'string' || item === undefined) return 'messages'
   const { message, call } = positionOf(input, index)
-  return elementPath('messages', message) + withinMessage(item, call, rest)
+  return elementPath('messages', message) + withinMessage(item, call, subpath)
 }
 
 /**
@@ -130,35 +130,38 @@ function rankOf(item: InputItem): number | null {
 function positionOf(items: readonly InputItem[], index: number): { message: number; call: number } {
   let message = -1
   let call = -1
-  let before: number | null = null
+  let previousRank: number | null = null
   for (const item of items.slice(0, index + 1)) {
     const rank = rankOf(item)
-    const goesOn = rank !== null && before !== null && (rank > before || (rank === before && rank !== 1))
-    if (!goesOn) {
+    const continuesMessage =
+      rank !== null && previousRank !== null && (rank > previousRank || (rank === previousRank && rank !== 1))
+    if (!continuesMessage) {
       message++
       call = -1
     }
     if (rank === 3) call++
-    before = rank
+    previousRank = rank
   }
   return { message, call }
 }
 
-function withinMessage(item: InputItem, call: number, rest: string): string {
+function withinMessage(item: InputItem, call: number, subpath: string): string {
   switch (item.type) {
     case undefined:
     case 'message':
-      return contentPath(item.content, rest)
+      return contentPath(item.content, subpath)
     case 'function_call_output':
     case 'custom_tool_call_output':
-      if (rest === '.call_id') return '.tool_call_id'
-      return rest.startsWith('.output') ? contentPath(item.output, rest.replace('.output', '.content')) : ''
+      if (subpath === '.call_id') return '.tool_call_id'
+      return subpath.startsWith('.output')
+        ? contentPath(item.output, subpath.replace('.output', '.content'))
+        : ''
     case 'function_call':
     case 'custom_tool_call': {
       const path = elementPath('.tool_calls', call)
-      if (rest === '.call_id') return `${path}.id`
+      if (subpath === '.call_id') return `${path}.id`
       const kind = item.type === 'function_call' ? 'function' : 'custom'
-      return /^\.(?:name|arguments|input)\b/.test(rest) ? `${path}.${kind}${rest}` : path
+      return /^\.(?:name|arguments|input)\b/.test(subpath) ? `${path}.${kind}${subpath}` : path
     }
     case 'image_generation_call':
       return '.images'
@@ -167,15 +170,15 @@ function withinMessage(item: InputItem, call: number, rest: string): string {
   }
 }
 
-/** `rest` begins with `.content`. */
-function contentPath(content: unknown, rest: string): string {
-  const match = /^\.content\[(\d{1,7})\](.*)$/.exec(rest)
-  if (match === null || !Array.isArray(content)) return rest
+/** `subpath` begins with `.content`. */
+function contentPath(content: unknown, subpath: string): string {
+  const match = /^\.content\[(\d{1,7})\](.*)$/.exec(subpath)
+  if (match === null || !Array.isArray(content)) return subpath
   const index = Number(match[1])
   const part: unknown = content[index]
   const type = typeof part === 'object' && part !== null ? (part as { type?: unknown }).type : null
   const fields = typeof type === 'string' && Object.hasOwn(PART_FIELDS, type) ? PART_FIELDS[type] : undefined
   const field = match[2] ?? ''
-  const found = fields?.find(([pattern]) => pattern.test(field))
-  return elementPath('.content', index) + (found === undefined ? field : field.replace(found[0], found[1]))
+  const rule = fields?.find(([pattern]) => pattern.test(field))
+  return elementPath('.content', index) + (rule === undefined ? field : field.replace(rule[0], rule[1]))
 }

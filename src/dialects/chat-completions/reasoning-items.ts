@@ -14,46 +14,49 @@ interface Piece {
   readonly index: number | null
 }
 
-interface Open {
+interface OpenItem {
   readonly id: string | null
   format: string | null
   readonly pieces: Piece[]
   signature: string | null
-  encrypted: string | null
+  encryptedContent: string | null
 }
 
-interface Replayed {
-  readonly found: readonly Record<string, unknown>[]
+interface ReplayedReasoning {
+  readonly items: readonly Record<string, unknown>[]
   /** Signatures of calls by the id of the call. */
   readonly signatures: ReadonlyMap<string, string> | null
 }
 
-const NOTHING: Replayed = { found: [], signatures: null }
-const TOOL_NAME = /^[a-z_]{1,64}$/
+const NO_REASONING: ReplayedReasoning = { items: [], signatures: null }
+const TOOL_NAME_PATTERN = /^[a-z_]{1,64}$/
 
 const isItem = compile(InputItem)
 
-export function reasoningItems(message: ChatAssistantMessage, calls: readonly ChatToolCall[]): Replayed {
+export function reasoningItems(
+  message: ChatAssistantMessage,
+  calls: readonly ChatToolCall[],
+): ReplayedReasoning {
   const details = message.reasoning_details
-  const words = message.reasoning ?? message.reasoning_content ?? ''
+  const text = message.reasoning ?? message.reasoning_content ?? ''
   if (details == null || details.length === 0)
-    return words === '' ? NOTHING : { ...NOTHING, found: [plain(words)] }
+    return text === '' ? NO_REASONING : { ...NO_REASONING, items: [plainItem(text)] }
   const reader = new DetailReader(new Set(calls.map(call => call.id)))
   for (const detail of details) reader.add(detail)
-  const { found, signatures, reasoned } = reader.finish()
-  return { found: reasoned || words === '' ? found : [plain(words), ...found], signatures }
+  const { items, signatures, hasReasoning } = reader.finish()
+  return { items: hasReasoning || text === '' ? items : [plainItem(text), ...items], signatures }
 }
 
-function plain(text: string): Record<string, unknown> {
+function plainItem(text: string): Record<string, unknown> {
   return { type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text }] }
 }
 
 class DetailReader {
   readonly #callIds: ReadonlySet<string>
-  readonly #found: Record<string, unknown>[] = []
+  readonly #items: Record<string, unknown>[] = []
   #signatures: Map<string, string> | null = null
-  #open: Open | null = null
-  #reasoned = false
+  #open: OpenItem | null = null
+  #hasReasoning = false
 
   constructor(callIds: ReadonlySet<string>) {
     this.#callIds = callIds
@@ -65,8 +68,7 @@ class DetailReader {
         const { signature } = detail
         if (detail.text != null && detail.text !== '') this.#addText('reasoning_text', detail.text, detail)
         if (signature == null || signature === '') return
-        const open = this.#sealable(detail, 'signature')
-        open.signature = signature
+        this.#itemToSeal(detail, 'signature').signature = signature
         return
       }
       case 'reasoning.summary':
@@ -79,24 +81,24 @@ class DetailReader {
           this.#signatures.set(detail.id, detail.data)
           return
         }
-        this.#sealable(detail, 'encrypted').encrypted = detail.data
+        this.#itemToSeal(detail, 'encryptedContent').encryptedContent = detail.data
         return
       }
       case 'reasoning.server_tool_call':
-        this.#serverTool(detail)
+        this.#addServerTool(detail)
         return
       default:
         return
     }
   }
 
-  finish(): Replayed & { readonly reasoned: boolean } {
+  finish(): ReplayedReasoning & { readonly hasReasoning: boolean } {
     this.#close()
-    return { found: this.#found, signatures: this.#signatures, reasoned: this.#reasoned }
+    return { items: this.#items, signatures: this.#signatures, hasReasoning: this.#hasReasoning }
   }
 
-  #addText(type: Piece['type'], text: string, detail: Origin): void {
-    const open = this.#opened(detail, false)
+  #addText(type: Piece['type'], text: string, detail: DetailOrigin): void {
+    const open = this.#itemFor(detail, false)
     const index = detail.index ?? null
     const last = open.pieces.at(-1)
     if (last !== undefined && last.type === type && last.index === index && index !== null) last.text += text
@@ -104,29 +106,29 @@ class DetailReader {
   }
 
   /** The item that a signature or an encrypted part belongs to. */
-  #sealable(detail: Origin, field: 'signature' | 'encrypted'): Open {
-    const open = this.#opened(detail, true)
+  #itemToSeal(detail: DetailOrigin, field: 'signature' | 'encryptedContent'): OpenItem {
+    const open = this.#itemFor(detail, true)
     if (open[field] === null) return open
     this.#close()
-    return this.#opened(detail, true)
+    return this.#itemFor(detail, true)
   }
 
   /** The open item if the entry can belong to it, otherwise a new one. */
-  #opened(detail: Origin, seals: boolean): Open {
+  #itemFor(detail: DetailOrigin, isSeal: boolean): OpenItem {
     const id = detail.id ?? null
     const format = detail.format ?? null
     let open = this.#open
     if (open !== null) {
-      const isSame = id !== null && open.id === id
-      const other = id !== null && open.id !== null && open.id !== id
-      const sealed = open.signature !== null || open.encrypted !== null
-      if (other || (sealed && !isSame) || (!seals && sealed)) open = null
+      const hasSameId = id !== null && open.id === id
+      const hasOtherId = id !== null && open.id !== null && open.id !== id
+      const isSealed = open.signature !== null || open.encryptedContent !== null
+      if (hasOtherId || (isSealed && !hasSameId) || (!isSeal && isSealed)) open = null
       // An item that began before its source was known has no format yet.
       else if (format !== null && format !== 'unknown') open.format = format
     }
     if (open !== null) return open
     this.#close()
-    this.#open = { id, format, pieces: [], signature: null, encrypted: null }
+    this.#open = { id, format, pieces: [], signature: null, encryptedContent: null }
     return this.#open
   }
 
@@ -134,24 +136,24 @@ class DetailReader {
     const open = this.#open
     if (open === null) return
     this.#open = null
-    this.#reasoned = true
+    this.#hasReasoning = true
     const item: Record<string, unknown> = {
       type: 'reasoning',
-      summary: open.pieces.filter(piece => piece.type === 'summary_text').map(part),
+      summary: open.pieces.filter(piece => piece.type === 'summary_text').map(partOf),
     }
     if (open.id !== null) item['id'] = open.id
     if (open.format !== null) item['format'] = open.format
     const content = open.pieces.filter(piece => piece.type === 'reasoning_text')
-    if (content.length > 0) item['content'] = content.map(part)
+    if (content.length > 0) item['content'] = content.map(partOf)
     if (open.signature !== null) item['signature'] = open.signature
-    if (open.encrypted !== null) item['encrypted_content'] = open.encrypted
-    this.#found.push(item)
+    if (open.encryptedContent !== null) item['encrypted_content'] = open.encryptedContent
+    this.#items.push(item)
   }
 
   /** The item that the entry was made from. Entries that cannot be turned back into items are omitted. */
-  #serverTool(detail: Extract<ReasoningDetail, { type: 'reasoning.server_tool_call' }>): void {
+  #addServerTool(detail: Extract<ReasoningDetail, { type: 'reasoning.server_tool_call' }>): void {
     const { tool_name: name, tool_call_id: id, arguments: input, result } = detail
-    if (name == null || !TOOL_NAME.test(name)) return
+    if (name == null || !TOOL_NAME_PATTERN.test(name)) return
     const item: Record<string, unknown> = {
       ...objectIn(input),
       ...objectIn(result),
@@ -161,17 +163,17 @@ class DetailReader {
     if (id != null) item['id'] = id
     if (!isItem(item)) return
     this.#close()
-    this.#found.push(item)
+    this.#items.push(item)
   }
 }
 
-interface Origin {
+interface DetailOrigin {
   readonly id?: string | null
   readonly format?: string | null
   readonly index?: number | null
 }
 
-function part({ type, text }: Piece): Record<string, unknown> {
+function partOf({ type, text }: Piece): Record<string, unknown> {
   return { type, text }
 }
 

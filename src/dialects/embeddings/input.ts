@@ -8,23 +8,23 @@ import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'
 import { elementPath, isObject } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
 
-/** The limits of one body, as error messages state them. */
-const FORMS =
+/** The allowed values, as error messages state them. */
+const INPUT_FORMS =
   'a string, or an array of strings, of token ids, of arrays of token ids, or of objects with content'
-const TOKEN = `must be a token id: an integer from 0 to ${TOKEN_ID_MAX}`
+const TOKEN_RULE = `must be a token id: an integer from 0 to ${TOKEN_ID_MAX}`
 const PARTS_MAX = 256
 
 interface ReadInput {
   readonly items: EmbeddingItem[]
-  /** There was a list of inputs. */
+  /** True if the body had a list of inputs; false if it had a single one. */
   readonly isList: boolean
 }
 
 /** @throws GatewayError `invalid_request` with the path of the element at fault */
 export function readInput(input: unknown): ReadInput {
-  if (input === undefined) throw refuseField('input', `is required and must be ${FORMS}`)
+  if (input === undefined) throw refuseField('input', `is required and must be ${INPUT_FORMS}`)
   if (typeof input === 'string') return { items: [textItem(input, 'input')], isList: false }
-  if (!Array.isArray(input)) throw refuseField('input', `must be ${FORMS}`)
+  if (!Array.isArray(input)) throw refuseField('input', `must be ${INPUT_FORMS}`)
   const elements = input as readonly unknown[]
   const first = elements[0]
   if (elements.length === 0) throw refuseField('input', 'must have at least 1 element')
@@ -68,7 +68,7 @@ function tokenItem(tokens: readonly unknown[], path: string): EmbeddingItem {
   for (let index = 0; index < tokens.length; index++) {
     const token = tokens[index]
     if (typeof token !== 'number' || !Number.isInteger(token) || token < 0 || token > TOKEN_ID_MAX) {
-      throw refuseField(elementPath(path, index), TOKEN)
+      throw refuseField(elementPath(path, index), TOKEN_RULE)
     }
   }
   return { ...message(''), tokens: tokens as readonly number[] }
@@ -76,11 +76,11 @@ function tokenItem(tokens: readonly unknown[], path: string): EmbeddingItem {
 
 function contentItem(element: Readonly<Record<string, unknown>>, path: string): EmbeddingItem {
   const { content } = element
-  const at = `${path}.content`
-  if (!Array.isArray(content)) throw refuseField(at, 'is required and must be an array of parts')
-  if (content.length === 0) throw refuseField(at, 'must have at least 1 part')
-  if (content.length > PARTS_MAX) throw refuseField(at, `must have at most ${PARTS_MAX} parts`)
-  return message(content.map((part: unknown, index) => partOf(part, elementPath(at, index))))
+  const contentPath = `${path}.content`
+  if (!Array.isArray(content)) throw refuseField(contentPath, 'is required and must be an array of parts')
+  if (content.length === 0) throw refuseField(contentPath, 'must have at least 1 part')
+  if (content.length > PARTS_MAX) throw refuseField(contentPath, `must have at most ${PARTS_MAX} parts`)
+  return message(content.map((part: unknown, index) => partOf(part, elementPath(contentPath, index))))
 }
 
 function partOf(part: unknown, path: string): EmbeddingPart {

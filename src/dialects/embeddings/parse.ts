@@ -18,7 +18,7 @@ export interface ParsedEmbeddings {
 }
 
 /** Fields of the body that a request has under the same name. */
-const SAME_NAME: ReadonlySet<string> = new Set([
+const SHARED_FIELDS: ReadonlySet<string> = new Set([
   'model',
   'provider',
   'user',
@@ -33,7 +33,7 @@ const KNOWN_FIELDS: ReadonlySet<string> = new Set([
 ])
 
 /** Fields of other operations, with advice. Passing them on as unknown fields would lose them silently. */
-const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
+const FOREIGN_FIELDS: readonly (readonly [name: string, problem: string])[] = [
   ['models', 'must be left out: vectors of different models cannot be compared; name one model in model'],
   ['messages', 'is not a field of embeddings: use input'],
   ['texts', 'is not a field of embeddings: use input'],
@@ -45,14 +45,14 @@ const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
   ['embedding_types', 'is not a field of embeddings: use encoding_format'],
 ]
 /** Other values would change the type of the numbers in a vector. */
-const PLAIN_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
+const FLOAT_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
 
 /** No plugin works on embeddings, so `:online` means nothing there. */
-const NONE: ReadonlySet<string> = new Set()
+const NO_PLUGINS: ReadonlySet<string> = new Set()
 
-const check = bodyCheck(EmbeddingsBody)
+const checkBody = bodyCheck(EmbeddingsBody)
 const checkSpelling = spellingCheck(EmbeddingsBody, {
-  more: [...KNOWN_FIELDS, ...OF_OTHERS.map(([name]) => name)],
+  moreNames: [...KNOWN_FIELDS, ...FOREIGN_FIELDS.map(([name]) => name)],
 })
 
 /** Creates the parser of embeddings bodies. It throws GatewayError `invalid_request` that names a field of the body. */
@@ -62,18 +62,18 @@ export function createEmbeddingsParser(offering: Offering): (value: unknown) => 
 
 function parseEmbeddings(value: unknown, offering: Offering): ParsedEmbeddings {
   checkSpelling(value)
-  const body = check(value)
-  refuse(body)
+  const body = checkBody(value)
+  refuseUnsupported(body)
   const { items, isList } = readInput(body.input)
   const fields: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(body)) {
-    if (field !== null && field !== undefined && (SAME_NAME.has(name) || !KNOWN_FIELDS.has(name)))
+    if (field !== null && field !== undefined && (SHARED_FIELDS.has(name) || !KNOWN_FIELDS.has(name)))
       fields[name] = field
   }
   fields['input'] = items
   const request = fields as unknown as EmbeddingsRequest
-  const refused = refusal(request, { ...offering, plugins: NONE })
-  if (refused !== null) throw new GatewayError('invalid_request', refused)
+  const problem = refusal(request, { ...offering, plugins: NO_PLUGINS })
+  if (problem !== null) throw new GatewayError('invalid_request', problem)
   return {
     request,
     settings: {
@@ -85,15 +85,15 @@ function parseEmbeddings(value: unknown, offering: Offering): ParsedEmbeddings {
   }
 }
 
-function refuse(body: EmbeddingsBody): void {
-  const other = body as unknown as Readonly<Record<string, unknown>>
-  for (const [name, problem] of OF_OTHERS) {
-    if (other[name] != null) throw new GatewayError('invalid_request', `${name}: ${problem}`)
+function refuseUnsupported(body: EmbeddingsBody): void {
+  const fields = body as unknown as Readonly<Record<string, unknown>>
+  for (const [name, problem] of FOREIGN_FIELDS) {
+    if (fields[name] != null) throw new GatewayError('invalid_request', `${name}: ${problem}`)
   }
   if (body.stream === true) {
     throw new GatewayError('invalid_request', 'stream: must be false: vectors are returned in one document')
   }
-  if (!PLAIN_TYPES.has(other['output_dtype'])) {
+  if (!FLOAT_TYPES.has(fields['output_dtype'])) {
     throw new GatewayError(
       'invalid_request',
       'output_dtype: must be float: vectors of other types are not offered',

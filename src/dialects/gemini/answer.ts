@@ -14,16 +14,14 @@ import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts
 import { type CallItem, isCall } from '../chat-completions/answer.ts'
 import { drawnImage } from '../hosted-items.ts'
 import { objectIn } from '../messages/hosted.ts'
+import { THOUGHT_BREAK, thoughtText } from '../messages/thinking-blocks.ts'
 import { groundingOf } from './grounding.ts'
 import { callSignature, carriedItem, type PartItem, signatureFor } from './seals.ts'
 
 export type GeminiFields = Record<string, unknown>
 export type AnswerPart = Readonly<Record<string, unknown>>
 
-/** Separates two pieces of one thought. */
-export const THOUGHT_BREAK = '\n\n'
-
-/** True if the client requested thoughts: others do not get any. */
+/** True if the client requested thoughts. Other clients get none. */
 export function showsThoughts({ reasoning }: ResponsesRequest): boolean {
   const { thinking } = (reasoning ?? {}) as { thinking?: { includeThoughts?: unknown } }
   return thinking?.includeThoughts === true
@@ -38,8 +36,8 @@ export class SealCarrier {
   }
 
   add(item: OutputItem): void {
-    const carried = carriedItem(item)
-    if (carried !== null) this.#items.push(carried)
+    const itemToCarry = carriedItem(item)
+    if (itemToCarry !== null) this.#items.push(itemToCarry)
   }
 
   /** The field to add to the next part. */
@@ -51,13 +49,17 @@ export class SealCarrier {
   }
 
   /** A part for signatures that no other part carried; empty if there are none. */
-  rest(): readonly AnswerPart[] {
+  remainingParts(): readonly AnswerPart[] {
     return this.isEmpty ? [] : [{ text: '', ...this.release() }]
   }
 }
 
-/** The parts of a finished item, without those that a stream has sent already. */
-export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean): readonly AnswerPart[] {
+/** The parts of a finished item. `withThoughts`: false leaves out the text of thoughts. */
+export function partsOf(
+  item: OutputItem,
+  carrier: SealCarrier,
+  withThoughts: boolean,
+): readonly AnswerPart[] {
   switch (item.type) {
     case 'message': {
       const content = (item as MessageItem).content
@@ -66,7 +68,7 @@ export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean):
       return content === '' ? [] : [{ text: content, ...carrier.release() }]
     }
     case 'reasoning': {
-      const thought = shows ? thoughtText(item as ReasoningItem) : ''
+      const thought = withThoughts ? thoughtText(item as ReasoningItem) : ''
       carrier.add(item)
       return thought === '' ? [] : [{ text: thought, thought: true }]
     }
@@ -78,21 +80,11 @@ export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean):
   }
 }
 
-/** Starts a thought on a new paragraph if it follows another one: clients would join them. */
-export function apart(parts: readonly AnswerPart[]): readonly AnswerPart[] {
+/** Puts a paragraph break before each thought, because clients join the texts of thoughts. */
+export function separateThoughts(parts: readonly AnswerPart[]): readonly AnswerPart[] {
   return parts.map(part =>
     part['thought'] === true ? { ...part, text: THOUGHT_BREAK + String(part['text']) } : part,
   )
-}
-
-/** If a provider sends both text and summary, the summary only repeats the text. */
-function thoughtText({ content, summary }: ReasoningItem): string {
-  const joined = (parts: readonly { readonly text: string }[]): string =>
-    parts
-      .map(({ text }) => text)
-      .filter(text => text !== '')
-      .join(THOUGHT_BREAK)
-  return joined(content ?? []) || joined(summary)
 }
 
 export function callParts(item: CallItem, carrier: SealCarrier): readonly AnswerPart[] {
@@ -103,7 +95,7 @@ export function callParts(item: CallItem, carrier: SealCarrier): readonly Answer
   const args = item.type === 'custom_tool_call' ? { input: item.input } : objectIn(item.arguments)
   const part = { functionCall: { id, name, args } }
   if (typeof signature !== 'string' || signature === '') return [{ ...part, ...carrier.release() }]
-  return [...carrier.rest(), { ...part, thoughtSignature: callSignature(signature) }]
+  return [...carrier.remainingParts(), { ...part, thoughtSignature: callSignature(signature) }]
 }
 
 export function hostedParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[] {
@@ -133,8 +125,8 @@ function signatureOf({ signature }: HostedItem): { readonly thoughtSignature: st
 
 function codeParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[] {
   const { id, code, outputs, status } = item
-  const signed = signatureOf(item) ?? carrier.release()
-  const call = { executableCode: { id, language: 'PYTHON', code: textOrEmpty(code) }, ...signed }
+  const signatureField = signatureOf(item) ?? carrier.release()
+  const call = { executableCode: { id, language: 'PYTHON', code: textOrEmpty(code) }, ...signatureField }
   if (!Array.isArray(outputs)) return [call]
   const logs = records(outputs).map(output => textOrEmpty(output['logs']))
   const outcome = status === 'failed' ? 'OUTCOME_FAILED' : 'OUTCOME_OK'
@@ -184,7 +176,7 @@ function finishOf(reason: string | undefined, native: string, output: readonly O
   return { finishReason: NATIVE_ENDS.has(native) ? native : 'STOP' }
 }
 
-/** Log probabilities of a text in the form of the candidate; undefined if there are none. */
+/** The field of a candidate with log probabilities; empty if there are none. */
 export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
   if (logprobs.length === 0) return {}
   const toFields = ({ token, logprob }: { token?: unknown; logprob?: unknown }): GeminiFields => ({
@@ -203,15 +195,21 @@ export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
  * Counts in the form of this API: `candidatesTokenCount` excludes thoughts. Counts of 0 are omitted, as Google does.
  */
 export function usageMetadata(usage: ResponseUsage): GeminiFields {
-  const { input_tokens_details: read, output_tokens_details: written, cost, cost_details, is_byok } = usage
-  const thoughts = written.reasoning_tokens
-  const tools = Math.min(Number(nativeOf(usage)?.[TOOL_PROMPT_FIELD] ?? 0), usage.input_tokens)
+  const {
+    input_tokens_details: inputDetails,
+    output_tokens_details: outputDetails,
+    cost,
+    cost_details,
+    is_byok,
+  } = usage
+  const thoughtTokens = outputDetails.reasoning_tokens
+  const toolTokens = Math.min(Number(nativeOf(usage)?.[TOOL_PROMPT_FIELD] ?? 0), usage.input_tokens)
   return {
-    promptTokenCount: usage.input_tokens - tools,
-    ...(tools === 0 ? {} : { [TOOL_PROMPT_FIELD]: tools }),
-    ...(read.cached_tokens === 0 ? {} : { cachedContentTokenCount: read.cached_tokens }),
-    candidatesTokenCount: Math.max(0, usage.output_tokens - thoughts),
-    ...(thoughts === 0 ? {} : { thoughtsTokenCount: thoughts }),
+    promptTokenCount: usage.input_tokens - toolTokens,
+    ...(toolTokens === 0 ? {} : { [TOOL_PROMPT_FIELD]: toolTokens }),
+    ...(inputDetails.cached_tokens === 0 ? {} : { cachedContentTokenCount: inputDetails.cached_tokens }),
+    candidatesTokenCount: Math.max(0, usage.output_tokens - thoughtTokens),
+    ...(thoughtTokens === 0 ? {} : { thoughtsTokenCount: thoughtTokens }),
     totalTokenCount: usage.total_tokens,
     ...(cost === undefined ? {} : { cost }),
     ...(cost_details === undefined ? {} : { cost_details }),

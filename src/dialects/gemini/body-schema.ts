@@ -6,7 +6,7 @@ import { hub, SAME_NAME } from '../hub-fields.ts'
 /** More than any client sends. Each one is searched for in every piece of a reply, so the number is limited. */
 const STOP_SEQUENCES_MAX = 64
 /** As long as the API allows; dots, colons and hyphens may be in it. */
-const FUNCTION_NAME = '^[a-zA-Z0-9_.:-]{1,128}$'
+const FUNCTION_NAME_PATTERN = '^[a-zA-Z0-9_.:-]{1,128}$'
 
 const filled = Type.String({ minLength: 1 })
 
@@ -48,7 +48,7 @@ export type GeminiContent = Static<typeof GeminiContent>
 
 const GeminiFunction = Type.Object({
   name: Type.String({
-    pattern: FUNCTION_NAME,
+    pattern: FUNCTION_NAME_PATTERN,
     description: 'a name of 1 to 128 letters, digits, dots, colons, underscores and hyphens',
   }),
   description: maybe(Type.String()),
@@ -114,11 +114,11 @@ const {
   seed: _seed,
   frequency_penalty: _frequency,
   presence_penalty: _presence,
-  ...OF_GATEWAY
+  ...GATEWAY_FIELDS
 } = SAME_NAME
 
 export const GeminiBody = Type.Object({
-  ...OF_GATEWAY,
+  ...GATEWAY_FIELDS,
   contents: Type.Array(GeminiContent, { minItems: 1 }),
   systemInstruction: maybe(GeminiContent),
   generationConfig: maybe(GenerationConfig),

@@ -10,7 +10,7 @@ import { jsonSchema } from './schema.ts'
 type Fields = Record<string, unknown>
 
 /** Settings that a request has under another name, or in another form. */
-const TRANSLATED: ReadonlySet<string> = new Set([
+const TRANSLATED_SETTINGS: ReadonlySet<string> = new Set([
   'stopSequences',
   'responseMimeType',
   'responseSchema',
@@ -31,12 +31,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   'imageConfig',
 ])
 const JSON_TYPE = 'application/json'
-const EFFORTS: ReadonlyMap<string, string> = new Map([
-  ['minimal', 'minimal'],
-  ['low', 'low'],
-  ['medium', 'medium'],
-  ['high', 'high'],
-])
+const EFFORTS: readonly string[] = ['minimal', 'low', 'medium', 'high']
 const MODALITIES: ReadonlyMap<string, string> = new Map([
   ['TEXT', 'text'],
   ['IMAGE', 'image'],
@@ -46,7 +41,7 @@ const IMAGE_SETTINGS: ReadonlyMap<string, string> = new Map([
   ['imageSize', 'image_size'],
   ['personGeneration', 'person_generation'],
 ])
-const TIERS: ReadonlyMap<string, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<string, string> = new Map([
   ['standard', 'default'],
   ['flex', 'flex'],
   ['priority', 'priority'],
@@ -73,10 +68,14 @@ export function setConfig(config: GenerationConfig, fields: Fields): void {
   set('image_config', imageConfigOf(config))
   const format = formatOf(config)
   if (format !== null) fields['text'] = { format }
-  const rest = Object.entries(config).filter(([name, value]) => value != null && !TRANSLATED.has(name))
-  const ownFields: Fields = Object.fromEntries(rest)
-  if (isOwnType(config)) ownFields['responseMimeType'] = config.responseMimeType
-  if (isOwnType(config) && config.responseSchema != null) ownFields['responseSchema'] = config.responseSchema
+  const otherSettings = Object.entries(config).filter(
+    ([name, value]) => value != null && !TRANSLATED_SETTINGS.has(name),
+  )
+  const ownFields: Fields = Object.fromEntries(otherSettings)
+  if (isOwnType(config)) {
+    ownFields['responseMimeType'] = config.responseMimeType
+    if (config.responseSchema != null) ownFields['responseSchema'] = config.responseSchema
+  }
   if (Object.keys(ownFields).length > 0) fields['generationConfig'] = ownFields
 }
 
@@ -88,11 +87,11 @@ function reasoningOf({ thinkingConfig: thinking }: GenerationConfig): Fields | n
   if (thinking == null) return null
   const { includeThoughts, thinkingBudget: budget, thinkingLevel } = thinking
   if (budget === 0) return { enabled: false, thinking }
-  const effort = EFFORTS.get((thinkingLevel ?? '').toLowerCase())
+  const effort = EFFORTS.find(name => name === thinkingLevel?.toLowerCase())
   // Showing thoughts does not turn reasoning on.
-  const isAsked = effort !== undefined || budget != null
+  const isEnabled = effort !== undefined || budget != null
   return {
-    ...(isAsked ? { enabled: true } : {}),
+    ...(isEnabled ? { enabled: true } : {}),
     ...(effort === undefined ? {} : { effort }),
     // A budget of -1 leaves it to the model.
     ...(budget == null || budget < 0 || effort !== undefined ? {} : { max_tokens: budget }),
@@ -102,13 +101,13 @@ function reasoningOf({ thinkingConfig: thinking }: GenerationConfig): Fields | n
 }
 
 /** Null for text only, which every model can answer with. */
-function modalitiesOf({ responseModalities: requested }: GenerationConfig): readonly string[] | null {
-  if (requested == null || requested.length === 0) return null
-  const modalities = requested.map((each, at) => {
-    const modality = MODALITIES.get(each.toUpperCase())
+function modalitiesOf({ responseModalities: requestedNames }: GenerationConfig): readonly string[] | null {
+  if (requestedNames == null || requestedNames.length === 0) return null
+  const modalities = requestedNames.map((name, index) => {
+    const modality = MODALITIES.get(name.toUpperCase())
     if (modality !== undefined) return modality
     throw refuseField(
-      `generationConfig.responseModalities[${at}]`,
+      `generationConfig.responseModalities[${index}]`,
       'must be TEXT or IMAGE: audio output is not offered by this gateway',
     )
   })
@@ -119,7 +118,8 @@ function imageConfigOf({ imageConfig }: GenerationConfig): Fields | null {
   if (imageConfig == null) return null
   const settings: Fields = {}
   for (const [name, value] of Object.entries(imageConfig)) {
-    if (value !== null && IMAGE_SETTINGS.has(name)) settings[IMAGE_SETTINGS.get(name) ?? name] = value
+    const setting = IMAGE_SETTINGS.get(name)
+    if (setting !== undefined && value !== null) settings[setting] = value
   }
   const { imageOutputOptions: output } = imageConfig as { imageOutputOptions?: Fields | null }
   if (typeof output?.['mimeType'] === 'string') settings['output_format'] = output['mimeType']
@@ -146,5 +146,5 @@ function isOwnType({ responseMimeType: type }: GenerationConfig): boolean {
 
 /** The service tier; null if it is absent or exists only at Google. */
 export function tierOf({ serviceTier }: GeminiBody): string | null {
-  return TIERS.get((serviceTier ?? '').toLowerCase().replace(/^service_tier_/, '')) ?? null
+  return SERVICE_TIERS.get((serviceTier ?? '').toLowerCase().replace(/^service_tier_/, '')) ?? null
 }

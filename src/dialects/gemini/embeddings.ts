@@ -13,10 +13,10 @@ import { EMBEDDING_INPUTS_MAX } from '../../protocol/limits.ts'
 import { createEmbeddingsParser } from '../embeddings/parse.ts'
 import type { EmbeddingsDialect } from '../embeddings.ts'
 import { spellingCheck } from '../field-names.ts'
-import { renamed } from '../translation.ts'
+import { withClientPath } from '../translation.ts'
 import { GeminiContent, type Part } from './body-schema.ts'
 import { geminiFailure } from './failure.ts'
-import { camel, inUsualSpelling, respell } from './names.ts'
+import { camelCase, inUsualSpelling, respell } from './names.ts'
 
 const Request = Type.Object({
   content: GeminiContent,
@@ -28,26 +28,26 @@ const Batch = Type.Object({
   requests: Type.Array(Request, { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }),
 })
 
-const checkOne = bodyCheck(Request)
+const checkSingle = bodyCheck(Request)
 const checkBatch = bodyCheck(Batch)
-const checkSpellingOfOne = spellingCheck(Request, { more: ['model'], usual: camel })
-const checkSpellingOfBatch = spellingCheck(Batch, { more: ['model'], usual: camel })
+const checkSpellingOfSingle = spellingCheck(Request, { moreNames: ['model'], usualSpelling: camelCase })
+const checkSpellingOfBatch = spellingCheck(Batch, { moreNames: ['model'], usualSpelling: camelCase })
 
 /** `isBatch`: there is a list of inputs. */
 export function createGeminiEmbeddings(offering: Offering, isBatch: boolean): EmbeddingsDialect {
   const parse = createEmbeddingsParser(offering)
   const nameOf = (message: string): string =>
-    renamed(message, (field, index) => pathOf(field, index, isBatch))
+    withClientPath(message, (field, index) => pathOf(field, index, isBatch))
   return {
     name: 'embeddings',
     parse(value) {
       if (isBatch) checkSpellingOfBatch(value)
-      else checkSpellingOfOne(value)
+      else checkSpellingOfSingle(value)
       const body = respell(inUsualSpelling(value))
-      const requests = isBatch ? checkBatch(body).requests : [checkOne(body)]
-      const merged = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>
-      for (const name of Object.keys(Request.properties)) delete merged[name]
-      const { requests: _, ...fields } = merged
+      const requests = isBatch ? checkBatch(body).requests : [checkSingle(body)]
+      const bodyFields = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>
+      for (const name of Object.keys(Request.properties)) delete bodyFields[name]
+      const { requests: _, ...fields } = bodyFields
       try {
         return parse({ ...fields, input: inputOf(requests, isBatch) })
       } catch (thrown) {
@@ -55,7 +55,7 @@ export function createGeminiEmbeddings(offering: Offering, isBatch: boolean): Em
         throw new GatewayError(thrown.code, nameOf(thrown.message))
       }
     },
-    refused: error =>
+    clientError: error =>
       error.code === 'model_not_found'
         ? new GatewayError(DIALECT_ABILITIES.gemini.unknownModel, error.message)
         : error,
@@ -73,33 +73,36 @@ function pathOf(field: string, index: number | null, isBatch: boolean): string |
 }
 
 /** All vectors of an answer have the same settings. */
-function settingsOf([first, ...others]: readonly Request[]): Record<string, unknown> {
-  for (const [at, other] of others.entries()) {
+function settingsOf([firstRequest, ...laterRequests]: readonly Request[]): Record<string, unknown> {
+  for (const [index, request] of laterRequests.entries()) {
     for (const name of ['taskType', 'outputDimensionality'] as const) {
-      if ((other[name] ?? null) !== (first?.[name] ?? null))
+      if ((request[name] ?? null) !== (firstRequest?.[name] ?? null))
         throw refuseField(
-          `requests[${at + 1}].${name}`,
+          `requests[${index + 1}].${name}`,
           'must be the same as in the first request: send requests that differ separately',
         )
     }
   }
-  return { dimensions: first?.outputDimensionality ?? null, input_type: wordOf(first?.taskType) }
+  return {
+    dimensions: firstRequest?.outputDimensionality ?? null,
+    input_type: inputTypeOf(firstRequest?.taskType),
+  }
 }
 
-function wordOf(taskType: string | null | undefined): string | null {
+function inputTypeOf(taskType: string | null | undefined): string | null {
   return taskType == null || taskType === 'TASK_TYPE_UNSPECIFIED' ? null : taskType.toLowerCase()
 }
 
 /** Plain texts if there is nothing else, because every provider accepts them. */
 function inputOf(requests: readonly Request[], isBatch: boolean): unknown {
-  const path = (at: number): string => (isBatch ? `requests[${at}].content` : 'content')
-  const parts = requests.map(({ content }, at) => {
-    const list = content.parts ?? []
-    if (list.length === 0) throw refuseField(`${path(at)}.parts`, 'must have at least 1 part')
-    return list.map((part, index) => partOf(part, `${path(at)}.parts[${index}]`))
+  const parts = requests.map(({ content }, requestIndex) => {
+    const contentParts = content.parts ?? []
+    const path = `${isBatch ? `requests[${requestIndex}].` : ''}content.parts`
+    if (contentParts.length === 0) throw refuseField(path, 'must have at least 1 part')
+    return contentParts.map((part, index) => partOf(part, `${path}[${index}]`))
   })
-  const texts = parts.flatMap(([only, ...others]) =>
-    others.length === 0 && only?.type === 'text' ? [only.text] : [],
+  const texts = parts.flatMap(([part, ...moreParts]) =>
+    moreParts.length === 0 && part?.type === 'text' ? [part.text] : [],
   )
   return texts.length === parts.length ? texts : parts.map(content => ({ content }))
 }
@@ -116,17 +119,17 @@ function partOf({ text, inlineData }: Part, path: string): InputPart {
 function documentOf({ id, model, provider, vectors, usage, metadata }: EmbeddingsResult, isBatch: boolean) {
   const pieces: Buffer[] = [Buffer.from(isBatch ? '{"embeddings":[' : '{"embedding":')]
   for (const [index, vector] of vectors.entries())
-    pieces.push(Buffer.from(index === 0 ? '{"values":' : ',{"values":'), vector, CLOSING)
+    pieces.push(Buffer.from(index === 0 ? '{"values":' : ',{"values":'), vector, BRACE)
   const { input_tokens, cost } = usage ?? {}
-  const rest = JSON.stringify({
+  const lastFields = JSON.stringify({
     usageMetadata: usage === null ? null : { promptTokenCount: input_tokens, cost },
     modelVersion: model,
     responseId: id,
     provider,
     ...(metadata === null ? {} : { gateway_metadata: metadata }),
   })
-  pieces.push(Buffer.from(`${isBatch ? ']' : ''},${rest.slice(1)}`))
+  pieces.push(Buffer.from(`${isBatch ? ']' : ''},${lastFields.slice(1)}`))
   return Buffer.concat(pieces)
 }
 
-const CLOSING = Buffer.from('}')
+const BRACE = Buffer.from('}')

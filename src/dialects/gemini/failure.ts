@@ -7,10 +7,10 @@ import type { FailureDetails } from '../dialect.ts'
 import { type GeminiFields, usageMetadata } from './answer.ts'
 import { inGeminiNames } from './paths.ts'
 
-const TYPE = 'type.googleapis.com/google.rpc.'
+const DETAIL_TYPE = 'type.googleapis.com/google.rpc.'
 
 /** Google's status words by HTTP status. Other statuses are faults of the request (4xx) or of the server (5xx). */
-const STATUSES: Readonly<Record<number, string>> = {
+const STATUS_WORDS: Readonly<Record<number, string>> = {
   401: 'UNAUTHENTICATED',
   402: 'PERMISSION_DENIED',
   403: 'PERMISSION_DENIED',
@@ -26,10 +26,10 @@ const STATUSES: Readonly<Record<number, string>> = {
   524: 'DEADLINE_EXCEEDED',
 }
 /** Statuses after which a client may retry. */
-const COME_AGAIN: ReadonlySet<number> = new Set([429, 503, 529])
+const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([429, 503, 529])
 
-function wordOf(status: number): string {
-  return STATUSES[status] ?? (status < 500 ? 'INVALID_ARGUMENT' : 'UNAVAILABLE')
+function statusWord(status: number): string {
+  return STATUS_WORDS[status] ?? (status < 500 ? 'INVALID_ARGUMENT' : 'UNAVAILABLE')
 }
 
 interface Fault {
@@ -43,33 +43,33 @@ interface Fault {
 
 function geminiError(fault: Fault): GeminiFields {
   const { status, errorType } = fault
-  const isOurs = status === 500
-  const message = isOurs ? INTERNAL_MESSAGE : fault.message
+  const isInternal = status === 500
+  const message = isInternal ? INTERNAL_MESSAGE : fault.message
   return {
     code: status,
     message,
-    status: wordOf(status),
+    status: statusWord(status),
     details: detailsOf({ ...fault, message }),
     error_type: errorType,
-    ...(isOurs || fault.metadata === undefined ? {} : { metadata: fault.metadata }),
+    ...(isInternal || fault.metadata === undefined ? {} : { metadata: fault.metadata }),
   }
 }
 
 function detailsOf({ status, errorType, message, metadata = {}, retryAfterSeconds }: Fault): GeminiFields[] {
   const details: GeminiFields[] = [
-    { '@type': `${TYPE}ErrorInfo`, reason: errorType.toUpperCase(), domain: 'gateway' },
+    { '@type': `${DETAIL_TYPE}ErrorInfo`, reason: errorType.toUpperCase(), domain: 'gateway' },
   ]
   const field = status === 400 || status === 422 ? fieldIn(message) : undefined
   if (field !== undefined)
-    details.push({ '@type': `${TYPE}BadRequest`, fieldViolations: [{ field, description: message }] })
+    details.push({ '@type': `${DETAIL_TYPE}BadRequest`, fieldViolations: [{ field, description: message }] })
   // Clients wait until tomorrow if the name of the limit says that it is a daily one.
   if (metadata['limit_window'] === 'day')
     details.push({
-      '@type': `${TYPE}QuotaFailure`,
+      '@type': `${DETAIL_TYPE}QuotaFailure`,
       violations: [{ quotaId: 'LimitPerDay', description: message }],
     })
-  if (COME_AGAIN.has(status) && retryAfterSeconds !== undefined)
-    details.push({ '@type': `${TYPE}RetryInfo`, retryDelay: `${Math.ceil(retryAfterSeconds)}s` })
+  if (RETRYABLE_STATUSES.has(status) && retryAfterSeconds !== undefined)
+    details.push({ '@type': `${DETAIL_TYPE}RetryInfo`, retryDelay: `${Math.ceil(retryAfterSeconds)}s` })
   return details
 }
 

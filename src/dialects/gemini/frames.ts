@@ -13,9 +13,9 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { CallItem } from '../chat-completions/answer.ts'
 import type { FailureDetails, FrameWriter } from '../dialect.ts'
+import { THOUGHT_BREAK } from '../messages/thinking-blocks.ts'
 import {
   type AnswerPart,
-  apart,
   callParts,
   endOf,
   type GeminiFields,
@@ -25,58 +25,58 @@ import {
   partsOf,
   reportsOf,
   SealCarrier,
+  separateThoughts,
   showsThoughts,
-  THOUGHT_BREAK,
 } from './answer.ts'
 import { blockedAnswer, geminiFailure, streamFailure } from './failure.ts'
 import { originOf } from './paths.ts'
 
-const HEAD = '{"candidates":[{"content":{"parts":[{"text":'
-const TAIL = '}],"role":"model"},"index":0}],'
-const THOUGHT_TAIL = `,"thought":true${TAIL}`
+const TEXT_START = '{"candidates":[{"content":{"parts":[{"text":'
+const TEXT_END = '}],"role":"model"},"index":0}],'
+const THOUGHT_END = `,"thought":true${TEXT_END}`
 
 /** The bytes around the chunks of a stream, which depend on its form. */
-interface Form {
-  readonly first: string
-  readonly next: string
-  readonly after: string
+interface StreamForm {
+  readonly firstPrefix: string
+  readonly nextPrefix: string
+  readonly suffix: string
   readonly end: string
 }
 
-const EVENTS: Form = { first: 'data: ', next: 'data: ', after: '\n\n', end: '' }
-const ARRAY: Form = { first: '[', next: ',\n', after: '', end: ']' }
+const EVENT_STREAM: StreamForm = { firstPrefix: 'data: ', nextPrefix: 'data: ', suffix: '\n\n', end: '' }
+const JSON_ARRAY: StreamForm = { firstPrefix: '[', nextPrefix: ',\n', suffix: '', end: ']' }
 
 export class GeminiFrames implements FrameWriter {
   readonly contentType: string | undefined
   readonly #request: ResponsesRequest
-  readonly #form: Form
-  readonly #shows: boolean
+  readonly #form: StreamForm
+  readonly #withThoughts: boolean
   readonly #carrier = new SealCarrier()
   readonly #items: OutputItem[] = []
   /** Fields of every chunk outside its candidate, with the closing brace. */
-  #rest: string
+  #commonFields: string
   #isFirst = true
   #isOver = false
   /** The failure that ends the stream; empty: none. */
   #failure = ''
-  /** The item, form and piece number of the last thought; empty: none. */
-  #thought = ''
-  #thoughtItem = -1
+  /** The form and number of the last piece of a thought, such as `text 0`; empty: none. */
+  #lastPiece = ''
+  #lastThoughtItem = -1
   /** Thoughts that were sent, by output index: true as text, false as summary. */
-  readonly #thoughts = new Map<number, boolean>()
+  readonly #sentAsText = new Map<number, boolean>()
 
   constructor(request: ResponsesRequest) {
     this.#request = request
-    this.#shows = showsThoughts(request)
-    this.#rest = `"modelVersion":${JSON.stringify(request.model ?? '')}}`
+    this.#withThoughts = showsThoughts(request)
+    this.#commonFields = `"modelVersion":${JSON.stringify(request.model ?? '')}}`
     const isArray = originOf(request)?.isArray === true
-    this.#form = isArray ? ARRAY : EVENTS
+    this.#form = isArray ? JSON_ARRAY : EVENT_STREAM
     this.contentType = isArray ? 'application/json' : undefined
   }
 
   /** The failure of an event stream must be a write of its own. */
   get endsAlone(): boolean {
-    return this.#failure !== '' && this.#form === EVENTS
+    return this.#failure !== '' && this.#form === EVENT_STREAM
   }
 
   /**
@@ -84,7 +84,7 @@ export class GeminiFrames implements FrameWriter {
    * API do not understand comments, and some wait forever after one.
    */
   get heartbeat(): string {
-    return this.#form === ARRAY ? '\n' : this.#chunk(`${HEAD}""${TAIL}${this.#rest}`)
+    return this.#form === JSON_ARRAY ? '\n' : this.#chunk(`${TEXT_START}""${TEXT_END}${this.#commonFields}`)
   }
 
   write(event: StreamEvent): string {
@@ -99,9 +99,9 @@ export class GeminiFrames implements FrameWriter {
         this.#items[event.output_index] = event.item
         return ''
       case 'response.output_item.done':
-        return this.#done(event.output_index, event.item)
+        return this.#endItem(event.output_index, event.item)
       case 'response.created':
-        this.#rest = `${JSON.stringify(headOf(event.response)).slice(1)}`
+        this.#commonFields = JSON.stringify(headOf(event.response)).slice(1)
         return ''
       case 'response.completed':
       case 'response.incomplete':
@@ -117,8 +117,8 @@ export class GeminiFrames implements FrameWriter {
 
   end(): string {
     if (this.#failure === '') return this.#form.end
-    if (this.#form === EVENTS) return this.#failure
-    return this.#chunk(this.#failure) + ARRAY.end
+    if (this.#form === EVENT_STREAM) return this.#failure
+    return this.#chunk(this.#failure) + JSON_ARRAY.end
   }
 
   failure(error: GatewayError, details: FailureDetails): string {
@@ -126,9 +126,9 @@ export class GeminiFrames implements FrameWriter {
   }
 
   /** A blocked prompt is an answer here. */
-  instead(error: GatewayError, details: FailureDetails): string | null {
-    const blocked = blockedAnswer(error, details)
-    return blocked === null ? null : this.#chunk(JSON.stringify(blocked))
+  answerInstead(error: GatewayError, details: FailureDetails): string | null {
+    const answer = blockedAnswer(error, details)
+    return answer === null ? null : this.#chunk(JSON.stringify(answer))
   }
 
   #text({ output_index: item, delta, logprobs }: OutputTextDeltaEvent): string {
@@ -138,31 +138,31 @@ export class GeminiFrames implements FrameWriter {
       const part = { text: delta, ...this.#carrier.release() }
       return this.#candidate({ content: { parts: [part], role: 'model' }, ...logprobsOf(logprobs), index: 0 })
     }
-    return this.#chunk(`${HEAD}${JSON.stringify(delta)}${TAIL}${this.#rest}`)
+    return this.#chunk(`${TEXT_START}${JSON.stringify(delta)}${TEXT_END}${this.#commonFields}`)
   }
 
   #think(item: number, piece: string, delta: string): string {
-    if (delta === '' || !this.#shows) return ''
+    if (delta === '' || !this.#withThoughts) return ''
     let text = delta
-    if (this.#thoughtItem !== item || this.#thought !== piece) {
+    if (this.#lastThoughtItem !== item || this.#lastPiece !== piece) {
       // Some providers send the same thought as text and as summary. The form that arrives first is sent.
       const isText = piece.startsWith('text')
-      if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
-      this.#thoughts.set(item, isText)
-      if (this.#thought !== '') text = THOUGHT_BREAK + delta
-      this.#thoughtItem = item
-      this.#thought = piece
+      if ((this.#sentAsText.get(item) ?? isText) !== isText) return ''
+      this.#sentAsText.set(item, isText)
+      if (this.#lastPiece !== '') text = THOUGHT_BREAK + delta
+      this.#lastThoughtItem = item
+      this.#lastPiece = piece
     }
-    return this.#chunk(`${HEAD}${JSON.stringify(text)}${THOUGHT_TAIL}${this.#rest}`)
+    return this.#chunk(`${TEXT_START}${JSON.stringify(text)}${THOUGHT_END}${this.#commonFields}`)
   }
 
   /** Writes the fields that an item gets only at its end. */
-  #done(index: number, item: OutputItem): string {
+  #endItem(index: number, item: OutputItem): string {
     switch (item.type) {
       case 'message':
         return ''
       case 'reasoning':
-        return this.#thoughtDone(index, item as ReasoningItem)
+        return this.#endThought(index, item as ReasoningItem)
       case 'function_call':
       case 'custom_tool_call':
         return this.#parts(callParts(item as CallItem, this.#carrier))
@@ -171,10 +171,10 @@ export class GeminiFrames implements FrameWriter {
     }
   }
 
-  #thoughtDone(index: number, item: ReasoningItem): string {
-    const isTold = this.#thoughts.has(index)
-    const parts = partsOf(item, this.#carrier, this.#shows && !isTold)
-    return this.#parts(this.#thought === '' ? parts : apart(parts))
+  #endThought(index: number, item: ReasoningItem): string {
+    const isSent = this.#sentAsText.has(index)
+    const parts = partsOf(item, this.#carrier, this.#withThoughts && !isSent)
+    return this.#parts(this.#lastPiece === '' ? parts : separateThoughts(parts))
   }
 
   #parts(parts: readonly AnswerPart[]): string {
@@ -183,15 +183,15 @@ export class GeminiFrames implements FrameWriter {
   }
 
   #candidate(candidate: GeminiFields): string {
-    return this.#chunk(`{"candidates":[${JSON.stringify(candidate)}],${this.#rest}`)
+    return this.#chunk(`{"candidates":[${JSON.stringify(candidate)}],${this.#commonFields}`)
   }
 
   #end(response: ResponseResource): string {
     if (this.#isOver) return ''
     this.#isOver = true
-    const rest = this.#carrier.rest()
+    const remainingParts = this.#carrier.remainingParts()
     // Clients rely on one part at least.
-    const content = { parts: rest.length === 0 ? [{ text: '' }] : rest, role: 'model' }
+    const content = { parts: remainingParts.length === 0 ? [{ text: '' }] : remainingParts, role: 'model' }
     const candidate = { content, ...endOf(response), index: 0 }
     return this.#chunk(
       JSON.stringify({ candidates: [candidate], ...headOf(response), ...reportsOf(response) }),
@@ -206,9 +206,9 @@ export class GeminiFrames implements FrameWriter {
 
   /** JSON escapes CR and LF, so the content of a chunk cannot start another chunk. */
   #chunk(json: string): string {
-    const { first, next, after } = this.#form
-    const before = this.#isFirst ? first : next
+    const { firstPrefix, nextPrefix, suffix } = this.#form
+    const prefix = this.#isFirst ? firstPrefix : nextPrefix
     this.#isFirst = false
-    return before + json + after
+    return prefix + json + suffix
   }
 }

@@ -2,14 +2,13 @@
  * Writes searches and citations as `groundingMetadata`. Pure. Google's positions count UTF-8 bytes over the whole text
  * of an answer; positions of annotations count UTF-16 units within one message.
  */
-
 import type { MessageItem, OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import type { Annotation } from '../../protocol/parts.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** A source, and its place among all. */
+/** A source and its number among all sources. */
 interface Chunk {
   readonly source: Fields
   readonly number: number
@@ -22,36 +21,36 @@ interface Support {
   readonly chunk: number
 }
 
-/** Empty where nothing was searched or cited. */
+/** The field `groundingMetadata`; empty if nothing was searched or cited. */
 export function groundingOf(output: readonly OutputItem[]): Fields {
   const chunks = new Map<string, Chunk>()
   const supports: Support[] = []
   const chunkOf = (source: Fields): number => {
     const key = JSON.stringify(source)
-    const known = chunks.get(key)
-    if (known !== undefined) return known.number
+    const chunk = chunks.get(key)
+    if (chunk !== undefined) return chunk.number
     const number = chunks.size
     chunks.set(key, { source, number })
     return number
   }
   const queries = output.flatMap(queriesIn)
-  let before = 0
+  let byteStart = 0
   for (const item of output) {
     if (item.type !== 'message') continue
     for (const part of (item as MessageItem).content) {
       if (part.type !== 'output_text') continue
       const { text } = part
-      const cited = part.annotations.flatMap(annotation => {
+      const citations = part.annotations.flatMap(annotation => {
         const source = sourceOf(annotation)
         return source === null ? [] : [{ range: rangeOf(annotation, text.length), chunk: chunkOf(source) }]
       })
-      const bytesAt = byteOffsets(text, [text.length, ...cited.flatMap(({ range }) => range)])
-      const bytesBefore = (at: number): number => before + (bytesAt.get(at) ?? 0)
-      for (const { range, chunk } of cited) {
+      const bytesAt = byteOffsets(text, [text.length, ...citations.flatMap(({ range }) => range)])
+      const bytesBefore = (position: number): number => byteStart + (bytesAt.get(position) ?? 0)
+      for (const { range, chunk } of citations) {
         const [from, to] = range
         supports.push({ text: text.slice(from, to), start: bytesBefore(from), end: bytesBefore(to), chunk })
       }
-      before = bytesBefore(text.length)
+      byteStart = bytesBefore(text.length)
     }
   }
   for (const source of output.flatMap(sourcesIn)) chunkOf(source)
@@ -87,22 +86,22 @@ function sourceOf(annotation: Annotation): Fields | null {
 /** An annotation without a valid range applies to the whole text. */
 function rangeOf(annotation: Annotation, length: number): readonly [from: number, to: number] {
   const { start_index: from, end_index: to } = annotation as { start_index?: unknown; end_index?: unknown }
-  const isPlaced = Number.isInteger(from) && Number.isInteger(to) && Number(from) >= 0
-  return isPlaced && Number(from) < Number(to) && Number(to) <= length
+  const isRange = Number.isInteger(from) && Number.isInteger(to) && Number(from) >= 0
+  return isRange && Number(from) < Number(to) && Number(to) <= length
     ? [Number(from), Number(to)]
     : [0, length]
 }
 
-/** UTF-8 bytes before each place, in one pass over the text, however many places there are. */
+/** The number of UTF-8 bytes before each position, counted in one pass over the text. */
 function byteOffsets(text: string, positions: readonly number[]): ReadonlyMap<number, number> {
   const offsets = new Map<number, number>()
-  let [at, bytes] = [0, 0]
+  let [countedEnd, bytes] = [0, 0]
   for (const position of [...new Set(positions)].sort((a, b) => a - b)) {
     // Half of a surrogate pair counts as three bytes, the whole pair as four.
     const isWithin = isPair(text.charCodeAt(position - 1), text.charCodeAt(position))
-    const whole = isWithin ? position - 1 : position
-    if (whole > at) bytes += Buffer.byteLength(text.slice(at, whole))
-    at = Math.max(at, whole)
+    const boundary = isWithin ? position - 1 : position
+    if (boundary > countedEnd) bytes += Buffer.byteLength(text.slice(countedEnd, boundary))
+    countedEnd = Math.max(countedEnd, boundary)
     offsets.set(position, bytes + (isWithin ? 3 : 0))
   }
   return offsets
@@ -112,14 +111,14 @@ function isPair(high: number, low: number): boolean {
   return high >= 0xd800 && high <= 0xdbff && low >= 0xdc00 && low <= 0xdfff
 }
 
-const SEARCHES: ReadonlySet<string> = new Set([
+const SEARCH_TYPES: ReadonlySet<string> = new Set([
   'web_search_call',
   'gateway:web_search',
   'openrouter:web_search',
 ])
 
 function actionOf(item: OutputItem): Fields | null {
-  if (!SEARCHES.has(item.type)) return null
+  if (!SEARCH_TYPES.has(item.type)) return null
   const { action } = item as { action?: unknown }
   return isObject(action) ? action : null
 }
@@ -128,8 +127,8 @@ function queriesIn(item: OutputItem): string[] {
   const action = actionOf(item)
   if (action === null) return []
   const { query, queries } = action
-  const all: readonly unknown[] = Array.isArray(queries) ? queries : [query]
-  return all.filter(each => typeof each === 'string' && each !== '') as string[]
+  const values: readonly unknown[] = Array.isArray(queries) ? queries : [query]
+  return values.filter(value => typeof value === 'string' && value !== '') as string[]
 }
 
 /** Pages that a search found. */

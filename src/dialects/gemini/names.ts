@@ -5,7 +5,7 @@
 import { isObject } from '../../protocol/json/schema.ts'
 
 /** The fields of the body itself that are Google's; all others are the gateway's, which have one spelling. */
-const OF_BODY: ReadonlySet<string> = new Set([
+const GOOGLE_FIELDS: ReadonlySet<string> = new Set([
   'contents',
   'systemInstruction',
   'generationConfig',
@@ -16,8 +16,8 @@ const OF_BODY: ReadonlySet<string> = new Set([
   'serviceTier',
   'generateContentRequest',
 ])
-/** Below these, names are data of the caller, or a schema, which is read in both spellings elsewhere. */
-const DATA: ReadonlySet<string> = new Set([
+/** Fields whose values stay unchanged: data of the caller, and schemas, which schema.ts reads in both spellings. */
+const DATA_FIELDS: ReadonlySet<string> = new Set([
   'args',
   'response',
   'responseSchema',
@@ -28,52 +28,49 @@ const DATA: ReadonlySet<string> = new Set([
   'partMetadata',
   'labels',
 ])
-const SNAKE = /(?<=[a-z0-9])_([a-z0-9])/g
+const SNAKE_LETTER = /(?<=[a-z0-9])_([a-z0-9])/g
 
 /** The name in its usual spelling. */
-export function camel(name: string): string {
-  return name.includes('_') ? name.replace(SNAKE, (_, letter: string) => letter.toUpperCase()) : name
+export function camelCase(name: string): string {
+  return name.includes('_') ? name.replace(SNAKE_LETTER, (_, letter: string) => letter.toUpperCase()) : name
 }
 
 /** The body with Google's fields in their usual spelling; the body itself where nothing changes. */
 export function inUsualSpelling(body: unknown): unknown {
-  if (!isObject(body)) return body
-  let copy: Record<string, unknown> | null = null
-  for (const name of Object.keys(body)) {
-    const usual = camel(name)
-    if (!OF_BODY.has(usual)) continue
-    const value = respell(body[name])
-    if (usual === name && value === body[name]) continue
-    copy ??= { ...body }
-    if (usual !== name) delete copy[name]
-    copy[usual] = value
-  }
-  return copy ?? body
+  return isObject(body) ? respellFields(body, GOOGLE_FIELDS) : body
 }
 
 /** A value below the body. Tools with a `type` are the gateway's own and stay unchanged. */
 export function respell(value: unknown): unknown {
-  if (Array.isArray(value)) return spelledList(value)
-  if (!isObject(value) || typeof value['type'] === 'string') return value
-  let copy: Record<string, unknown> | null = null
-  for (const name of Object.keys(value)) {
-    const usual = camel(name)
-    const inner = DATA.has(usual) ? value[name] : respell(value[name])
-    if (usual === name && inner === value[name]) continue
-    copy ??= { ...value }
-    if (usual !== name) delete copy[name]
-    copy[usual] = inner
-  }
-  return copy ?? value
+  if (Array.isArray(value)) return respellList(value)
+  return isObject(value) && typeof value['type'] !== 'string' ? respellFields(value, null) : value
 }
 
-function spelledList(list: readonly unknown[]): readonly unknown[] {
+/** `only`: the fields that change; null: all. */
+function respellFields(
+  fields: Readonly<Record<string, unknown>>,
+  only: ReadonlySet<string> | null,
+): Readonly<Record<string, unknown>> {
+  let copy: Record<string, unknown> | null = null
+  for (const name of Object.keys(fields)) {
+    const usualName = camelCase(name)
+    if (only?.has(usualName) === false) continue
+    const value = DATA_FIELDS.has(usualName) ? fields[name] : respell(fields[name])
+    if (usualName === name && value === fields[name]) continue
+    copy ??= { ...fields }
+    if (usualName !== name) delete copy[name]
+    copy[usualName] = value
+  }
+  return copy ?? fields
+}
+
+function respellList(list: readonly unknown[]): readonly unknown[] {
   let copy: unknown[] | null = null
-  for (let at = 0; at < list.length; at++) {
-    const value = respell(list[at])
-    if (value === list[at]) continue
+  for (let index = 0; index < list.length; index++) {
+    const value = respell(list[index])
+    if (value === list[index]) continue
     copy ??= [...list]
-    copy[at] = value
+    copy[index] = value
   }
   return copy ?? list
 }

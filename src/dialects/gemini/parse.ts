@@ -4,22 +4,21 @@
  * operation puts `model`, `stream` and `alt`, which are in the URL, into the body.
  */
 import { GatewayError } from '../../base/errors.ts'
-import type { InputItem } from '../../protocol/items.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offering, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
 import { spellingCheck } from '../field-names.ts'
-import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
+import { type ForeignField, fieldsWithout, refuseForeign } from '../translation.ts'
 import { GeminiBody } from './body-schema.ts'
 import { setConfig, tierOf } from './config.ts'
 import { GeminiConversation } from './contents.ts'
-import { camel, inUsualSpelling } from './names.ts'
+import { camelCase, inUsualSpelling } from './names.ts'
 import { inGeminiNames, withOrigin } from './paths.ts'
 import { hubToolChoice, hubTools } from './tools.ts'
 
 /** Fields that have another name or form in a request. */
-const TRANSLATED: ReadonlySet<string> = new Set([
+const TRANSLATED_FIELDS: ReadonlySet<string> = new Set([
   'contents',
   'systemInstruction',
   'generationConfig',
@@ -32,7 +31,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
 /**
  * Fields of other APIs, with their equivalents in this one. Passing them on as unknown fields would lose them silently.
  */
-const FOREIGN: readonly ForeignField[] = [
+const FOREIGN_FIELDS: readonly ForeignField[] = [
   ['messages', 'use contents'],
   ['input', 'use contents'],
   ['prompt', 'use contents'],
@@ -57,8 +56,11 @@ const FOREIGN: readonly ForeignField[] = [
   ['previous_response_id', 'send the whole conversation in contents'],
 ]
 
-const check = bodyCheck(GeminiBody)
-const checkSpelling = spellingCheck(GeminiBody, { more: FOREIGN.map(([name]) => name), usual: camel })
+const checkBody = bodyCheck(GeminiBody)
+const checkSpelling = spellingCheck(GeminiBody, {
+  moreNames: FOREIGN_FIELDS.map(([name]) => name),
+  usualSpelling: camelCase,
+})
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createGeminiParser(offering: Offering): Dialect['parse'] {
@@ -67,38 +69,38 @@ export function createGeminiParser(offering: Offering): Dialect['parse'] {
 
 function parseGemini(value: unknown, offering: Offering): ResponsesRequest {
   checkSpelling(value)
-  const body = check(inUsualSpelling(value))
-  refuseForeign(body, FOREIGN, 'generateContent')
-  const fields = fieldsBut(body, TRANSLATED)
+  const body = checkBody(inUsualSpelling(value))
+  refuseForeign(body, FOREIGN_FIELDS, 'generateContent')
+  const fields = fieldsWithout(body, TRANSLATED_FIELDS)
   const conversation = new GeminiConversation()
   const instruction = body.systemInstruction?.parts ?? []
   // A single text becomes `instructions`, as in other APIs; several stay separate.
   if (instruction.length === 1 && instruction[0]?.text != null) fields['instructions'] = instruction[0].text
-  else if (body.systemInstruction != null) conversation.system(body.systemInstruction)
+  else if (body.systemInstruction != null) conversation.addSystem(body.systemInstruction)
   for (const [index, content] of body.contents.entries()) conversation.add(content, index)
-  fields['input'] = conversation.items as unknown as InputItem[]
+  fields['input'] = conversation.items
   if (body.generationConfig != null) setConfig(body.generationConfig, fields)
   const { tools, paths } = hubTools(body.tools ?? [])
   if (tools.length > 0) fields['tools'] = tools
   const choice = hubToolChoice(body)
   if (choice !== null && tools.length > 0) fields['tool_choice'] = choice
-  setOwn(body, fields)
+  setOwnFields(body, fields)
   const isArray = (body as { alt?: unknown }).alt !== 'sse'
-  const origin = { places: conversation.places, tools: paths, isArray }
+  const origin = { positions: conversation.positions, tools: paths, isArray }
   const request = withOrigin(fields as unknown as ResponsesRequest, origin)
   useDefaultModel(request, offering)
-  const refused = refusal(request, offering)
-  if (refused !== null) throw new GatewayError('invalid_request', inGeminiNames(refused, request))
+  const problem = refusal(request, offering)
+  if (problem !== null) throw new GatewayError('invalid_request', inGeminiNames(problem, request))
   return request
 }
 
 /** Settings that only this API has, other than those in `generationConfig`. */
-function setOwn(body: GeminiBody, fields: Record<string, unknown>): void {
+function setOwnFields(body: GeminiBody, fields: Record<string, unknown>): void {
   const tier = tierOf(body)
   if (tier !== null) fields['service_tier'] = tier
   if (body.toolConfig == null) return
-  const { functionCallingConfig, ...rest } = body.toolConfig
-  const ownFields: Record<string, unknown> = { ...rest }
+  const { functionCallingConfig, ...otherSettings } = body.toolConfig
+  const ownFields: Record<string, unknown> = { ...otherSettings }
   if (functionCallingConfig?.mode === 'VALIDATED') ownFields['mode'] = 'VALIDATED'
   if (Object.keys(ownFields).length > 0) fields['toolConfig'] = ownFields
 }

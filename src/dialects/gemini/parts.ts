@@ -10,7 +10,7 @@ import type { PartItem } from './seals.ts'
 type Media = Pick<Part, 'inlineData' | 'fileData'>
 
 /** Audio formats that requests can name. */
-const SOUNDS: ReadonlyMap<string, string> = new Map([
+const AUDIO_FORMATS: ReadonlyMap<string, string> = new Map([
   ['mp3', 'mp3'],
   ['mpeg', 'mp3'],
   ['wav', 'wav'],
@@ -18,26 +18,27 @@ const SOUNDS: ReadonlyMap<string, string> = new Map([
   ['wave', 'wav'],
 ])
 /** Text documents are sent as text, because most providers do not accept them as files. */
-const TEXTS = /^(?:text\/|application\/(?:json|xml|x-javascript|x-python)\b)/i
+const TEXT_TYPES = /^(?:text\/|application\/(?:json|xml|x-javascript|x-python)\b)/i
 
-/** One part of a message; `text`: the type for text parts. */
-export function messagePart(part: Part, text: 'input_text' | 'output_text'): PartItem {
-  if (part.text != null) return { type: text, text: part.text }
+/** One part of a message; `textType`: the type of a part with text. */
+export function messagePart(part: Part, textType: 'input_text' | 'output_text'): PartItem {
+  if (part.text != null) return { type: textType, text: part.text }
   const media = mediaPart(part)
-  if (media === null) return unknownPart(part, text)
-  const { inlineData: _, fileData: __, thoughtSignature: ___, ...added } = part
-  return Object.keys(added).length === 0 ? media : withAdded(media, added)
+  if (media === null) return unknownPart(part, textType)
+  const { inlineData: _, fileData: __, thoughtSignature: ___, ...otherFields } = part
+  return Object.keys(otherFields).length === 0 ? media : withSettings(media, otherFields)
 }
 
 /** Settings of a part of media, such as `videoMetadata`. */
-function withAdded(media: PartItem, added: PartItem): PartItem {
+function withSettings(media: PartItem, settings: PartItem): PartItem {
   const native = isObject(media['native']) ? media['native'] : {}
-  const whole = native['part']
-  return { ...media, native: isObject(whole) ? { part: { ...whole, ...added } } : { ...native, ...added } }
+  const nativePart = native['part']
+  if (!isObject(nativePart)) return { ...media, native: { ...native, ...settings } }
+  return { ...media, native: { part: { ...nativePart, ...settings } } }
 }
 
-export function unknownPart(part: Part, text: 'input_text' | 'output_text'): PartItem {
-  return { type: text, text: JSON.stringify(part), native: { unknown: part } }
+export function unknownPart(part: Part, textType: 'input_text' | 'output_text'): PartItem {
+  return { type: textType, text: JSON.stringify(part), native: { unknown: part } }
 }
 
 /** Null for a part without media, and for media that requests cannot express. */
@@ -47,23 +48,23 @@ export function mediaPart({ inlineData, fileData }: Media): PartItem | null {
 }
 
 function inlinePart({ mimeType, data, displayName }: NonNullable<Part['inlineData']>): PartItem | null {
-  const [kind = '', sort = ''] = mimeType.toLowerCase().split(';')[0]?.split('/') ?? []
+  const [kind = '', subtype = ''] = mimeType.toLowerCase().split(';')[0]?.split('/') ?? []
   const url = `data:${mimeType};base64,${data}`
   if (kind === 'image') return { type: 'input_image', detail: 'auto', image_url: url }
   if (kind === 'video') return { type: 'input_video', video_url: url }
   if (kind === 'audio') {
-    const format = SOUNDS.get(sort)
+    const format = AUDIO_FORMATS.get(subtype)
     return format === undefined ? null : { type: 'input_audio', input_audio: { data, format } }
   }
-  if (TEXTS.test(mimeType)) {
-    const decoded = Buffer.from(data, 'base64').toString('utf8')
-    const text = displayName == null ? decoded : `${displayName}\n\n${decoded}`
+  if (TEXT_TYPES.test(mimeType)) {
+    const content = Buffer.from(data, 'base64').toString('utf8')
+    const text = displayName == null ? content : `${displayName}\n\n${content}`
     return { type: 'input_text', text, native: { part: { inlineData: { mimeType, data } } } }
   }
   return {
     type: 'input_file',
     file_data: url,
-    filename: displayName ?? `document.${sort.replace(/[^a-z0-9]/g, '') || 'bin'}`,
+    filename: displayName ?? `document.${subtype.replace(/[^a-z0-9]/g, '') || 'bin'}`,
   }
 }
 
@@ -73,7 +74,7 @@ function linkedPart(fileData: NonNullable<Part['fileData']>): PartItem | null {
   const isLink = /^(?:https?|gs):/i.test(uri)
   // The address does not contain the media type, and Google needs both.
   const native = isLink ? { native: { part: { fileData } } } : {}
-  const at = isLink ? 'url' : 'id'
+  const source = isLink ? 'url' : 'id'
   if (kind === 'image')
     return isLink
       ? { type: 'input_image', detail: 'auto', image_url: uri, ...native }
@@ -82,7 +83,7 @@ function linkedPart(fileData: NonNullable<Part['fileData']>): PartItem | null {
   if (kind === 'audio') return null
   return {
     type: 'input_file',
-    [`file_${at}`]: uri,
+    [`file_${source}`]: uri,
     ...(displayName == null ? {} : { filename: displayName }),
     ...native,
   }

@@ -4,16 +4,16 @@
  */
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { renamed } from '../translation.ts'
+import { withClientPath } from '../translation.ts'
 import type { PartPosition } from './contents.ts'
 
 /** How a body was translated. */
 interface PartOrigin {
-  /** Keyed by item of the input. */
-  readonly places: readonly PartPosition[]
-  /** Keyed by tool of the request. */
+  /** One for each item of the input. */
+  readonly positions: readonly PartPosition[]
+  /** The path of each tool of the request. */
   readonly tools: readonly string[]
-  /** The stream is one JSON array rather than events. */
+  /** True: the stream is one JSON array, not events. */
   readonly isArray: boolean
 }
 
@@ -32,11 +32,11 @@ export function originOf(request: ResponsesRequest): PartOrigin | undefined {
 export function inGeminiNames(message: string, request: ResponsesRequest): string {
   const origin = originOf(request)
   if (origin === undefined) return message
-  return renamed(message, (field, index, rest) => geminiPath(origin, field, index, rest))
+  return withClientPath(message, (field, index, subpath) => geminiPath(origin, field, index, subpath))
 }
 
 const CONFIG = 'generationConfig'
-const NAMES: ReadonlyMap<string, string> = new Map([
+const FIELD_NAMES: ReadonlyMap<string, string> = new Map([
   ['instructions', 'systemInstruction'],
   ['max_output_tokens', `${CONFIG}.maxOutputTokens`],
   ['temperature', `${CONFIG}.temperature`],
@@ -55,36 +55,36 @@ const NAMES: ReadonlyMap<string, string> = new Map([
   ['service_tier', 'serviceTier'],
 ])
 /** Settings without parts of the same name here. */
-const WHOLE: ReadonlySet<string> = new Set(['reasoning', 'text', 'image_config', 'tool_choice'])
+const LEAF_FIELDS: ReadonlySet<string> = new Set(['reasoning', 'text', 'image_config', 'tool_choice'])
 
 /** The name of the only allowed function, or of one of several. */
 const NAMED_CHOICE = /^tool_choice(?:\.tools\[(\d{1,7})\])?\.name$/
 
 /** Null where both bodies have the same name. */
-function geminiPath(origin: PartOrigin, field: string, index: number | null, rest: string): string | null {
-  if (field === 'input') return index === null ? 'contents' : itemPath(origin.places[index], rest)
+function geminiPath(origin: PartOrigin, field: string, index: number | null, subpath: string): string | null {
+  if (field === 'input') return index === null ? 'contents' : itemPath(origin.positions[index], subpath)
   if (field === 'tools' && index !== null) {
     const path = origin.tools[index]
-    return path === undefined ? null : path + rest
+    return path === undefined ? null : path + subpath
   }
-  const name = NAMES.get(field)
+  const name = FIELD_NAMES.get(field)
   if (name === undefined) return null
-  const match = NAMED_CHOICE.exec(field + rest)
+  const match = NAMED_CHOICE.exec(field + subpath)
   if (match !== null) return elementPath(`${name}.allowedFunctionNames`, Number(match[1] ?? 0))
-  if (WHOLE.has(field)) return name
-  return (index === null ? name : elementPath(name, index)) + rest
+  if (LEAF_FIELDS.has(field)) return name
+  return (index === null ? name : elementPath(name, index)) + subpath
 }
 
-const PART = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
+const PART_PATTERN = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
 
 /** The path of an item. An item that a plugin added has none. */
-function itemPath(position: PartPosition | undefined, rest: string): string {
+function itemPath(position: PartPosition | undefined, subpath: string): string {
   if (position === undefined) return 'contents'
   const base = position.content === null ? 'systemInstruction' : elementPath('contents', position.content)
   if (position.part === null) return base
-  const [, at, inside = ''] = PART.exec(rest) ?? []
-  const part = position.part + (at === undefined || !position.isDivided ? 0 : Number(at))
-  return elementPath(`${base}.parts`, part) + (PART_FIELDS.get(inside || rest) ?? '')
+  const [, partIndex, field = ''] = PART_PATTERN.exec(subpath) ?? []
+  const part = position.part + (partIndex === undefined || !position.isDivided ? 0 : Number(partIndex))
+  return elementPath(`${base}.parts`, part) + (PART_FIELDS.get(field || subpath) ?? '')
 }
 
 const PART_FIELDS: ReadonlyMap<string, string> = new Map([

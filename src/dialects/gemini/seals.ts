@@ -12,11 +12,12 @@ import { gatewayToolOf } from '../hosted-items.ts'
 
 export type PartItem = Record<string, unknown>
 
-const MARK = 'gateway-items-v1.'
-/** Length of the mark in base64. It has a multiple of three bytes, so it ends at a whole letter. */
-const MARK_LETTERS = Buffer.from(MARK).toString('base64').slice(0, 22)
-const GOOGLE = 'google-gemini-v1'
-const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/
+const ITEMS_MARK = 'gateway-items-v1.'
+/** The mark in base64, up to the last letter that does not depend on the text after the mark. */
+const ITEMS_MARK_BASE64 = Buffer.from(ITEMS_MARK).toString('base64').slice(0, 22)
+const GOOGLE_FORMAT = 'google-gemini-v1'
+/** The form of signatures that Google's clients accept. */
+const BASE64_PATTERN = /^[A-Za-z0-9+/_-]+={0,2}$/
 /** Longer tool results are not carried: later turns work without them. */
 const CARRIED_MAX_CHARS = 64 * 1024
 
@@ -24,7 +25,7 @@ const CARRIED_MAX_CHARS = 64 * 1024
  * Google's documented placeholder for a call of another model: Google accepts it instead of a signature, and other
  * providers ignore it.
  */
-export const FILLER = 'skip_thought_signature_validator'
+export const PLACEHOLDER_SIGNATURE = 'skip_thought_signature_validator'
 
 const isItem = compile(InputItem)
 
@@ -32,13 +33,13 @@ const isItem = compile(InputItem)
 export function carriedItem(item: OutputItem): PartItem | null {
   if (item.type === 'reasoning') return carriedReasoning(item as ReasoningItem)
   if (gatewayToolOf(item.type) === null) return null
-  const carried = { ...(item as unknown as PartItem) }
-  return JSON.stringify(carried).length > CARRIED_MAX_CHARS ? null : carried
+  const copy = { ...(item as unknown as PartItem) }
+  return JSON.stringify(copy).length > CARRIED_MAX_CHARS ? null : copy
 }
 
 function carriedReasoning(item: ReasoningItem): PartItem | null {
-  const { signature = '', encrypted_content: encrypted = '', format, summary, content } = item
-  if (signature === '' && encrypted === '') return null
+  const { signature = '', encrypted_content: encryptedContent = '', format, summary, content } = item
+  if (signature === '' && encryptedContent === '') return null
   // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
   const { detail_id: lateId } = item as { detail_id?: unknown }
   return {
@@ -48,34 +49,30 @@ function carriedReasoning(item: ReasoningItem): PartItem | null {
     ...(content === undefined ? {} : { content }),
     ...(format === undefined ? {} : { format }),
     ...(signature === '' ? {} : { signature }),
-    ...(encrypted === '' ? {} : { encrypted_content: encrypted }),
+    ...(encryptedContent === '' ? {} : { encrypted_content: encryptedContent }),
   }
 }
 
 /** The signature that carries items: Google's own unchanged, others in the gateway's form. */
 export function signatureFor(items: readonly PartItem[]): string {
-  const [firstItem, ...others] = items
-  const isGoogles = firstItem?.['format'] === GOOGLE && firstItem['encrypted_content'] === undefined
-  const signature = firstItem?.['signature']
-  if (isGoogles && others.length === 0 && typeof signature === 'string' && isOwn(signature)) return signature
-  return Buffer.from(MARK + JSON.stringify(items)).toString('base64')
-}
-
-/** True for a signature in the form that Google's clients accept. */
-function isOwn(signature: string): boolean {
-  return BASE64.test(signature)
+  const [item] = items
+  if (items.length === 1 && item?.['format'] === GOOGLE_FORMAT && item['encrypted_content'] === undefined) {
+    const { signature } = item
+    if (typeof signature === 'string' && BASE64_PATTERN.test(signature)) return signature
+  }
+  return Buffer.from(ITEMS_MARK + JSON.stringify(items)).toString('base64')
 }
 
 /** The items inside a signature; null: it is a provider's own signature. */
 export function itemsIn(signature: string): readonly PartItem[] | null {
-  if (!signature.startsWith(MARK_LETTERS)) return null
+  if (!signature.startsWith(ITEMS_MARK_BASE64)) return null
   const text = Buffer.from(signature, 'base64').toString('utf8')
-  if (!text.startsWith(MARK)) return null
-  return listOrEmpty(parseJson(text.slice(MARK.length))).filter(isCarried)
+  if (!text.startsWith(ITEMS_MARK)) return null
+  return listOrEmpty(parseJson(text.slice(ITEMS_MARK.length))).filter(isCarriable)
 }
 
-/** A client may have written it: only what could have been carried goes in. */
-function isCarried(item: unknown): item is PartItem {
+/** True for an item that a signature may carry. A client may have written it, so its shape is checked. */
+function isCarriable(item: unknown): item is PartItem {
   if (!isObject(item) || !isItem(item)) return false
   const { type } = item as { type?: unknown }
   return type === 'reasoning' || (typeof type === 'string' && gatewayToolOf(type) !== null)
@@ -84,21 +81,21 @@ function isCarried(item: unknown): item is PartItem {
 // Signatures of parts
 
 const CALL_MARK = 'gateway-call-v1.'
-const CALL_LETTERS = Buffer.from(CALL_MARK).toString('base64').slice(0, 21)
+const CALL_MARK_BASE64 = Buffer.from(CALL_MARK).toString('base64').slice(0, 21)
 
 /** The signature of a call, code or an image, in the form that Google's clients accept. */
 export function callSignature(signature: string): string {
-  return isOwn(signature) ? signature : Buffer.from(CALL_MARK + signature).toString('base64')
+  return BASE64_PATTERN.test(signature) ? signature : Buffer.from(CALL_MARK + signature).toString('base64')
 }
 
 /** The same signature, as the provider sent it. */
-export function signatureOfCall(sent: string): string {
-  if (!sent.startsWith(CALL_LETTERS)) return sent
-  const text = Buffer.from(sent, 'base64').toString('utf8')
-  return text.startsWith(CALL_MARK) ? text.slice(CALL_MARK.length) : sent
+export function signatureOfCall(carriedSignature: string): string {
+  if (!carriedSignature.startsWith(CALL_MARK_BASE64)) return carriedSignature
+  const text = Buffer.from(carriedSignature, 'base64').toString('utf8')
+  return text.startsWith(CALL_MARK) ? text.slice(CALL_MARK.length) : carriedSignature
 }
 
 /** A thought whose signature a provider of this API can check. */
-export function ownThought(signature: string): PartItem {
-  return { type: 'reasoning', summary: [], format: GOOGLE, signature }
+export function googleThought(signature: string): PartItem {
+  return { type: 'reasoning', summary: [], format: GOOGLE_FORMAT, signature }
 }

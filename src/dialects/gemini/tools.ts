@@ -12,14 +12,14 @@ import { jsonSchema } from './schema.ts'
 
 type Fields = Record<string, unknown>
 
-interface TranslatedTool {
+interface TranslatedTools {
   readonly tools: readonly Tool[]
   /** Paths in the body, one per tool. */
   readonly paths: readonly string[]
 }
 
 /** Google's tools that requests can express. Only Google can run the others. */
-const HOSTED: Readonly<Record<string, (settings: Fields) => Fields>> = {
+const HOSTED_TOOLS: Readonly<Record<string, (settings: Fields) => Fields>> = {
   googleSearch: searchTool,
   googleSearchRetrieval: searchTool,
   enterpriseWebSearch: searchTool,
@@ -28,10 +28,10 @@ const HOSTED: Readonly<Record<string, (settings: Fields) => Fields>> = {
   urlContext: () => ({ type: 'url_context' }),
   codeExecution: () => ({ type: 'code_interpreter', container: { type: 'auto' } }),
 }
-const KIND = /^[A-Za-z]\w{0,63}$/
+const KIND_PATTERN = /^[A-Za-z]\w{0,63}$/
 
 /** @throws GatewayError `invalid_request` for an entry that names no tool */
-export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
+export function hubTools(entries: readonly GeminiTool[]): TranslatedTools {
   const tools: Tool[] = []
   const paths: string[] = []
   const add = (tool: Fields, path: string): void => {
@@ -49,24 +49,24 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
     for (const [kind, settings] of Object.entries(entry)) {
       if (settings == null) continue
       if (kind === 'functionDeclarations') {
-        for (const [at, each] of (entry.functionDeclarations ?? []).entries())
-          add(functionTool(each), `${path}.${kind}[${at}]`)
-      } else add(hostedTool(kind, settings, path), KIND.test(kind) ? `${path}.${kind}` : path)
+        for (const [functionIndex, declaration] of (entry.functionDeclarations ?? []).entries())
+          add(functionTool(declaration), `${path}.${kind}[${functionIndex}]`)
+      } else add(hostedTool(kind, settings, path), KIND_PATTERN.test(kind) ? `${path}.${kind}` : path)
     }
   }
   return { tools, paths }
 }
 
 function hostedTool(kind: string, settings: unknown, path: string): Fields {
-  if (!KIND.test(kind))
+  if (!KIND_PATTERN.test(kind))
     throw refuseField(
       path,
       'has a field that cannot name a tool: a name starts with a letter and has at most 64 letters, digits and underscores',
     )
   const native = { [kind]: settings }
-  const form = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined
-  if (form === undefined) return { type: `google_${kind}`, native }
-  return { ...form(isObject(settings) ? settings : {}), native }
+  const translate = Object.hasOwn(HOSTED_TOOLS, kind) ? HOSTED_TOOLS[kind] : undefined
+  if (translate === undefined) return { type: `google_${kind}`, native }
+  return { ...translate(isObject(settings) ? settings : {}), native }
 }
 
 function searchTool({ excludeDomains }: Fields): Fields {
@@ -98,16 +98,16 @@ export function hubToolChoice({ toolConfig }: GeminiBody): ToolChoice | null {
     case 'ANY':
       return names.length === 1 && names[0] !== undefined
         ? { type: 'function', name: names[0] }
-        : (allowed(names, 'required') ?? 'required')
+        : (allowedTools(names, 'required') ?? 'required')
     case 'AUTO':
     case 'VALIDATED':
-      return allowed(names, 'auto') ?? 'auto'
+      return allowedTools(names, 'auto') ?? 'auto'
     default:
       return null
   }
 }
 
-function allowed(names: readonly string[], mode: 'auto' | 'required'): ToolChoice | null {
+function allowedTools(names: readonly string[], mode: 'auto' | 'required'): ToolChoice | null {
   if (names.length === 0) return null
   const tools = names.map(name => ({ type: 'function', name }))
   return { type: 'allowed_tools', mode, tools } as unknown as ToolChoice

@@ -81,20 +81,20 @@ interface Stop {
 export function stopOf(response: ResponseResource): Stop {
   const { incomplete_details: incomplete, native_finish_reason: native, output } = response
   const refusal = refusalIn(output)
-  const plain = (stop_reason: string): Stop => ({ stop_reason, stop_sequence: null, stop_details: null })
-  const refused: Stop = {
+  const plainStop = (stop_reason: string): Stop => ({ stop_reason, stop_sequence: null, stop_details: null })
+  const refusalStop: Stop = {
     stop_reason: 'refusal',
     stop_sequence: null,
     stop_details: { type: 'refusal', category: null, explanation: refusal === '' ? null : refusal },
   }
-  if (incomplete?.reason === 'content_filter') return refused
+  if (incomplete?.reason === 'content_filter') return refusalStop
   if (incomplete?.reason === 'max_output_tokens')
-    return plain(native === 'model_context_window_exceeded' ? native : 'max_tokens')
-  if (output.some(isCall)) return plain('tool_use')
-  if (refusal !== '') return refused
-  if (native === 'pause_turn') return plain(native)
+    return plainStop(native === 'model_context_window_exceeded' ? native : 'max_tokens')
+  if (output.some(isCall)) return plainStop('tool_use')
+  if (refusal !== '') return refusalStop
+  if (native === 'pause_turn') return plainStop(native)
   const sequence = response.stop_sequence ?? null
-  if (sequence === null && native !== 'stop_sequence') return plain('end_turn')
+  if (sequence === null && native !== 'stop_sequence') return plainStop('end_turn')
   return { stop_reason: 'stop_sequence', stop_sequence: sequence, stop_details: null }
 }
 
@@ -109,21 +109,18 @@ export function containerOf(output: readonly OutputItem[]): MessageFields | null
 
 // Usage
 
-/** Names of service tiers in this API, by their names in a response. */
-const TIERS: ReadonlyMap<string | null, string> = new Map([['default', 'standard']])
-
-const NOTHING_READ: ReadTokens = { input_tokens: 0, input_tokens_details: { cached_tokens: 0 } }
+const NO_INPUT_USAGE: ReadTokens = { input_tokens: 0, input_tokens_details: { cached_tokens: 0 } }
 /** For clients, which read these fields without checking that they exist. */
 const NO_USAGE: ResponseUsage = {
-  ...NOTHING_READ,
+  ...NO_INPUT_USAGE,
   output_tokens: 0,
   output_tokens_details: { reasoning_tokens: 0 },
   total_tokens: 0,
 }
 
 /** Usage as this API counts it: input excludes cached tokens. Missing counts are 0. */
-export function messagesUsage(reported: ResponseUsage | null, serviceTier: string | null): MessageFields {
-  const usage = reported ?? NO_USAGE
+export function messagesUsage(counts: ResponseUsage | null, serviceTier: string | null): MessageFields {
+  const usage = counts ?? NO_USAGE
   const { cost, cost_details, is_byok, server_tool_use_details: tools } = usage
   return {
     ...inputUsage(usage),
@@ -131,7 +128,7 @@ export function messagesUsage(reported: ResponseUsage | null, serviceTier: strin
     output_tokens_details: { thinking_tokens: usage.output_tokens_details.reasoning_tokens },
     server_tool_use:
       tools === undefined ? null : { web_search_requests: tools.web_search_requests, web_fetch_requests: 0 },
-    service_tier: TIERS.get(serviceTier) ?? serviceTier,
+    service_tier: serviceTier === 'default' ? 'standard' : serviceTier,
     speed: null,
     inference_geo: null,
     ...(tools === undefined ? {} : { server_tool_use_details: tools }),
@@ -143,21 +140,24 @@ export function messagesUsage(reported: ResponseUsage | null, serviceTier: strin
 
 type ReadTokens = Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'>
 
-function inputUsage({ input_tokens: all, input_tokens_details: details }: ReadTokens): MessageFields {
-  const { cached_tokens: read, cache_write_tokens: written = 0, cache_write_1h_tokens: hour = 0 } = details
+function inputUsage({ input_tokens, input_tokens_details: details }: ReadTokens): MessageFields {
+  const { cached_tokens, cache_write_tokens = 0, cache_write_1h_tokens = 0 } = details
   return {
-    input_tokens: Math.max(0, all - read - written),
-    cache_creation_input_tokens: written,
-    cache_read_input_tokens: read,
-    cache_creation: { ephemeral_5m_input_tokens: written - hour, ephemeral_1h_input_tokens: hour },
+    input_tokens: Math.max(0, input_tokens - cached_tokens - cache_write_tokens),
+    cache_creation_input_tokens: cache_write_tokens,
+    cache_read_input_tokens: cached_tokens,
+    cache_creation: {
+      ephemeral_5m_input_tokens: cache_write_tokens - cache_write_1h_tokens,
+      ephemeral_1h_input_tokens: cache_write_1h_tokens,
+    },
   }
 }
 
 /** Fields that only the end knows. */
-const NOT_YET = { output_tokens_details: null, server_tool_use: null, service_tier: null, speed: null }
+const LATE_FIELDS = { output_tokens_details: null, server_tool_use: null, service_tier: null, speed: null }
 
 /** The message at the start of a stream. */
-export function begunMessage(response: ResponseResource): MessageFields {
+export function initialMessage(response: ResponseResource): MessageFields {
   return {
     ...messageHead(response),
     content: [],
@@ -166,9 +166,9 @@ export function begunMessage(response: ResponseResource): MessageFields {
     stop_details: null,
     container: null,
     usage: {
-      ...inputUsage(response.prompt_usage ?? NOTHING_READ),
+      ...inputUsage(response.prompt_usage ?? NO_INPUT_USAGE),
       output_tokens: 0,
-      ...NOT_YET,
+      ...LATE_FIELDS,
       inference_geo: null,
     },
   }

@@ -11,14 +11,14 @@ const FALLBACKS_MAX = 3
 /** More than any client sends. Each one is searched for in every piece of a reply, so the number is limited. */
 const STOP_SEQUENCES_MAX = 64
 /** As long as the API allows; a name that another provider finds too long is its own refusal. */
-const TOOL_NAME = '^[a-zA-Z0-9_-]{1,128}$'
+const TOOL_NAME_PATTERN = '^[a-zA-Z0-9_-]{1,128}$'
 
 // Tools
 
 const CustomTool = Type.Object({
   type: maybe(Type.Literal('custom')),
   name: Type.String({
-    pattern: TOOL_NAME,
+    pattern: TOOL_NAME_PATTERN,
     description: 'a name of 1 to 128 letters, digits, underscores and hyphens',
   }),
   description: maybe(Type.String()),

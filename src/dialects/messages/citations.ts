@@ -2,13 +2,12 @@
  * Translates between citations of this API and our annotations. Pure. A citation belongs to a whole block of text, an
  * annotation to a range within a longer text: a text is split into blocks where its annotations begin and end.
  */
-
 import { nativeOf } from '../../protocol/json/native.ts'
 import type { Annotation } from '../../protocol/parts.ts'
 
 type Citation = Readonly<Record<string, unknown>>
 
-/** A stretch of a text, with its citations. */
+/** A section of a text, with its citations. */
 interface CitedText {
   readonly text: string
   readonly citations: readonly Citation[]
@@ -45,49 +44,49 @@ export function citationOf(annotation: Annotation, text: string): Citation | nul
   }
 }
 
-/** The text in stretches, each with its citations; none for an empty text without any. */
+/** The text in sections, each with its citations; none for an empty text without citations. */
 export function citedTexts(text: string, annotations: readonly Annotation[]): readonly CitedText[] {
-  const placed = annotations.flatMap(annotation => {
+  const ranges = annotations.flatMap(annotation => {
     const citation = citationOf(annotation, text)
     return citation === null ? [] : [{ citation, ...rangeOf(annotation, text) }]
   })
-  const ends = new Map<number, Citation[]>()
+  const citationsByEnd = new Map<number, Citation[]>()
   const borders = new Set<number>([text.length])
-  for (const { citation, start, end } of placed) {
+  for (const { citation, start, end } of ranges) {
     if (start > 0) borders.add(start)
     borders.add(end)
-    const sameEnd = ends.get(end)
-    if (sameEnd === undefined) ends.set(end, [citation])
+    const sameEnd = citationsByEnd.get(end)
+    if (sameEnd === undefined) citationsByEnd.set(end, [citation])
     else sameEnd.push(citation)
   }
-  const stretches: CitedText[] = []
+  const sections: CitedText[] = []
   let from = 0
   for (const to of [...borders].sort((a, b) => a - b)) {
-    const citations = ends.get(to) ?? []
-    if (to > from || citations.length > 0) stretches.push({ text: text.slice(from, to), citations })
+    const citations = citationsByEnd.get(to) ?? []
+    if (to > from || citations.length > 0) sections.push({ text: text.slice(from, to), citations })
     from = to
   }
-  return stretches
+  return sections
 }
 
-/** An annotation without a proper place belongs to the end of the text. */
+/** An annotation without a valid range applies to the whole text. */
 function rangeOf(annotation: Annotation, text: string): { start: number; end: number } {
   const { start_index: start, end_index: end } = annotation as { start_index?: unknown; end_index?: unknown }
-  if (!isPlace(start) || !isPlace(end) || start >= end || end > text.length)
+  if (!isPosition(start) || !isPosition(end) || start >= end || end > text.length)
     return { start: 0, end: text.length }
   return { start: afterPair(text, start), end: afterPair(text, end) }
 }
 
-function isPlace(value: unknown): value is number {
+function isPosition(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
 /** The position, moved past a surrogate pair if it is inside one: half a character is not valid text. */
-function afterPair(text: string, at: number): number {
-  const before = text.charCodeAt(at - 1)
-  const after = text.charCodeAt(at)
-  const isWithin = before >= 0xd800 && before <= 0xdbff && after >= 0xdc00 && after <= 0xdfff
-  return isWithin ? at + 1 : at
+function afterPair(text: string, position: number): number {
+  const unitBefore = text.charCodeAt(position - 1)
+  const unitAfter = text.charCodeAt(position)
+  const isWithin = unitBefore >= 0xd800 && unitBefore <= 0xdbff && unitAfter >= 0xdc00 && unitAfter <= 0xdfff
+  return isWithin ? position + 1 : position
 }
 
 /** Annotations for citations that a client sends back with a text; places in its own documents have none. */
@@ -109,8 +108,8 @@ export function annotationsOf(citations: readonly Citation[], length: number): r
   })
 }
 
-/** True if all citations are as this API's own provider gave them. */
-export function goBack(citations: readonly Citation[]): boolean {
+/** True if all citations came from a provider of this API, which accepts them back. */
+export function areNative(citations: readonly Citation[]): boolean {
   return citations.every(({ type, encrypted_index: index, start_char_index: from, end_char_index: to }) => {
     if (type === 'web_search_result_location') return typeof index === 'string' && index !== ''
     return type !== 'char_location' || from !== to

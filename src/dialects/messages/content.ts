@@ -4,40 +4,40 @@
  * result has the whole block there.
  */
 import type { Annotation } from '../../protocol/parts.ts'
-import { annotationsOf, goBack } from './citations.ts'
+import { annotationsOf, areNative } from './citations.ts'
 import type { ContentBlock, DocumentBlock, ImageBlock, TextBlock } from './message-schema.ts'
 
 export type Item = Record<string, unknown>
 
 type TextPart = 'input_text' | 'output_text'
 
-/** `text`: the type of the parts that are text. */
-export function contentPart(block: ContentBlock, text: TextPart = 'input_text'): Item {
-  const part = plainPart(block, text)
+/** `textType`: the type of a part with text. */
+export function contentPart(block: ContentBlock, textType: TextPart = 'input_text'): Item {
+  const part = plainPart(block, textType)
   if ('cache_control' in block && block.cache_control != null) part['cache_control'] = block.cache_control
   return part
 }
 
-function plainPart(block: ContentBlock, text: TextPart): Item {
+function plainPart(block: ContentBlock, textType: TextPart): Item {
   switch (block.type) {
     case 'text':
-      return textPart(block, text)
+      return textPart(block, textType)
     case 'image':
       return imagePart(block)
     case 'document':
-      return documentPart(block, text)
+      return documentPart(block, textType)
     case 'search_result':
       return {
-        type: text,
-        text: withTitle([block.title, block.source], block.content.map(each => each.text).join('\n\n')),
+        type: textType,
+        text: withTitle([block.title, block.source], block.content.map(element => element.text).join('\n\n')),
         native: block,
       }
     case 'container_upload':
       return { type: 'input_file', file_id: block.file_id }
     case 'tool_reference':
-      return { type: text, text: block.tool_name, native: block }
+      return { type: textType, text: block.tool_name, native: block }
     case 'browser_state':
-      return { type: text, text: JSON.stringify(block.tabs), native: block }
+      return { type: textType, text: JSON.stringify(block.tabs), native: block }
   }
 }
 
@@ -47,7 +47,7 @@ function textPart({ text, citations }: TextBlock, type: TextPart): Item {
   const annotations: readonly Annotation[] = annotationsOf(citations, text.length)
   if (type === 'output_text' && annotations.length > 0) part['annotations'] = annotations
   // The API refuses citations that are not its own.
-  if (goBack(citations)) part['native'] = { citations }
+  if (areNative(citations)) part['native'] = { citations }
   return part
 }
 
@@ -65,14 +65,14 @@ export function imageUrl(source: Exclude<ImageBlock['source'], { type: 'file' }>
 }
 
 /** Text documents are sent as text, because most providers do not accept them as files. */
-function documentPart(block: DocumentBlock, text: TextPart): Item {
+function documentPart(block: DocumentBlock, textType: TextPart): Item {
   const { source, title, context, citations } = block
-  const heads = [title, context]
+  const headings = [title, context]
   switch (source.type) {
     case 'text':
-      return { type: text, text: withTitle(heads, source.data), native: block }
+      return { type: textType, text: withTitle(headings, source.data), native: block }
     case 'content':
-      return { type: text, text: withTitle(heads, contentText(source.content)), native: block }
+      return { type: textType, text: withTitle(headings, contentText(source.content)), native: block }
     default: {
       const part: Item = { type: 'input_file' }
       if (title != null) part['filename'] = title
@@ -88,25 +88,25 @@ function documentPart(block: DocumentBlock, text: TextPart): Item {
   }
 }
 
-type Divided = Extract<DocumentBlock['source'], { type: 'content' }>['content']
+type DividedContent = Extract<DocumentBlock['source'], { type: 'content' }>['content']
 
-function contentText(content: Divided): string {
+function contentText(content: DividedContent): string {
   if (typeof content === 'string') return content
-  return content.flatMap(each => (each.type === 'text' ? [each.text] : [])).join('\n\n')
+  return content.flatMap(element => (element.type === 'text' ? [element.text] : [])).join('\n\n')
 }
 
 /** The parts of a document that contains pictures, which a text part cannot hold; null for any other block. */
-export function picturedParts(block: ContentBlock): readonly Item[] | null {
+export function partsWithImages(block: ContentBlock): readonly Item[] | null {
   if (block.type !== 'document' || block.source.type !== 'content') return null
   const { content } = block.source
-  if (typeof content === 'string' || !content.some(each => each.type === 'image')) return null
-  const head = withTitle([block.title, block.context], '')
-  const parts = content.map(each => contentPart(each))
-  return head === '' ? parts : [{ type: 'input_text', text: head }, ...parts]
+  if (typeof content === 'string' || !content.some(element => element.type === 'image')) return null
+  const heading = withTitle([block.title, block.context], '')
+  const parts = content.map(element => contentPart(element))
+  return heading === '' ? parts : [{ type: 'input_text', text: heading }, ...parts]
 }
 
 /** Without a heading, the same string is returned, so that a long text is in memory only once. */
-function withTitle(heads: readonly (string | null | undefined)[], text: string): string {
-  const filled = heads.filter(head => head != null && head !== '')
+function withTitle(headings: readonly (string | null | undefined)[], text: string): string {
+  const filled = headings.filter(heading => heading != null && heading !== '')
   return filled.length === 0 ? text : `${filled.join('\n')}\n\n${text}`
 }

@@ -12,7 +12,7 @@ import { contentOf } from './body.ts'
 import { inMessagesNames } from './paths.ts'
 
 /** The error types of this API by ours; the rest follows from the status. */
-const TYPES: ReadonlyMap<string, string> = new Map([
+const ERROR_TYPES: ReadonlyMap<string, string> = new Map([
   ['authentication', 'authentication_error'],
   ['key_deleted', 'authentication_error'],
   ['key_disabled', 'authentication_error'],
@@ -31,11 +31,11 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 ])
 
 function typeOf(errorType: string, status: number): string {
-  return TYPES.get(errorType) ?? (status >= 400 && status < 500 ? 'invalid_request_error' : 'api_error')
+  return ERROR_TYPES.get(errorType) ?? (status >= 400 && status < 500 ? 'invalid_request_error' : 'api_error')
 }
 
 /** This API's own error types, which a provider that speaks it sends itself. */
-const OWN_TYPES: ReadonlySet<unknown> = new Set([
+const NATIVE_ERROR_TYPES: ReadonlySet<unknown> = new Set([
   'invalid_request_error',
   'request_too_large',
   'rate_limit_error',
@@ -46,8 +46,8 @@ const OWN_TYPES: ReadonlySet<unknown> = new Set([
 
 /** The provider's own type if it refused the request or failed; null: our type is sent. */
 function providerErrorType({ provider_status: status, provider_code: code }: Metadata): string | null {
-  const isTold = typeof status === 'number' && (PASSED_ON_STATUSES.has(status) || status >= 500)
-  return isTold && OWN_TYPES.has(code) ? String(code) : null
+  const isPassedOn = typeof status === 'number' && (PASSED_ON_STATUSES.has(status) || status >= 500)
+  return isPassedOn && NATIVE_ERROR_TYPES.has(code) ? String(code) : null
 }
 
 type Metadata = Readonly<Record<string, unknown>>
@@ -55,28 +55,28 @@ type Metadata = Readonly<Record<string, unknown>>
 /** Refusals of 401 to 404 are about the gateway's account, and not the caller's. */
 const PASSED_ON_STATUSES: ReadonlySet<number> = new Set([400, 413, 422, 429])
 
-/** Waiting does not help: a client that tries again only waits. */
+/** Stops retries of a refusal that does not pass with time; a refusal by a rate limit gets the headers of the limit. */
 export function failureHeaders({
   status,
   metadata,
   headers,
 }: GatewayError): Readonly<Record<string, string>> {
   const providerStatus = metadata?.['provider_status']
-  if (isFinal(status) || isFinal(providerStatus)) return FINAL
-  return status === 429 && headers !== undefined ? refusedRates(headers) : NONE
+  if (isFinal(status) || isFinal(providerStatus)) return NO_RETRY_HEADERS
+  return status === 429 && headers !== undefined ? exhaustedRateHeaders(headers) : NO_HEADERS
 }
 
 /** The limit per minute that refused a request, in the headers of this API. */
-function refusedRates(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+function exhaustedRateHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const resetMs = Number(headers['X-RateLimit-Reset'])
-  if (!Number.isSafeInteger(resetMs)) return NONE
+  if (!Number.isSafeInteger(resetMs)) return NO_HEADERS
   for (const kind of ['requests', 'tokens'] as const) {
     const limit = headers[`x-ratelimit-limit-${kind}`]
     const remaining = headers[`x-ratelimit-remaining-${kind}`]
     if (limit !== undefined && remaining !== undefined)
       return rateHeaders(kind, { limit: Number(limit), remaining: Number(remaining), resetMs })
   }
-  return NONE
+  return NO_HEADERS
 }
 
 /** A limit per minute in the headers of this API. */
@@ -92,8 +92,8 @@ function isFinal(status: unknown): boolean {
   return typeof status === 'number' && status >= 401 && status <= 404
 }
 
-const FINAL = { 'X-Should-Retry': 'false' }
-const NONE = {}
+const NO_RETRY_HEADERS = { 'X-Should-Retry': 'false' }
+const NO_HEADERS = {}
 
 interface Fault {
   readonly errorType: string | null
@@ -108,8 +108,8 @@ function messagesError(fault: Fault): MessageFields {
   if (status === 500) return { type: 'api_error', message: INTERNAL_MESSAGE, error_type: 'server' }
   const isTooLong = errorType === 'context_length_exceeded'
   const message = isTooLong ? tooLongMessage(fault.message) : fault.message
-  const { error_code, ...rest } = metadata
-  const more = inMessagesForm(rest)
+  const { error_code, ...otherMetadata } = metadata
+  const shownMetadata = inMessagesForm(otherMetadata)
   const param = status === 400 || status === 422 ? fieldIn(message) : undefined
   return {
     type: providerErrorType(metadata) ?? typeOf(errorType ?? '', status),
@@ -118,7 +118,7 @@ function messagesError(fault: Fault): MessageFields {
     ...(param === undefined ? {} : { param }),
     // The public client knows some failures by this code.
     ...(error_code === undefined ? {} : { details: { error_code } }),
-    ...(Object.keys(more).length === 0 ? {} : { metadata: more }),
+    ...(Object.keys(shownMetadata).length === 0 ? {} : { metadata: shownMetadata }),
   }
 }
 
@@ -166,29 +166,27 @@ function inMessagesForm(metadata: Readonly<Record<string, unknown>>): Readonly<R
   return { ...metadata, alignment: { ...alignment, rejected: { role: 'assistant', content } } }
 }
 
-/**
- * The "prompt is too long" error in the wording that clients of this API recognize: they then shorten the conversation
- * and retry. Pure.
- */
+// The "prompt is too long" error in the wording that clients of this API recognize: they then shorten the conversation
+// and retry.
 
 /** The API's own wording. The second form is about `max_tokens`, and clients read its numbers. */
-const OWN_WORDS = /prompt is too long: \d+ tokens > \d+ maximum|exceed context limit: \d+ \+ \d+ > \d+/
+const NATIVE_WORDING = /prompt is too long: \d+ tokens > \d+ maximum|exceed context limit: \d+ \+ \d+ > \d+/
 /** A number after a word for a limit. */
-const LIMIT =
+const LIMIT_PATTERN =
   /(?:(?:context|prompt|model|input) (?:length|window|size)|limit|maximum|allowed|less than|max input tokens|model with)(?: is| of)?(?: only)?:? ?\(?(\d{3,9})\b/i
-const NUMBER = /\b\d{3,9}\b/g
+const NUMBER_PATTERN = /\b\d{3,9}\b/g
 /** Clients that find no numbers act upon this. */
-const REJECTED = 'capability_rejected: prompt_too_long'
+const TOO_LONG_CODE = 'capability_rejected: prompt_too_long'
 /** The numbers are at the beginning. */
-const SEARCHED_CHARS = 2_000
+const MAX_SEARCHED_CHARS = 2_000
 
-/** `words`: the message of a provider or of the gateway. */
-function tooLongMessage(words: string): string {
-  if (OWN_WORDS.test(words)) return words
-  const text = words.slice(0, SEARCHED_CHARS)
-  const limit = LIMIT.exec(text)?.[1]
-  const tokens = text.match(NUMBER)?.find(number => Number(number) > Number(limit))
+/** `message`: as a provider or the gateway wrote it. */
+function tooLongMessage(message: string): string {
+  if (NATIVE_WORDING.test(message)) return message
+  const text = message.slice(0, MAX_SEARCHED_CHARS)
+  const limit = LIMIT_PATTERN.exec(text)?.[1]
+  const tokens = text.match(NUMBER_PATTERN)?.find(number => Number(number) > Number(limit))
   if (limit !== undefined && tokens !== undefined)
     return `prompt is too long: ${tokens} tokens > ${limit} maximum`
-  return `prompt is too long: ${words} (${REJECTED})`
+  return `prompt is too long: ${message} (${TOO_LONG_CODE})`
 }

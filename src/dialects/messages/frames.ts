@@ -14,10 +14,10 @@ import type { ResponseResource } from '../../protocol/response.ts'
 import type { CallItem } from '../chat-completions/answer.ts'
 import type { FailureDetails, FrameWriter } from '../dialect.ts'
 import {
-  begunMessage,
   blocksOf,
   containerOf,
   editsOf,
+  initialMessage,
   type MessageFields,
   messagesUsage,
   reportsOf,
@@ -34,14 +34,14 @@ interface OpenBlock {
   readonly kind: 'text' | 'thinking' | 'tool_use'
   /** Output index of the block's item. */
   readonly item: number
-  /** For a text: its place in the item. For a thought: its last piece. */
+  /** For a text: its content index. For a thought: the form and number of its last piece. */
   part: string
   /** A delta up to its text. */
-  readonly head: string
+  readonly deltaStart: string
 }
 
 /** A delta after its text. */
-const TAIL = '}}\n\n'
+const DELTA_END = '}}\n\n'
 
 /** A text of the answer, as far as it has arrived. */
 interface TextState {
@@ -55,14 +55,14 @@ export class MessagesFrames implements FrameWriter {
   readonly #items: OutputItem[] = []
   #open: OpenBlock | null = null
   /** Number of the next block. */
-  #next = 0
+  #nextIndex = 0
   /** The texts of other items while a call was open, by output index. */
-  readonly #waiting = new Map<number, StreamEvent[]>()
+  readonly #waitingEvents = new Map<number, StreamEvent[]>()
   readonly #texts = new Map<string, TextState>()
   /** Thoughts that were sent, by output index: true as text, false as summary. */
-  readonly #thoughts = new Map<number, boolean>()
+  readonly #sentAsText = new Map<number, boolean>()
   #hasBegun = false
-  #finished = false
+  #isFinished = false
 
   constructor(request: ResponsesRequest) {
     this.#request = request
@@ -71,13 +71,13 @@ export class MessagesFrames implements FrameWriter {
   write(event: StreamEvent): string {
     const open = this.#open
     if (open?.kind === 'tool_use' && 'output_index' in event && event.output_index !== open.item) {
-      const waiting = this.#waiting.get(event.output_index)
-      if (waiting === undefined) this.#waiting.set(event.output_index, [event])
-      else waiting.push(event)
+      const events = this.#waitingEvents.get(event.output_index)
+      if (events === undefined) this.#waitingEvents.set(event.output_index, [event])
+      else events.push(event)
       return ''
     }
-    const frames = this.#frameOf(event)
-    return this.#waiting.size === 0 ? frames : frames + this.#goOn()
+    const frames = this.#framesOf(event)
+    return this.#waitingEvents.size === 0 ? frames : frames + this.#writeWaiting()
   }
 
   end(): string {
@@ -88,7 +88,7 @@ export class MessagesFrames implements FrameWriter {
     return this.#fail(messagesFailure(error, { ...details, request: this.#request }))
   }
 
-  #frameOf(event: StreamEvent): string {
+  #framesOf(event: StreamEvent): string {
     switch (event.type) {
       case 'response.output_text.delta':
         return this.#text(event)
@@ -99,9 +99,9 @@ export class MessagesFrames implements FrameWriter {
       case 'response.function_call_arguments.delta':
         return this.#input(event.output_index, event.delta)
       case 'response.output_item.added':
-        return this.#added(event.output_index, event.item)
+        return this.#startItem(event.output_index, event.item)
       case 'response.output_item.done':
-        return this.#done(event.output_index, event.item)
+        return this.#endItem(event.output_index, event.item)
       case 'response.output_text.annotation.added':
         return this.#annotate(event)
       case 'response.created':
@@ -120,7 +120,7 @@ export class MessagesFrames implements FrameWriter {
 
   #begin(response: ResponseResource): string {
     this.#hasBegun = true
-    return frame('message_start', { message: begunMessage(response) }) + frame('ping', {})
+    return frame('message_start', { message: initialMessage(response) }) + frame('ping', {})
   }
 
   #text(event: OutputTextDeltaEvent): string {
@@ -128,18 +128,18 @@ export class MessagesFrames implements FrameWriter {
     // Texts of tools that talk, such as the advisor, are not the answer's.
     if (delta === '' || this.#items[item]?.type !== 'message') return ''
     const head = this.#openText(item, index, event.cut === true)
-    this.#textAt(item, index).text += delta
-    return `${head}${this.#open?.head ?? ''}${JSON.stringify(delta)}${TAIL}`
+    this.#textState(item, index).text += delta
+    return `${head}${this.#open?.deltaStart ?? ''}${JSON.stringify(delta)}${DELTA_END}`
   }
 
   /** `cut`: the text continues in a block of its own. */
   #openText(item: number, index: number, cut: boolean): string {
     const open = this.#open
     if (!cut && open?.kind === 'text' && open.item === item && open.part === String(index)) return ''
-    return this.#start('text', item, textBlock('', []), String(index))
+    return this.#startBlock('text', item, textBlock('', []), String(index))
   }
 
-  #textAt(item: number, index: number): TextState {
+  #textState(item: number, index: number): TextState {
     const key = `${item}:${index}`
     let text = this.#texts.get(key)
     if (text === undefined) {
@@ -153,10 +153,10 @@ export class MessagesFrames implements FrameWriter {
     output_index: item,
     content_index: index,
     annotation,
-    annotation_index: at,
+    annotation_index: annotationIndex,
   }: AnnotationAddedEvent): string {
-    const text = this.#textAt(item, index)
-    text.annotations = Math.max(text.annotations, at + 1)
+    const text = this.#textState(item, index)
+    text.annotations = Math.max(text.annotations, annotationIndex + 1)
     return this.#cite(item, index, text, [annotation])
   }
 
@@ -184,94 +184,94 @@ export class MessagesFrames implements FrameWriter {
     if (open?.kind !== 'thinking' || open.item !== item || open.part !== part) {
       // Some providers send the same thought as text and as summary. The form that arrives first is sent.
       const isText = part.startsWith('text')
-      if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
-      this.#thoughts.set(item, isText)
+      if ((this.#sentAsText.get(item) ?? isText) !== isText) return ''
+      this.#sentAsText.set(item, isText)
       if (open?.kind !== 'thinking' || open.item !== item) {
-        head = this.#start('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
+        head = this.#startBlock('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
       } else {
         open.part = part
         text = THOUGHT_BREAK + delta
       }
     }
-    return `${head}${this.#open?.head ?? ''}${JSON.stringify(text)}${TAIL}`
+    return `${head}${this.#open?.deltaStart ?? ''}${JSON.stringify(text)}${DELTA_END}`
   }
 
   #input(item: number, delta: string): string {
     const open = this.#open
     if (delta === '' || open?.kind !== 'tool_use' || open.item !== item) return ''
-    return `${open.head}${JSON.stringify(delta)}${TAIL}`
+    return `${open.deltaStart}${JSON.stringify(delta)}${DELTA_END}`
   }
 
-  #added(index: number, item: OutputItem): string {
+  #startItem(index: number, item: OutputItem): string {
     this.#items[index] = item
     // The name comes late. Clients need it first, so the whole call is written at its end.
     if (item.type !== 'function_call' || item.name === '') return ''
-    return this.#start('tool_use', index, toolUse(item), '')
+    return this.#startBlock('tool_use', index, toolUse(item), '')
   }
 
   /** Writes the fields that an item gets only at its end. */
-  #done(index: number, item: OutputItem): string {
+  #endItem(index: number, item: OutputItem): string {
     switch (item.type) {
       case 'message':
-        return this.#late(index, item) + this.#stopOf(index)
+        return this.#lateAnnotations(index, item) + this.#stopBlockOf(index)
       case 'reasoning':
-        return this.#thought(index, item)
+        return this.#endThought(index, item)
       case 'function_call':
       case 'custom_tool_call':
-        return this.#called(index, item)
+        return this.#endCall(index, item)
       default:
-        return this.#whole(hostedBlocks(item as HostedItem))
+        return this.#wholeBlocks(hostedBlocks(item as HostedItem))
     }
   }
 
   /** Annotations that arrived too late for an event of their own. */
-  #late(index: number, { content }: MessageItem): string {
+  #lateAnnotations(index: number, { content }: MessageItem): string {
     return content
-      .map((part, at) => {
+      .map((part, partIndex) => {
         if (part.type !== 'output_text') return ''
-        const text = this.#textAt(index, at)
-        return this.#cite(index, at, text, part.annotations.slice(text.annotations))
+        const text = this.#textState(index, partIndex)
+        return this.#cite(index, partIndex, text, part.annotations.slice(text.annotations))
       })
       .join('')
   }
 
-  #thought(index: number, item: ReasoningItem): string {
+  #endThought(index: number, item: ReasoningItem): string {
     const open = this.#open
     if (open?.kind === 'thinking' && open.item === index) {
       const signature = signatureOf(item)
       const seal = signature === '' ? '' : this.#delta({ type: 'signature_delta', signature })
-      return seal + this.#stop()
+      return seal + this.#stopBlock()
     }
     // The block of another item may have ended the thought, so only the fields of its end are left to send.
-    const block = thinkingBlock(this.#thoughts.has(index) ? { ...item, content: [], summary: [] } : item)
-    return block === null ? '' : this.#whole([block])
+    const block = thinkingBlock(this.#sentAsText.has(index) ? { ...item, content: [], summary: [] } : item)
+    return block === null ? '' : this.#wholeBlocks([block])
   }
 
-  #called(index: number, item: CallItem): string {
+  #endCall(index: number, item: CallItem): string {
     const isOpen = this.#open?.kind === 'tool_use' && this.#open.item === index
-    if (!isOpen) return this.#whole(blocksOf(item))
+    if (!isOpen) return this.#wholeBlocks(blocksOf(item))
     const seal = callSeal(item)
-    return this.#stop() + (seal === null ? '' : this.#whole([seal]))
+    return this.#stopBlock() + (seal === null ? '' : this.#wholeBlocks([seal]))
   }
 
   /** Writes the events that waited for the end of a call, up to the next unfinished call. */
-  #goOn(): string {
+  #writeWaiting(): string {
     let frames = ''
-    for (const [item, events] of this.#waiting) {
-      if (this.#open?.kind === 'tool_use' || this.#finished) break
-      this.#waiting.delete(item)
-      frames += events.map(event => this.#frameOf(event)).join('')
+    for (const [item, events] of this.#waitingEvents) {
+      if (this.#open?.kind === 'tool_use' || this.#isFinished) break
+      this.#waitingEvents.delete(item)
+      frames += events.map(event => this.#framesOf(event)).join('')
     }
     return frames
   }
 
   #end(response: ResponseResource): string {
-    if (this.#finished || !this.#hasBegun) return ''
-    this.#finished = true
+    if (this.#isFinished || !this.#hasBegun) return ''
+    this.#isFinished = true
     const { usage, output } = response
     const delta = { ...stopOf(response), container: containerOf(output) }
     return (
-      this.#stop() +
+      this.#stopBlock() +
       frame('message_delta', {
         delta,
         usage: messagesUsage(usage, response.service_tier),
@@ -282,40 +282,40 @@ export class MessagesFrames implements FrameWriter {
   }
 
   #fail(failure: MessageFields): string {
-    if (this.#finished) return ''
-    this.#finished = true
+    if (this.#isFinished) return ''
+    this.#isFinished = true
     return `event: error\ndata: ${JSON.stringify(failure)}\n\n`
   }
 
   // Blocks
 
-  #start(kind: OpenBlock['kind'], item: number, block: OutputBlock, part: string): string {
-    const stop = this.#stop()
-    const index = this.#next++
-    this.#open = { kind, item, part, head: `${DELTA}${index},"delta":${HEADS[kind]}` }
+  #startBlock(kind: OpenBlock['kind'], item: number, block: OutputBlock, part: string): string {
+    const stop = this.#stopBlock()
+    const index = this.#nextIndex++
+    this.#open = { kind, item, part, deltaStart: `${DELTA_START}${index},"delta":${DELTA_FIELDS[kind]}` }
     return stop + frame('content_block_start', { index, content_block: block })
   }
 
   /** A delta of the open block. */
   #delta(delta: MessageFields): string {
-    return frame('content_block_delta', { index: this.#next - 1, delta })
+    return frame('content_block_delta', { index: this.#nextIndex - 1, delta })
   }
 
-  #stop(): string {
+  #stopBlock(): string {
     if (this.#open === null) return ''
     this.#open = null
-    return frame('content_block_stop', { index: this.#next - 1 })
+    return frame('content_block_stop', { index: this.#nextIndex - 1 })
   }
 
-  #stopOf(item: number): string {
-    return this.#open?.item === item ? this.#stop() : ''
+  #stopBlockOf(item: number): string {
+    return this.#open?.item === item ? this.#stopBlock() : ''
   }
 
   /** Blocks that arrive whole. The input of a call is still sent as a delta, because clients expect it there. */
-  #whole(blocks: readonly OutputBlock[]): string {
-    let frames = this.#stop()
+  #wholeBlocks(blocks: readonly OutputBlock[]): string {
+    let frames = this.#stopBlock()
     for (const block of blocks) {
-      const index = this.#next++
+      const index = this.#nextIndex++
       const { input } = block
       const isCall = input !== undefined && block['type'] !== 'mcp_tool_use'
       frames += frame('content_block_start', {
@@ -329,8 +329,8 @@ export class MessagesFrames implements FrameWriter {
   }
 }
 
-const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":'
-const HEADS: Readonly<Record<OpenBlock['kind'], string>> = {
+const DELTA_START = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":'
+const DELTA_FIELDS: Readonly<Record<OpenBlock['kind'], string>> = {
   text: '{"type":"text_delta","text":',
   thinking: '{"type":"thinking_delta","thinking":',
   tool_use: '{"type":"input_json_delta","partial_json":',

@@ -21,7 +21,7 @@ export function hostedBlocks(item: HostedItem): readonly OutputBlock[] {
   const image = drawnImage(item)
   if (image !== null) return [{ type: 'image', source: imageSource(image) }]
   const gatewayTool = gatewayToolOf(item.type)
-  const maker = MAKERS[gatewayTool?.name ?? item.type]
+  const maker = BLOCK_MAKERS[gatewayTool?.name ?? item.type]
   if (maker !== undefined) return maker(item)
   return gatewayTool === null || gatewayTool.name === 'image_generation'
     ? []
@@ -36,23 +36,23 @@ function imageSource(image: NonNullable<ReturnType<typeof drawnImage>>): OutputB
 }
 
 /** Keyed by the name of a tool of the gateway, or the type of a provider's item. */
-const MAKERS: Readonly<Record<string, (item: HostedItem) => readonly OutputBlock[]>> = {
+const BLOCK_MAKERS: Readonly<Record<string, (item: HostedItem) => readonly OutputBlock[]>> = {
   web_search_call: searchBlocks,
   web_search: searchBlocks,
   web_fetch: fetchBlocks,
   code_interpreter_call: codeBlocks,
   code_interpreter: codeBlocks,
-  file_search_call: item => [use(item, 'file_search', { queries: item['queries'] ?? [] })],
+  file_search_call: item => [callBlock(item, 'file_search', { queries: item['queries'] ?? [] })],
   mcp_call: mcpBlocks,
   advisor: adviceBlocks,
   compaction: ({ encrypted_content }) => [{ type: 'compaction', content: null, encrypted_content }],
 }
 
-function use({ id }: HostedItem, name: string, input: Fields): OutputBlock {
+function callBlock({ id }: HostedItem, name: string, input: Fields): OutputBlock {
   return { type: 'server_tool_use', id, name, input, caller: { type: 'direct' } }
 }
 
-function result({ id }: HostedItem, type: string, content: unknown): OutputBlock {
+function resultBlock({ id }: HostedItem, type: string, content: unknown): OutputBlock {
   return { type, tool_use_id: id, content, caller: { type: 'direct' } }
 }
 
@@ -60,25 +60,25 @@ function searchBlocks(item: HostedItem): readonly OutputBlock[] {
   const action = isObject(item['action']) ? item['action'] : {}
   if (action['type'] === 'open_page' || action['type'] === 'find_in_page') {
     const { type: _, ...input } = action
-    return [use(item, 'web_fetch', input)]
+    return [callBlock(item, 'web_fetch', input)]
   }
-  const query = use(item, 'web_search', {
+  const query = callBlock(item, 'web_search', {
     query: textOrEmpty(action['query']) || listOrEmpty(action['queries']).join('\n'),
   })
   if (!Array.isArray(action['sources'])) return [query]
-  const found = action['sources'].flatMap((source: unknown) => {
+  const results = action['sources'].flatMap((source: unknown) => {
     const url = textOrEmpty(recordOrEmpty(source)['url'])
     const title = textOrEmpty(recordOrEmpty(source)['title'])
     return url === ''
       ? []
       : [{ type: 'web_search_result', url, title: title || url, encrypted_content: '', page_age: null }]
   })
-  return [query, result(item, 'web_search_tool_result', found)]
+  return [query, resultBlock(item, 'web_search_tool_result', results)]
 }
 
 function fetchBlocks(item: HostedItem): readonly OutputBlock[] {
   const url = textOrEmpty(item['url'])
-  const fetched =
+  const content =
     typeof item['content'] === 'string'
       ? {
           type: 'web_fetch_result',
@@ -92,24 +92,24 @@ function fetchBlocks(item: HostedItem): readonly OutputBlock[] {
           },
         }
       : { type: 'web_fetch_tool_result_error', error_code: 'unavailable' }
-  return [use(item, 'web_fetch', { url }), result(item, 'web_fetch_tool_result', fetched)]
+  return [callBlock(item, 'web_fetch', { url }), resultBlock(item, 'web_fetch_tool_result', content)]
 }
 
 function codeBlocks(item: HostedItem): readonly OutputBlock[] {
-  const call = use(item, 'code_execution', { code: textOrEmpty(item['code']) })
+  const call = callBlock(item, 'code_execution', { code: textOrEmpty(item['code']) })
   const outputs = records(item['outputs'])
-  const printed = outputs.map(output => textOrEmpty(output['logs'])).join('') + textOrEmpty(item['stdout'])
+  const stdout = outputs.map(output => textOrEmpty(output['logs'])).join('') + textOrEmpty(item['stdout'])
   if (!Array.isArray(item['outputs']) && item['stdout'] === undefined) return [call]
   const content = {
     type: 'code_execution_result',
-    stdout: printed,
+    stdout,
     stderr: textOrEmpty(item['stderr']),
     return_code: item.status === 'failed' ? 1 : typeof item['exitCode'] === 'number' ? item['exitCode'] : 0,
     content: outputs.flatMap(output =>
       typeof output['id'] === 'string' ? [{ type: 'code_execution_output', file_id: output['id'] }] : [],
     ),
   }
-  return [call, result(item, 'code_execution_tool_result', content)]
+  return [call, resultBlock(item, 'code_execution_tool_result', content)]
 }
 
 function mcpBlocks(item: HostedItem): readonly OutputBlock[] {
@@ -140,13 +140,13 @@ function adviceBlocks(item: HostedItem): readonly OutputBlock[] {
     typeof item['advice'] === 'string'
       ? { type: 'advisor_result', text: item['advice'] }
       : { type: 'advisor_tool_result_error', error_code: 'unavailable', ...fields }
-  return [use(item, 'advisor', input), result(item, 'advisor_tool_result', content)]
+  return [callBlock(item, 'advisor', input), resultBlock(item, 'advisor_tool_result', content)]
 }
 
 function gatewayBlocks(item: HostedItem, name: string): readonly OutputBlock[] {
   const { input: ownInput, result: fields } = inputAndResult(item)
   const input = typeof item['arguments'] === 'string' ? objectIn(item['arguments']) : ownInput
-  return [use(item, name, input), result(item, gatewayResultType(item.type), fields)]
+  return [callBlock(item, name, input), resultBlock(item, gatewayResultType(item.type), fields)]
 }
 
 /** The arguments of a call as an object, which this API requires; other JSON is put under one key. */

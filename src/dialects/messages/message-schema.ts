@@ -63,7 +63,7 @@ const SearchResultBlock = kind('search_result', {
   cache_control,
 })
 
-const contents = {
+const contentBlocks = {
   text: TextBlock,
   image: ImageBlock,
   document: DocumentBlock,
@@ -80,7 +80,7 @@ const ToolResultBlock = kind('tool_result', {
       Type.String(),
       Type.Array(
         variants(
-          { ...contents, tool_reference: ToolReference, browser_state: BrowserState },
+          { ...contentBlocks, tool_reference: ToolReference, browser_state: BrowserState },
           { noun: 'content block' },
         ),
       ),
@@ -98,7 +98,7 @@ const ContainerUpload = kind('container_upload', { file_id: filled })
 const CHAT_NAMES = { image_url: 'image', input_image: 'image', input_text: 'text', file: 'document' }
 
 const UserBlock = variants(
-  { ...contents, tool_result: ToolResultBlock, container_upload: ContainerUpload },
+  { ...contentBlocks, tool_result: ToolResultBlock, container_upload: ContainerUpload },
   { noun: 'content block', otherNames: CHAT_NAMES },
 )
 export type UserBlock = Static<typeof UserBlock>
@@ -146,9 +146,7 @@ const RESULT_TYPES = [
   'mcp_tool_result',
 ]
 
-/**
- * The type of the block with what a tool of the gateway gave: `gateway:datetime` has `gateway_datetime_tool_result`.
- */
+/** The type of the block with the result of a gateway tool: `gateway:datetime` has `gateway_datetime_tool_result`. */
 export function gatewayResultType(itemType: string): string {
   return `${itemType.replace(':', '_')}_tool_result`
 }
@@ -175,7 +173,7 @@ const CompactionBlock = kind('compaction', {
   encrypted_content: maybe(Type.String()),
 })
 
-const shared = {
+const modelBlocks = {
   text: TextBlock,
   image: ImageBlock,
   thinking: ThinkingBlock,
@@ -186,10 +184,10 @@ const shared = {
   compaction: CompactionBlock,
 }
 /** Without the results of server tools, whose types are no closed list for the compiler. */
-export type AssistantBlock = Static<(typeof shared)[keyof typeof shared]>
+export type AssistantBlock = Static<(typeof modelBlocks)[keyof typeof modelBlocks]>
 
 const AssistantBlock = variants(
-  { ...shared, ...serverToolResults },
+  { ...modelBlocks, ...serverToolResults },
   { noun: 'content block', otherNames: CHAT_NAMES },
 )
 

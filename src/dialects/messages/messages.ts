@@ -3,12 +3,10 @@
  * costs one item. A message of the model becomes the items that it produced, in order; a message of a user is split at
  * tool results, which are items of their own.
  */
-
-import type { InputItem } from '../../protocol/items.ts'
 import { writtenJson } from '../../protocol/json/as-written.ts'
 import { keepMessage } from '../../protocol/json/verbatim.ts'
 import { drawnItem } from '../hosted-items.ts'
-import { contentPart, type Item, imageUrl, picturedParts } from './content.ts'
+import { contentPart, type Item, imageUrl, partsWithImages } from './content.ts'
 import {
   type AssistantBlock,
   isServerToolResult,
@@ -23,13 +21,13 @@ import { ReplayedCalls } from './replayed-tools.ts'
 import { thoughtOf } from './thinking-blocks.ts'
 import { isPlainContent } from './verbatim.ts'
 
-/** The origin of an item. */
+/** The position in the body from which an item comes. */
 export interface BlockPosition {
   /** Index of the message; null: the system prompt. */
   readonly message: number | null
   /** Index of its first block; null: its content is a string, or it has none. */
   readonly block: number | null
-  /** Each part of the item comes from a block of its own. */
+  /** True: each part of the item comes from a block of its own. */
   readonly isDivided: boolean
 }
 
@@ -39,13 +37,13 @@ const IN_PLACE = { in_place: true }
 /** Turns checked messages into items; remembers what later messages need of earlier ones. */
 export class MessagesConversation {
   readonly items: Item[] = []
-  /** Keyed by item. */
-  readonly places: BlockPosition[] = []
+  /** One for each item. */
+  readonly positions: BlockPosition[] = []
   readonly #tools = new ReplayedCalls()
 
-  system(blocks: readonly TextBlock[]): void {
+  addSystem(blocks: readonly TextBlock[]): void {
     if (blocks.length === 0) return
-    const item = { type: 'message', role: 'system', content: parts(blocks) }
+    const item = { type: 'message', role: 'system', content: textParts(blocks) }
     this.#push(item, null, 0, true)
     if (isPlainContent(blocks)) keepMessage({ role: null, content: blocks, items: [item] })
   }
@@ -57,22 +55,22 @@ export class MessagesConversation {
       this.#push(role === 'system' ? { ...item, native: IN_PLACE } : item, index, null)
       return
     }
-    const before = this.items.length
-    this.#blocks(message, index)
-    if (isPlainContent(content)) keepMessage({ role, content, items: this.items.slice(before) })
+    const countBefore = this.items.length
+    this.#addBlocks(message, index)
+    if (isPlainContent(content)) keepMessage({ role, content, items: this.items.slice(countBefore) })
   }
 
-  #blocks({ role, content }: MessageInput, index: number): void {
+  #addBlocks({ role, content }: MessageInput, index: number): void {
     switch (role) {
       case 'user':
-        this.#user(content as readonly UserBlock[], index)
+        this.#addUserBlocks(content as readonly UserBlock[], index)
         return
       case 'assistant':
-        this.#assistant(content as readonly (AssistantBlock | ServerToolResult)[], index)
+        this.#addModelBlocks(content as readonly (AssistantBlock | ServerToolResult)[], index)
         return
       case 'system':
         this.#push(
-          { type: 'message', role, content: parts(content as readonly TextBlock[]), native: IN_PLACE },
+          { type: 'message', role, content: textParts(content as readonly TextBlock[]), native: IN_PLACE },
           index,
           0,
           true,
@@ -80,54 +78,54 @@ export class MessagesConversation {
     }
   }
 
-  #user(blocks: readonly UserBlock[], index: number): void {
-    let run: Item[] | null = null
-    for (const [at, block] of blocks.entries()) {
+  #addUserBlocks(blocks: readonly UserBlock[], index: number): void {
+    let messageParts: Item[] | null = null
+    for (const [blockIndex, block] of blocks.entries()) {
       if (block.type === 'tool_result') {
-        run = null
-        this.#push(outputItem(block), index, at)
+        messageParts = null
+        this.#push(outputItem(block), index, blockIndex)
         continue
       }
-      const pictured = picturedParts(block)
-      if (pictured !== null) {
-        run = null
-        this.#push({ type: 'message', role: 'user', content: pictured }, index, at)
+      const imageParts = partsWithImages(block)
+      if (imageParts !== null) {
+        messageParts = null
+        this.#push({ type: 'message', role: 'user', content: imageParts }, index, blockIndex)
         continue
       }
-      if (run === null) {
-        run = []
-        this.#push({ type: 'message', role: 'user', content: run }, index, at, true)
+      if (messageParts === null) {
+        messageParts = []
+        this.#push({ type: 'message', role: 'user', content: messageParts }, index, blockIndex, true)
       }
-      run.push(contentPart(block))
+      messageParts.push(contentPart(block))
     }
   }
 
-  #assistant(blocks: readonly (AssistantBlock | ServerToolResult)[], index: number): void {
-    const before = this.items.length
+  #addModelBlocks(blocks: readonly (AssistantBlock | ServerToolResult)[], index: number): void {
+    const countBefore = this.items.length
     const calls: Item[] = []
     const signatures = new Map<string, string>()
-    let run: Item[] | null = null
-    for (const [at, block] of blocks.entries()) {
+    let messageParts: Item[] | null = null
+    for (const [blockIndex, block] of blocks.entries()) {
       if (!isServerToolResult(block) && block.type === 'text') {
-        if (run === null) {
-          run = []
-          this.#push({ type: 'message', role: 'assistant', content: run }, index, at, true)
+        if (messageParts === null) {
+          messageParts = []
+          this.#push({ type: 'message', role: 'assistant', content: messageParts }, index, blockIndex, true)
         }
-        run.push(contentPart(block, 'output_text'))
+        messageParts.push(contentPart(block, 'output_text'))
         continue
       }
-      run = null
+      messageParts = null
       const item = isServerToolResult(block) ? this.#tools.result(block) : this.#modelItem(block, signatures)
       if (item === null) continue
       if (item['type'] === 'function_call') calls.push(item)
-      this.#push(item, index, at)
+      this.#push(item, index, blockIndex)
     }
     for (const call of calls) {
       const signature = signatures.get(String(call['call_id']))
       if (signature !== undefined) call['signature'] = signature
     }
     // An empty turn still separates the turns before and after it.
-    if (this.items.length === before)
+    if (this.items.length === countBefore)
       this.#push({ type: 'message', role: 'assistant', content: '' }, index, null)
   }
 
@@ -158,16 +156,11 @@ export class MessagesConversation {
 
   #push(item: Item, message: number | null, block: number | null, isDivided = false): void {
     this.items.push(item)
-    this.places.push({ message, block, isDivided })
+    this.positions.push({ message, block, isDivided })
   }
 }
 
-/** The items as a request has them: made of checked blocks. */
-export function asInput(items: readonly Item[]): InputItem[] {
-  return items as unknown as InputItem[]
-}
-
-function parts(blocks: readonly TextBlock[]): Item[] {
+function textParts(blocks: readonly TextBlock[]): Item[] {
   return blocks.map(block => contentPart(block))
 }
 
@@ -191,7 +184,7 @@ function outputItem(block: ToolResultBlock): Item {
   const item: Item = {
     type: 'function_call_output',
     call_id: tool_use_id,
-    output: typeof content === 'string' ? content : (content ?? []).map(each => contentPart(each)),
+    output: typeof content === 'string' ? content : (content ?? []).map(element => contentPart(element)),
   }
   if (content == null || content.length === 0) item['output'] = ''
   if (is_error === true) item['is_error'] = true

@@ -9,14 +9,14 @@ import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
 import { spellingCheck } from '../field-names.ts'
 import { isStrict } from '../strict-schema.ts'
-import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
+import { type ForeignField, fieldsWithout, refuseForeign } from '../translation.ts'
 import { MessagesBody, type Thinking } from './body-schema.ts'
-import { asInput, MessagesConversation } from './messages.ts'
+import { MessagesConversation } from './messages.ts'
 import { type FieldOrigin, inMessagesNames, withOrigin } from './paths.ts'
 import { hubTool, hubToolChoice } from './tools.ts'
 
 /** Fields that have another name or form in a request. */
-const TRANSLATED: ReadonlySet<string> = new Set([
+const TRANSLATED_FIELDS: ReadonlySet<string> = new Set([
   'messages',
   'system',
   'max_tokens',
@@ -35,7 +35,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
 /**
  * Fields of other APIs, with their equivalents in this one. Passing them on as unknown fields would lose them silently.
  */
-const FOREIGN: readonly ForeignField[] = [
+const FOREIGN_FIELDS: readonly ForeignField[] = [
   ['input', 'use messages'],
   ['instructions', 'use system'],
   ['prompt', 'use messages'],
@@ -57,14 +57,14 @@ const FOREIGN: readonly ForeignField[] = [
 ]
 
 /** Tiers by the names of this API; all others are named as in a request. */
-const TIERS: ReadonlyMap<string, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<string, string> = new Map([
   ['standard_only', 'default'],
   ['standard', 'default'],
 ])
 const FAST_TIERS: ReadonlySet<string | undefined> = new Set([undefined, 'auto', 'priority', 'fast'])
 
-const check = bodyCheck(MessagesBody)
-const checkSpelling = spellingCheck(MessagesBody, { more: FOREIGN.map(([name]) => name) })
+const checkBody = bodyCheck(MessagesBody)
+const checkSpelling = spellingCheck(MessagesBody, { moreNames: FOREIGN_FIELDS.map(([name]) => name) })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createMessagesParser(offering: Offering): Dialect['parse'] {
@@ -81,32 +81,32 @@ function parseMessages(
   const betas = headers.get(BETA_HEADER) ?? ''
   refuseThread(value)
   checkSpelling(value)
-  const body = check(value)
-  refuseForeign(body, FOREIGN, 'messages')
-  const fields = fieldsBut(body, TRANSLATED)
+  const body = checkBody(value)
+  refuseForeign(body, FOREIGN_FIELDS, 'messages')
+  const fields = fieldsWithout(body, TRANSLATED_FIELDS)
   const conversation = new MessagesConversation()
   if (typeof body.system === 'string') fields['instructions'] = body.system
-  else if (body.system != null) conversation.system(body.system)
+  else if (body.system != null) conversation.addSystem(body.system)
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
-  fields['input'] = asInput(conversation.items)
+  fields['input'] = conversation.items
   if (betas.trim() !== '') fields['betas'] = [...(body.betas ?? []), ...betasIn(betas)]
-  fields[WORKSPACE] = workspaceIn(headers)
-  translate(body, fields)
+  fields[WORKSPACE_FIELD] = workspaceIn(headers)
+  translateFields(body, fields)
   const origin: FieldOrigin = {
-    places: conversation.places,
+    positions: conversation.positions,
     format: body.output_config?.format == null ? 'output_format' : 'output_config.format',
     models: body.fallbacks == null ? 'models' : 'fallbacks',
   }
   const request = withOrigin(fields as unknown as ResponsesRequest, origin)
   useDefaultModel(request, offering)
-  const refused = refusal(request, offering)
-  if (refused !== null) throw new GatewayError('invalid_request', inMessagesNames(refused, request))
+  const problem = refusal(request, offering)
+  if (problem !== null) throw new GatewayError('invalid_request', inMessagesNames(problem, request))
   return request
 }
 
 /** Flags for beta features, which are passed on to providers of this API. */
 const BETA_HEADER = 'anthropic-beta'
-const BETA = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
+const BETA_NAME = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
 const BETAS_MAX = 64
 
 function betasIn(header: string): readonly string[] {
@@ -114,7 +114,7 @@ function betasIn(header: string): readonly string[] {
     .split(',')
     .map(name => name.trim())
     .filter(name => name !== '')
-  if (names.length > BETAS_MAX || !names.every(name => BETA.test(name)))
+  if (names.length > BETAS_MAX || !names.every(name => BETA_NAME.test(name)))
     throw refuseField(
       BETA_HEADER,
       `must be at most ${BETAS_MAX} names of at most 100 visible characters, separated by commas`,
@@ -125,7 +125,7 @@ function betasIn(header: string): readonly string[] {
 /** A workspace of an account at Anthropic, for requests with a BYOK credential. */
 const WORKSPACE_HEADER = 'anthropic-workspace-id'
 /** Only the header sets it: a body field of this name is refused. */
-const WORKSPACE = 'anthropic_workspace_id'
+const WORKSPACE_FIELD = 'anthropic_workspace_id'
 
 function workspaceIn(headers: ReadonlyMap<string, string>): string | undefined {
   const workspace = headers.get(WORKSPACE_HEADER)
@@ -148,12 +148,14 @@ function refuseThread(value: unknown): void {
 }
 
 /** With this flag, the budget covers all thoughts between calls, so it may exceed the limit of one answer. */
-const INTERLEAVED = 'interleaved-thinking-'
+const INTERLEAVED_BETA = 'interleaved-thinking-'
 
-function translate(body: MessagesBody, fields: Record<string, unknown>): void {
+function translateFields(body: MessagesBody, fields: Record<string, unknown>): void {
   fields['max_output_tokens'] = body.max_tokens
   if (body.stop_sequences != null) fields['stop'] = body.stop_sequences
-  const isInterleaved = (fields['betas'] as MessagesBody['betas'])?.some(beta => beta.startsWith(INTERLEAVED))
+  const isInterleaved = (fields['betas'] as MessagesBody['betas'])?.some(beta =>
+    beta.startsWith(INTERLEAVED_BETA),
+  )
   const reasoning = reasoningConfig(body, isInterleaved === true)
   if (reasoning !== null) fields['reasoning'] = reasoning
   // A client of this API expects to send every thought back.
@@ -207,10 +209,10 @@ function hubThinking(thinking: Thinking): Record<string, unknown> {
   }
 }
 
-function textConfig({ output_config: output, output_format: older }: MessagesBody): TextConfig | null {
-  if (output?.format != null && older != null)
+function textConfig({ output_config: output, output_format: olderFormat }: MessagesBody): TextConfig | null {
+  if (output?.format != null && olderFormat != null)
     throw refuseField('output_format', 'must not be set together with output_config.format')
-  const format = output?.format ?? older
+  const format = output?.format ?? olderFormat
   if (format == null) return null
   const { schema } = format
   // The API has no name for it, and others demand one.
@@ -220,7 +222,7 @@ function textConfig({ output_config: output, output_format: older }: MessagesBod
 }
 
 function serviceTier({ service_tier: tier, speed }: MessagesBody): string | null {
-  if (speed !== 'fast') return tier == null ? null : (TIERS.get(tier) ?? tier)
+  if (speed !== 'fast') return tier == null ? null : (SERVICE_TIERS.get(tier) ?? tier)
   if (!FAST_TIERS.has(tier ?? undefined))
     throw refuseField('speed', 'must not be fast if service_tier asks for another tier')
   return 'priority'

@@ -4,13 +4,13 @@
  */
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { renamed } from '../translation.ts'
+import { withClientPath } from '../translation.ts'
 import type { BlockPosition } from './messages.ts'
 
 /** How a body was translated. */
 export interface FieldOrigin {
-  /** Keyed by item of the input. */
-  readonly places: readonly BlockPosition[]
+  /** One for each item of the input. */
+  readonly positions: readonly BlockPosition[]
   readonly format: 'output_config.format' | 'output_format'
   readonly models: 'models' | 'fallbacks'
 }
@@ -26,7 +26,9 @@ export function withOrigin(request: ResponsesRequest, origin: FieldOrigin): Resp
 export function inMessagesNames(message: string, request: ResponsesRequest): string {
   const origin = (request as { readonly [ORIGIN]?: FieldOrigin })[ORIGIN]
   if (origin === undefined) return message
-  return renamed(message, (field, index, rest) => messagesPath(request, origin, field, index, rest))
+  return withClientPath(message, (field, index, subpath) =>
+    messagesPath(request, origin, field, index, subpath),
+  )
 }
 
 /** Null where both bodies have the same name. */
@@ -35,45 +37,47 @@ function messagesPath(
   origin: FieldOrigin,
   field: string,
   index: number | null,
-  rest: string,
+  subpath: string,
 ): string | null {
   switch (field) {
     case 'input':
-      return index === null ? 'messages' : itemPath(request, origin.places, index, rest)
+      return index === null ? 'messages' : itemPath(request, origin.positions, index, subpath)
     case 'instructions':
       return 'system'
     case 'tools':
-      return rest.startsWith('.parameters') ? toolPath(request, index, rest) : null
+      return subpath.startsWith('.parameters') ? toolPath(request, index, subpath) : null
     case 'text':
-      return rest.startsWith('.format') ? origin.format + formatPath(rest.slice('.format'.length)) : null
+      return subpath.startsWith('.format')
+        ? origin.format + formatPath(subpath.slice('.format'.length))
+        : null
     case 'reasoning':
-      return rest === '.effort' ? 'output_config.effort' : 'thinking'
+      return subpath === '.effort' ? 'output_config.effort' : 'thinking'
     case 'models':
       return origin.models === 'fallbacks' && index !== null
         ? `${elementPath('fallbacks', index)}.model`
         : null
     default: {
-      const name = NAMES.get(field)
+      const name = FIELD_NAMES.get(field)
       if (name === undefined) return null
-      return (index === null ? name : elementPath(name, index)) + rest
+      return (index === null ? name : elementPath(name, index)) + subpath
     }
   }
 }
 
-const NAMES: ReadonlyMap<string, string> = new Map([
+const FIELD_NAMES: ReadonlyMap<string, string> = new Map([
   ['max_output_tokens', 'max_tokens'],
   ['stop', 'stop_sequences'],
 ])
 
 /** The schema of a function has another name in this API; so do settings of a gateway tool. */
-function toolPath({ tools }: ResponsesRequest, index: number | null, rest: string): string | null {
+function toolPath({ tools }: ResponsesRequest, index: number | null, subpath: string): string | null {
   if (index === null || tools?.[index]?.type !== 'function') return null
-  return elementPath('tools', index) + rest.replace('.parameters', '.input_schema')
+  return elementPath('tools', index) + subpath.replace('.parameters', '.input_schema')
 }
 
 /** The name and `strict` of a schema are not in the body of this API. */
-function formatPath(rest: string): string {
-  return rest.startsWith('.schema') || rest === '.type' ? rest : ''
+function formatPath(subpath: string): string {
+  return subpath.startsWith('.schema') || subpath === '.type' ? subpath : ''
 }
 
 /** The path of an item. An item that a plugin added has none. */
@@ -81,22 +85,22 @@ function itemPath(
   { input }: ResponsesRequest,
   positions: readonly BlockPosition[],
   index: number,
-  rest: string,
+  subpath: string,
 ): string {
   const position = positions[index]
   const item = typeof input === 'string' ? undefined : input[index]
   if (position === undefined || item === undefined) return 'messages'
   const base = position.message === null ? 'system' : elementPath('messages', position.message)
   const inContent = position.message === null ? base : `${base}.content`
-  if (position.block === null) return rest.startsWith('.content') ? inContent : base
+  if (position.block === null) return subpath.startsWith('.content') ? inContent : base
   switch (item.type) {
     case 'function_call':
-      return elementPath(inContent, position.block) + nameIn(CALL_FIELDS, rest)
+      return elementPath(inContent, position.block) + nameIn(CALL_FIELDS, subpath)
     case 'function_call_output':
-      return elementPath(inContent, position.block) + outputPath(rest)
+      return elementPath(inContent, position.block) + outputPath(subpath)
     case undefined:
     case 'message': {
-      const part = PART.exec(rest)
+      const part = PART_PATTERN.exec(subpath)
       if (part === null) return position.isDivided ? inContent : elementPath(inContent, position.block)
       if (!position.isDivided) return elementPath(inContent, position.block)
       return elementPath(inContent, position.block + Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
@@ -106,18 +110,18 @@ function itemPath(
   }
 }
 
-type Names = readonly (readonly [pattern: RegExp, name: string])[]
+type FieldPatterns = readonly (readonly [pattern: RegExp, name: string])[]
 
-const PART = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
+const PART_PATTERN = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
 
-const CALL_FIELDS: Names = [
+const CALL_FIELDS: FieldPatterns = [
   [/^\.call_id$/, '.id'],
   [/^\.arguments$/, '.input'],
   [/^\.name$/, '.name'],
 ]
 
 /** Fields of a part: their paths in a block. */
-const PART_FIELDS: Names = [
+const PART_FIELDS: FieldPatterns = [
   [/^\.text$/, '.text'],
   [/^\.(?:image_url|file_data)$/, '.source'],
   [/^\.file_url$/, '.source.url'],
@@ -125,14 +129,14 @@ const PART_FIELDS: Names = [
   [/^\.filename$/, '.title'],
 ]
 
-function outputPath(rest: string): string {
-  if (rest === '.call_id') return '.tool_use_id'
-  const part = PART.exec(rest)
-  if (part === null) return rest === '.output' ? '.content' : ''
+function outputPath(subpath: string): string {
+  if (subpath === '.call_id') return '.tool_use_id'
+  const part = PART_PATTERN.exec(subpath)
+  if (part === null) return subpath === '.output' ? '.content' : ''
   return elementPath('.content', Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
 }
 
 /** A field without a name in this API is reported as the field that contains it. */
-function nameIn(names: Names, field: string): string {
+function nameIn(names: FieldPatterns, field: string): string {
   return names.find(([pattern]) => pattern.test(field))?.[1] ?? ''
 }

@@ -11,14 +11,14 @@ import { GATEWAY_RESULTS, type ServerToolResult, type ServerToolUseBlock } from 
 
 type Fields = Readonly<Record<string, unknown>>
 
-interface Kind {
+interface ItemKind {
   readonly type: string
   /** Status of a call without a result. */
   readonly pending: string
   fields(input: Fields, content: unknown): Item
 }
 
-const SEARCH: Kind = {
+const SEARCH_KIND: ItemKind = {
   type: 'web_search_call',
   pending: 'in_progress',
   fields: ({ query }, content) => ({
@@ -29,12 +29,12 @@ const SEARCH: Kind = {
     },
   }),
 }
-const FETCH: Kind = {
+const FETCH_KIND: ItemKind = {
   type: 'web_search_call',
   pending: 'in_progress',
   fields: ({ url }) => ({ action: { type: 'open_page', url: textOrEmpty(url) } }),
 }
-const CODE: Kind = {
+const CODE_KIND: ItemKind = {
   type: 'code_interpreter_call',
   pending: 'incomplete',
   fields: ({ code, command }, content) => ({
@@ -42,44 +42,44 @@ const CODE: Kind = {
     ...(isObject(content) ? { outputs: outputs(content) } : {}),
   }),
 }
-const TOOL_SEARCH: Kind = {
+const TOOL_SEARCH_KIND: ItemKind = {
   type: 'gateway:tool_search',
   pending: 'incomplete',
   fields: ({ query, pattern }) => ({ query: textOrEmpty(query) || textOrEmpty(pattern) }),
 }
-const ADVISOR: Kind = {
+const ADVISOR_KIND: ItemKind = {
   type: 'gateway:advisor',
   pending: 'incomplete',
   fields: (_, content) => (isObject(content) ? { advice: textOrEmpty(content['text']) } : {}),
 }
 
-const BY_NAME: ReadonlyMap<string, Kind> = new Map([
-  ['web_search', SEARCH],
-  ['web_fetch', FETCH],
-  ['code_execution', CODE],
-  ['bash_code_execution', CODE],
-  ['text_editor_code_execution', CODE],
-  ['tool_search_tool_regex', TOOL_SEARCH],
-  ['tool_search_tool_bm25', TOOL_SEARCH],
-  ['advisor', ADVISOR],
+const KIND_BY_TOOL: ReadonlyMap<string, ItemKind> = new Map([
+  ['web_search', SEARCH_KIND],
+  ['web_fetch', FETCH_KIND],
+  ['code_execution', CODE_KIND],
+  ['bash_code_execution', CODE_KIND],
+  ['text_editor_code_execution', CODE_KIND],
+  ['tool_search_tool_regex', TOOL_SEARCH_KIND],
+  ['tool_search_tool_bm25', TOOL_SEARCH_KIND],
+  ['advisor', ADVISOR_KIND],
 ])
 /** For a result whose call is missing from the messages. */
-const BY_RESULT: ReadonlyMap<string, Kind> = new Map([
-  ['web_search_tool_result', SEARCH],
-  ['web_fetch_tool_result', FETCH],
-  ['code_execution_tool_result', CODE],
-  ['bash_code_execution_tool_result', CODE],
-  ['text_editor_code_execution_tool_result', CODE],
-  ['tool_search_tool_result', TOOL_SEARCH],
-  ['advisor_tool_result', ADVISOR],
+const KIND_BY_RESULT: ReadonlyMap<string, ItemKind> = new Map([
+  ['web_search_tool_result', SEARCH_KIND],
+  ['web_fetch_tool_result', FETCH_KIND],
+  ['code_execution_tool_result', CODE_KIND],
+  ['bash_code_execution_tool_result', CODE_KIND],
+  ['text_editor_code_execution_tool_result', CODE_KIND],
+  ['tool_search_tool_result', TOOL_SEARCH_KIND],
+  ['advisor_tool_result', ADVISOR_KIND],
 ])
 
 /** Ids that Anthropic gives to calls of its tools. */
-const MADE_BY_ANTHROPIC = /^(?:srvtoolu|mcptoolu)_/
+const ANTHROPIC_ID = /^(?:srvtoolu|mcptoolu)_/
 
 const isItem = compile(InputItem)
 
-interface Replayed {
+interface ReplayedCall {
   readonly call: ServerToolUseBlock
   /** Null for a tool of the gateway: its item begins with the result. */
   readonly item: Item | null
@@ -87,11 +87,11 @@ interface Replayed {
 
 /** The calls of one conversation. */
 export class ReplayedCalls {
-  readonly #calls = new Map<string, Replayed>()
+  readonly #calls = new Map<string, ReplayedCall>()
 
   /** The item of a call, which is complete once its result has arrived; null: it has none yet. */
   call(block: ServerToolUseBlock): Item | null {
-    const isKnown = block.type === 'mcp_tool_use' || BY_NAME.has(block.name)
+    const isKnown = block.type === 'mcp_tool_use' || KIND_BY_TOOL.has(block.name)
     const item: Item | null = isKnown ? {} : null
     this.#calls.set(block.id, { call: block, item })
     if (item !== null) fill(item, block, null)
@@ -100,11 +100,11 @@ export class ReplayedCalls {
 
   /** Joins the result to its call, or makes the item; null: no new item. */
   result(block: ServerToolResult): Item | null {
-    const known = this.#calls.get(block.tool_use_id)
+    const openCall = this.#calls.get(block.tool_use_id)
     const gatewayResult = GATEWAY_RESULTS.get(block.type)
-    if (gatewayResult !== undefined) return gatewayItem(gatewayResult, known?.call.input ?? {}, block)
-    if (known?.item != null) {
-      fill(known.item, known.call, block)
+    if (gatewayResult !== undefined) return gatewayItem(gatewayResult, openCall?.call.input ?? {}, block)
+    if (openCall?.item != null) {
+      fill(openCall.item, openCall.call, block)
       return null
     }
     const item: Item = {}
@@ -119,13 +119,14 @@ function fill(item: Item, call: ServerToolUseBlock | null, result: ServerToolRes
   Object.assign(item, call?.type === 'mcp_tool_use' ? mcpFields(call, result) : toolFields(call, result), {
     id,
   })
-  if (!MADE_BY_ANTHROPIC.test(id)) return
+  if (!ANTHROPIC_ID.test(id)) return
   const blocks = [call, result].filter(block => block !== null)
   item['native'] = { blocks }
 }
 
 function toolFields(call: ServerToolUseBlock | null, result: ServerToolResult | null): Item {
-  const kind = BY_NAME.get(call?.name ?? '') ?? BY_RESULT.get(result?.type ?? '') ?? TOOL_SEARCH
+  const kind =
+    KIND_BY_TOOL.get(call?.name ?? '') ?? KIND_BY_RESULT.get(result?.type ?? '') ?? TOOL_SEARCH_KIND
   const status = result === null ? kind.pending : 'completed'
   return { type: kind.type, status, ...kind.fields(call?.input ?? {}, result?.content) }
 }
@@ -151,19 +152,19 @@ function mcpFields(
     server_label: server_name,
     arguments: JSON.stringify(input ?? {}),
   }
-  if (result !== null) fields[result.is_error === true ? 'error' : 'output'] = print(result.content)
+  if (result !== null) fields[result.is_error === true ? 'error' : 'output'] = textOf(result.content)
   return fields
 }
 
-function print(content: unknown): string {
+function textOf(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''
   return content.map((part: unknown) => textOrEmpty(recordOrEmpty(part)['text'])).join('')
 }
 
 function sources(content: readonly unknown[]): Item[] {
-  return content.flatMap(found => {
-    const url = textOrEmpty(recordOrEmpty(found)['url'])
+  return content.flatMap(result => {
+    const url = textOrEmpty(recordOrEmpty(result)['url'])
     return url === '' ? [] : [{ type: 'url', url }]
   })
 }

@@ -12,10 +12,8 @@ type Block = Record<string, unknown>
 /** Separates two pieces of one thought. */
 export const THOUGHT_BREAK = '\n\n'
 
-const CLAUDE = 'anthropic-claude-v1'
-/**
- * Begin what is sealed in our own form: `MARK`, then fields between dots. The last one is the provider's own value.
- */
+const CLAUDE_FORMAT = 'anthropic-claude-v1'
+/** Seals in the gateway's own form begin with one of these. Fields between dots follow; the last is the provider's. */
 const REASONING_MARK = 'gateway-reasoning-v1.'
 const CALL_MARK = 'gateway-call-v1.'
 
@@ -26,8 +24,7 @@ export function isSealedHere(seal: string): boolean {
 
 /** The block of a finished item; null if it has no thinking. */
 export function thinkingBlock(item: ReasoningItem): Block | null {
-  // If a provider sends both text and summary, the summary only repeats the text.
-  const thinking = joined(item.content ?? []) || joined(item.summary)
+  const thinking = thoughtText(item)
   const signature = signatureOf(item)
   if (thinking === '' && signature === '') return null
   // Without text, Anthropic signs thoughts that it does not show.
@@ -35,7 +32,12 @@ export function thinkingBlock(item: ReasoningItem): Block | null {
   return { type: 'redacted_thinking', data: signature }
 }
 
-function joined(parts: readonly { readonly text: string }[]): string {
+/** The text of a thought. If a provider sends both text and summary, the summary only repeats the text. */
+export function thoughtText({ content, summary }: ReasoningItem): string {
+  return joinTexts(content ?? []) || joinTexts(summary)
+}
+
+function joinTexts(parts: readonly { readonly text: string }[]): string {
   return parts
     .map(({ text }) => text)
     .filter(text => text !== '')
@@ -43,26 +45,26 @@ function joined(parts: readonly { readonly text: string }[]): string {
 }
 
 /** True for this API's own formats. An item with both a signature and encrypted content is from another API. */
-function isSigned({ format, encrypted_content: encrypted = '' }: ReasoningItem): boolean {
-  return format === CLAUDE && encrypted === ''
+function isSigned({ format, encrypted_content: encryptedContent = '' }: ReasoningItem): boolean {
+  return format === CLAUDE_FORMAT && encryptedContent === ''
 }
 
 function isRedacted({ format, signature = '', summary, content = [] }: ReasoningItem): boolean {
   const texts = [...summary, ...content]
-  return format === CLAUDE && signature === '' && texts.every(({ text }) => text === '')
+  return format === CLAUDE_FORMAT && signature === '' && texts.every(({ text }) => text === '')
 }
 
-/** The fields that the next turn needs to send the thought back; empty: none. */
+/** The signature of a thinking block: all fields with which a later turn can send the thought back; empty: none. */
 export function signatureOf(item: ReasoningItem): string {
-  const { format = '', signature = '', encrypted_content: encrypted = '' } = item
-  if (signature === '' && encrypted === '') return ''
+  const { format = '', signature = '', encrypted_content: encryptedContent = '' } = item
+  if (signature === '' && encryptedContent === '') return ''
   if (isSigned(item)) return signature
-  if (isRedacted(item)) return encrypted
+  if (isRedacted(item)) return encryptedContent
   // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
   const { detail_id: lateId } = item as { detail_id?: unknown }
   const id = typeof lateId === 'string' ? lateId : item.id
   const form = (item.content ?? []).length > 0 ? 'text' : 'summary'
-  return `${REASONING_MARK}${[form, pack(format), pack(id), pack(signature), encrypted].join('.')}`
+  return `${REASONING_MARK}${[form, pack(format), pack(id), pack(signature), encryptedContent].join('.')}`
 }
 
 /** A block with the signature that a provider gave to a call; null if there is none. */
@@ -81,22 +83,24 @@ type Thought =
 export function thoughtOf(block: ThoughtBlock): Thought {
   if (block.type === 'thinking') return openThought(block.signature ?? '', block.thinking)
   if (block.data.startsWith(CALL_MARK)) {
-    const [callId = '', ...rest] = block.data.slice(CALL_MARK.length).split('.')
-    return { callId: unpack(callId), signature: rest.join('.') }
+    const [callId = '', ...signatureParts] = block.data.slice(CALL_MARK.length).split('.')
+    return { callId: unpack(callId), signature: signatureParts.join('.') }
   }
   if (block.data.startsWith(REASONING_MARK)) return openThought(block.data, '')
   if (block.data === '') return null
-  return { item: { type: 'reasoning', summary: [], encrypted_content: block.data, format: CLAUDE } }
+  return { item: { type: 'reasoning', summary: [], encrypted_content: block.data, format: CLAUDE_FORMAT } }
 }
 
 function openThought(seal: string, thinking: string): Thought {
   const content = thinking === '' ? {} : { content: [{ type: 'reasoning_text', text: thinking }] }
   if (!seal.startsWith(REASONING_MARK)) {
     if (seal !== '')
-      return { item: { type: 'reasoning', summary: [], ...content, signature: seal, format: CLAUDE } }
+      return { item: { type: 'reasoning', summary: [], ...content, signature: seal, format: CLAUDE_FORMAT } }
     return thinking === '' ? null : { item: { type: 'reasoning', summary: [], ...content } }
   }
-  const [form, format = '', id = '', signature = '', ...rest] = seal.slice(REASONING_MARK.length).split('.')
+  const [form, format = '', id = '', signature = '', ...encryptedParts] = seal
+    .slice(REASONING_MARK.length)
+    .split('.')
   const isSummary = form === 'summary'
   const item: Record<string, unknown> = {
     type: 'reasoning',
@@ -107,13 +111,13 @@ function openThought(seal: string, thinking: string): Thought {
     id: unpack(id),
     format: unpack(format),
     signature: unpack(signature),
-    encrypted_content: rest.join('.'),
+    encrypted_content: encryptedParts.join('.'),
   }
   for (const [name, value] of Object.entries(fields)) if (value !== '') item[name] = value
   return { item }
 }
 
-/** Any text without dots. */
+/** The text in letters without dots. */
 function pack(text: string): string {
   return Buffer.from(text).toString('base64url')
 }

@@ -32,26 +32,26 @@ const FAMILIES: ReadonlyMap<string, ((tool: Fields, path: string) => Fields) | n
   ['mcp_toolset', null],
 ])
 
-const DATE = /_\d{8}$/
-const MEMBERS_MAX_CHARS = 64
+const DATE_SUFFIX = /_\d{8}$/
+const TYPE_MAX_CHARS = 64
 
 /** @throws GatewayError `invalid_request` for a type that is not known. */
 export function hubTool(tool: MessagesTool, index: number): Tool {
   const type: string | null | undefined = tool.type
   if (type == null || type === 'custom') return functionTool(tool as CustomMessagesTool) as unknown as Tool
   if (serverToolName(type) !== null) return tool as Tool
-  const family = type.length > MEMBERS_MAX_CHARS ? '' : type.replace(DATE, '')
+  const family = type.length > TYPE_MAX_CHARS ? '' : type.replace(DATE_SUFFIX, '')
   const path = `${elementPath('tools', index)}.type`
   if (family === 'tool_search_tool_bm25')
     throw refuseField(path, 'must be tool_search_tool_regex: no other search is offered')
-  const form = FAMILIES.get(family)
-  if (form === undefined) {
-    const known = ['custom', ...FAMILIES.keys()].join(', ')
-    throw refuseField(path, `must name a known tool: ${known} (with their dates), or a gateway tool`)
+  const translate = FAMILIES.get(family)
+  if (translate === undefined) {
+    const knownTypes = ['custom', ...FAMILIES.keys()].join(', ')
+    throw refuseField(path, `must name a known tool: ${knownTypes} (with their dates), or a gateway tool`)
   }
-  // No provider of another API knows the type, so that its format refuses it.
-  const hub = form === null ? { type } : form(tool as Fields, elementPath('tools', index))
-  return { ...hub, native: tool } as unknown as Tool
+  // Formats of other APIs refuse a tool whose type they do not know.
+  const fields = translate === null ? { type } : translate(tool as Fields, elementPath('tools', index))
+  return { ...fields, native: tool } as unknown as Tool
 }
 
 /** A function. Fields that other providers lack are added in `native`. */
@@ -104,8 +104,11 @@ function fetchTool(tool: Fields, path: string): Fields {
   const problem = explain(FetchSettings, tool, path)
   if (problem !== null) throw new GatewayError('invalid_request', problem)
   const names = ['allowed_domains', 'blocked_domains', 'max_uses', 'max_content_tokens'] as const
-  const set = names.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]] as const]))
-  return { type: 'gateway:web_fetch', ...(set.length === 0 ? {} : { parameters: Object.fromEntries(set) }) }
+  const settings = names.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]] as const]))
+  return {
+    type: 'gateway:web_fetch',
+    ...(settings.length === 0 ? {} : { parameters: Object.fromEntries(settings) }),
+  }
 }
 
 /** The tool choice and, if the client set it here, whether calls may be parallel. */
@@ -113,8 +116,8 @@ export function hubToolChoice(
   choice: MessagesToolChoice,
   tools: readonly Tool[],
 ): { readonly choice: ToolChoice; readonly isParallel: boolean | null } {
-  const disabled = choice.type === 'none' ? null : choice.disable_parallel_tool_use
-  const isParallel = disabled == null ? null : !disabled
+  const disablesParallel = choice.type === 'none' ? null : choice.disable_parallel_tool_use
+  const isParallel = disablesParallel == null ? null : !disablesParallel
   switch (choice.type) {
     case 'auto':
     case 'none':
@@ -130,7 +133,7 @@ export function hubToolChoice(
 
 /** Tools of the API are forced by their name too. */
 function namedTool(name: string, tools: readonly Tool[]): ToolChoice {
-  const tool = tools.find(each => nameOf(each) === name)
+  const tool = tools.find(candidate => nameOf(candidate) === name)
   if (tool === undefined || tool.type === 'function') return { type: 'function', name }
   return { type: tool.type, native: { type: 'tool', name } } as unknown as ToolChoice
 }

@@ -7,9 +7,9 @@ import { isSealedHere } from './thinking-blocks.ts'
 
 type Block = Exclude<MessageInput['content'], string>[number]
 
-const ID = /^[a-zA-Z0-9_-]+$/
-const WEB = /^https?:\/\//i
-const IMAGES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
+const ID_PATTERN = /^[a-zA-Z0-9_-]+$/
+const WEB_URL = /^https?:\/\//i
+const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
 
 /** True if every block may be sent unchanged. */
 export function isPlainContent(content: readonly Block[]): boolean {
@@ -26,9 +26,9 @@ function isPlain(block: Block): boolean {
     case 'document':
       return block.source.type === 'text' || isPlainSource(block.source)
     case 'tool_use':
-      return ID.test(block.id)
+      return ID_PATTERN.test(block.id)
     case 'tool_result':
-      return ID.test(block.tool_use_id) && isPlainResult(block.content)
+      return ID_PATTERN.test(block.tool_use_id) && isPlainResult(block.content)
     case 'thinking':
       return block.signature != null && block.signature !== '' && !isSealedHere(block.signature)
     case 'redacted_thinking':
@@ -54,6 +54,6 @@ interface Source {
 
 function isPlainSource(source: object): boolean {
   const { type, media_type, url } = source as Source
-  if (type === 'url') return WEB.test(url ?? '')
-  return type === 'base64' && (IMAGES.has(media_type ?? '') || media_type === 'application/pdf')
+  if (type === 'url') return WEB_URL.test(url ?? '')
+  return type === 'base64' && (IMAGE_TYPES.has(media_type ?? '') || media_type === 'application/pdf')
 }

@@ -9,19 +9,19 @@ import { withNative } from '../../protocol/json/native.ts'
 import type { Annotation } from '../../protocol/parts.ts'
 import { type Call, type CallStart, Calls, callIdIn } from '../calls.ts'
 import type { Delta, ItemStart } from '../format.ts'
-import { oneMore, Withheld } from '../withheld.ts'
+import { checkedCount, Withheld } from '../withheld.ts'
 
 export class Output {
   readonly #emit: (delta: Delta) => void
-  #next = 0
+  #nextItem = 0
   #message: number | null = null
-  #length = 0
-  #hasText = false
-  /** Null until a call has come. Written here alone. */
+  #textLength = 0
+  #hasOutput = false
+  /** Null until a call has come. Only this class writes it. */
   calls: Calls | null = null
   /** True: the next text starts a block of its own. */
-  #cut = false
-  /** Written by the blocks alone. */
+  #startsBlock = false
+  /** Only the blocks write it. */
   readonly withheld = new Withheld()
   /** The container that runs the code of this reply; null while unknown. */
   containerId: string | null = null
@@ -34,7 +34,7 @@ export class Output {
 
   /** True once the model has produced any output, including reasoning. */
   get hasContent(): boolean {
-    return this.#hasText
+    return this.#hasOutput
   }
 
   /** The open message item; null if the next text starts a new one. */
@@ -44,12 +44,12 @@ export class Output {
 
   /** Length of the open message's text in UTF-16 units, the unit of annotations. */
   get textLength(): number {
-    return this.#message === null ? 0 : this.#length
+    return this.#message === null ? 0 : this.#textLength
   }
 
   /** Opens an item that is not a message, and completes the open message. */
   open(start: ItemStart): number {
-    const item = this.#begin()
+    const item = this.#beginItem()
     this.#emit({ kind: 'open', item, start })
     return item
   }
@@ -57,7 +57,7 @@ export class Output {
   /** Opens a call. The call ends by itself if the reply continues after it. */
   call(start: CallStart): Call {
     this.calls ??= new Calls(this.#emit, this.withheld)
-    return this.calls.begin(this.#begin(), start)
+    return this.calls.begin(this.#beginItem(), start)
   }
 
   emit(delta: Delta): void {
@@ -67,16 +67,16 @@ export class Output {
   text(piece: string): void {
     if (piece === '') return
     const item = this.#openMessage()
-    const isCut = this.#cut && this.#length > 0
-    this.#cut = false
-    this.#length += piece.length
+    const isCut = this.#startsBlock && this.#textLength > 0
+    this.#startsBlock = false
+    this.#textLength += piece.length
     if (isCut) this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null, cut: isCut })
     else this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null })
   }
 
   /** Divides the text here, because the following text has other citations. */
   cut(): void {
-    this.#cut = true
+    this.#startsBlock = true
   }
 
   annotate(item: number, annotation: Annotation): void {
@@ -97,25 +97,25 @@ export class Output {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
-  #begin(): number {
+  #beginItem(): number {
     this.endMessage()
     this.calls?.settle()
-    this.#hasText = true
-    return this.#number()
+    this.#hasOutput = true
+    return this.#numberItem()
   }
 
-  #number(): number {
-    const item = oneMore(this.#next, 'output items')
-    this.#next++
+  #numberItem(): number {
+    const item = checkedCount(this.#nextItem, 'output items')
+    this.#nextItem++
     return item
   }
 
   #openMessage(): number {
     if (this.#message === null) {
       this.calls?.settle()
-      this.#message = this.#number()
-      this.#length = 0
-      this.#hasText = true
+      this.#message = this.#numberItem()
+      this.#textLength = 0
+      this.#hasOutput = true
       this.#emit({ kind: 'open', item: this.#message, start: { type: 'message', id: null, phase: null } })
     }
     return this.#message
@@ -131,7 +131,7 @@ export interface Block {
 }
 
 /** Reads a block that is unknown or carries nothing for the caller. */
-export const IGNORED: Block = { delta: () => undefined, stop: () => undefined }
+export const IGNORED_BLOCK: Block = { delta: () => undefined, stop: () => undefined }
 
 type Opener = (output: Output, block: Json, index: number) => Block
 
@@ -144,7 +144,7 @@ const OPENERS: ReadonlyMap<string, Opener> = new Map<string, Opener>([
 ])
 
 /** The block type that a delta without a started block implies: some intermediaries omit the start. */
-const IMPLIED: ReadonlyMap<string, string> = new Map([
+const IMPLIED_TYPES: ReadonlyMap<string, string> = new Map([
   ['text_delta', 'text'],
   ['thinking_delta', 'thinking'],
 ])
@@ -155,20 +155,20 @@ export function openBlock(output: Output, block: Json, index: number): Block | n
 }
 
 export function impliedBlock(output: Output, deltaType: string, index: number): Block | null {
-  const type = IMPLIED.get(deltaType)
+  const type = IMPLIED_TYPES.get(deltaType)
   return type === undefined ? null : openBlock(output, { type }, index)
 }
 
 class TextBlock implements Block {
   readonly #output: Output
   readonly #message: number | null
-  readonly #from: number
+  readonly #start: number
   readonly #citations: Json[] = []
 
   constructor(output: Output, block: Json) {
     this.#output = output
     this.#message = output.message
-    this.#from = output.textLength
+    this.#start = output.textLength
     const citations = block['citations']
     if (Array.isArray(citations)) for (const citation of citations) this.#cite(citation)
     output.text(textOrEmpty(block['text']))
@@ -184,20 +184,20 @@ class TextBlock implements Block {
     if (this.#citations.length === 0) return
     const item = this.#output.message
     if (item === null) return
-    const from = this.#message === null || this.#message === item ? this.#from : 0
+    const start = this.#message === null || this.#message === item ? this.#start : 0
     for (const citation of this.#citations) {
-      const annotation = annotationOf(citation, from, this.#output.textLength)
+      const annotation = annotationOf(citation, start, this.#output.textLength)
       if (annotation !== null) this.#output.annotate(item, withNative(annotation, citation))
     }
     this.#output.cut()
   }
 
   #cite(citation: unknown): void {
-    const found = record(citation)
-    if (found === null) return
+    const fields = record(citation)
+    if (fields === null) return
     if (this.#citations.length === 0) this.#output.cut()
-    this.#citations.push(found)
-    this.#output.withheld.add(found)
+    this.#citations.push(fields)
+    this.#output.withheld.add(fields)
   }
 }
 
@@ -246,11 +246,11 @@ class ThinkingBlock implements Block {
     this.#output = output
     this.#item = output.open({ type: 'reasoning', id: null, format: 'anthropic-claude-v1' })
     this.#signature = filled(block['signature'])
-    this.#think(textOrEmpty(block['thinking']))
+    this.#addThinking(textOrEmpty(block['thinking']))
   }
 
   delta(type: string, delta: Json): void {
-    if (type === 'thinking_delta') this.#think(textOrEmpty(delta['thinking']))
+    if (type === 'thinking_delta') this.#addThinking(textOrEmpty(delta['thinking']))
     // A signature arrives whole; a second one replaces the first.
     else if (type === 'signature_delta') {
       this.#signature = filled(delta['signature']) ?? this.#signature
@@ -263,7 +263,7 @@ class ThinkingBlock implements Block {
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
 
-  #think(piece: string): void {
+  #addThinking(piece: string): void {
     if (piece === '') return
     this.#output.emit({ kind: 'reasoning', item: this.#item, form: 'text', part: 0, text: piece })
   }
@@ -337,26 +337,27 @@ class CompactionBlock implements Block {
 // must return unchanged; the item has one that only its maker reads.
 
 /** Marks packed blocks; compactions of other providers lack it, and Anthropic cannot read them. */
-const MARK = 'anthropic-claude-v1:'
+const COMPACTION_MARK = 'anthropic-claude-v1:'
 
 /** The fields of a block that are sent back. */
-const KEPT_FIELDS = ['content', 'encrypted_content', 'signature', 'tool_changes'] as const
+const REPLAYED_FIELDS = ['content', 'encrypted_content', 'signature', 'tool_changes'] as const
 
 /** Packs a compaction block into one string. */
 export function sealCompaction(block: Json): string {
-  return MARK + Buffer.from(jsonText(keptOf(block))).toString('base64url')
+  return COMPACTION_MARK + Buffer.from(jsonText(replayedFields(block))).toString('base64url')
 }
 
-function keptOf(block: Json): Json {
+function replayedFields(block: Json): Json {
   return Object.fromEntries(
-    KEPT_FIELDS.flatMap(name => (block[name] === undefined ? [] : [[name, block[name]] as const])),
+    REPLAYED_FIELDS.flatMap(name => (block[name] === undefined ? [] : [[name, block[name]] as const])),
   )
 }
 
 /** Unpacks a compaction block; null for a compaction of another provider. */
 export function openCompaction(encryptedContent: unknown): Json | null {
   const ciphertext = textOrEmpty(encryptedContent)
-  if (!ciphertext.startsWith(MARK)) return null
-  const found = record(parseJson(Buffer.from(ciphertext.slice(MARK.length), 'base64url').toString('utf8')))
-  return found === null ? null : { type: 'compaction', ...keptOf(found) }
+  if (!ciphertext.startsWith(COMPACTION_MARK)) return null
+  const json = Buffer.from(ciphertext.slice(COMPACTION_MARK.length), 'base64url').toString('utf8')
+  const block = record(parseJson(json))
+  return block === null ? null : { type: 'compaction', ...replayedFields(block) }
 }

@@ -8,7 +8,7 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { encodeMessages } from './encode.ts'
 
-const BETAS = 'anthropic-beta'
+const BETA_HEADER = 'anthropic-beta'
 
 export interface CloudFormat {
   /** The value of `anthropic_version`. */
@@ -20,13 +20,13 @@ export interface CloudFormat {
   /** True: the betas are a list in the body; false: a header. */
   readonly betasInBody: boolean
   /** Fields that the cloud does not accept, in addition to the model. */
-  readonly without: readonly string[]
+  readonly omittedFields: readonly string[]
   /** True: it refuses the field `eager_input_streaming` of tools, and has a beta in its place. */
   readonly eagerByBeta: boolean
 }
 
-/** Fields that the cloud has from here alone. */
-const OWN: ReadonlySet<string> = new Set(['model', 'anthropic_version', 'anthropic_beta'])
+/** Fields that only this file writes. */
+const OWN_FIELDS: ReadonlySet<string> = new Set(['model', 'anthropic_version', 'anthropic_beta'])
 
 /** Betas of all clouds, Converse included. */
 export const BETAS_OF_CLOUDS = [
@@ -42,19 +42,19 @@ export const BETAS_OF_CLOUDS = [
 ]
 
 /** The field of a tool whose arguments are streamed as they are written, and the beta that does it for all tools. */
-const EAGER = 'eager_input_streaming'
+const EAGER_FIELD = 'eager_input_streaming'
 export const EAGER_BETA = 'fine-grained-tool-streaming-2025-05-14'
 
 /** True if the tool, or its fields of the Messages API, ask for eager streaming of arguments. */
 export function isEager(tool: object): boolean {
-  return (tool as { readonly [EAGER]?: unknown })[EAGER] === true
+  return (tool as { readonly [EAGER_FIELD]?: unknown })[EAGER_FIELD] === true
 }
 
-/** Betas of both. */
-export const BETAS_OF_BOTH = [...BETAS_OF_CLOUDS, 'tool-search-tool-', 'tool-examples-', 'compact-']
+/** Betas of both clouds that take the Messages API itself. */
+export const RAW_API_BETAS = [...BETAS_OF_CLOUDS, 'tool-search-tool-', 'tool-examples-', 'compact-']
 
-/** Fields whose features neither has. */
-export const FIELDS_OF_NEITHER = [
+/** Fields whose features neither of these clouds has. */
+export const UNSUPPORTED_FIELDS = [
   'service_tier',
   'mcp_servers',
   'container',
@@ -66,9 +66,9 @@ export const FIELDS_OF_NEITHER = [
 export const VERTEX: CloudFormat = {
   version: 'vertex-2023-10-16',
   path: (model, stream) => `${vertexModel(model)}:${stream ? 'streamRawPredict' : 'rawPredict'}`,
-  betas: [...BETAS_OF_BOTH, 'web-search-'],
+  betas: [...RAW_API_BETAS, 'web-search-'],
   betasInBody: false,
-  without: FIELDS_OF_NEITHER,
+  omittedFields: UNSUPPORTED_FIELDS,
   eagerByBeta: false,
 }
 
@@ -85,38 +85,40 @@ function vertexModel(name: string): string {
 
 /** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
 export function encodeInCloud(cloud: CloudFormat, model: ModelRequest, endpoint: Endpoint): WireRequest {
-  return inCloud(cloud, encodeMessages(model, endpoint), endpoint, model.stream)
+  return cloudRequest(cloud, encodeMessages(model, endpoint), endpoint, model.stream)
 }
 
 /** A request of the Messages API in the form of the cloud. */
-export function inCloud(
+export function cloudRequest(
   cloud: CloudFormat,
   { headers = {}, body, changes }: WireRequest,
   { upstreamModel }: Endpoint,
   stream: boolean,
 ): WireRequest {
-  const fields = Object.entries(body).filter(([name]) => !OWN.has(name) && !cloud.without.includes(name))
-  const betas = (filled(headers[BETAS]) ?? '')
+  const fields = Object.entries(body).filter(
+    ([name]) => !OWN_FIELDS.has(name) && !cloud.omittedFields.includes(name),
+  )
+  const betas = (filled(headers[BETA_HEADER]) ?? '')
     .split(',')
-    .filter(beta => cloud.betas.some(beginning => beta.startsWith(beginning)))
+    .filter(beta => cloud.betas.some(prefix => beta.startsWith(prefix)))
   if (cloud.eagerByBeta && records(body['tools']).some(isEager) && !betas.includes(EAGER_BETA))
     betas.push(EAGER_BETA)
-  const isAsked = betas.length > 0
+  const hasBetas = betas.length > 0
   return {
     path: cloud.path(upstreamModel, stream),
-    ...(isAsked && !cloud.betasInBody ? { headers: { [BETAS]: betas.join(',') } } : {}),
+    ...(hasBetas && !cloud.betasInBody ? { headers: { [BETA_HEADER]: betas.join(',') } } : {}),
     body: {
       anthropic_version: cloud.version,
       ...Object.fromEntries(fields),
       ...(cloud.eagerByBeta && body['tools'] != null
         ? { tools: records(body['tools']).map(withoutEager) }
         : {}),
-      ...(isAsked && cloud.betasInBody ? { anthropic_beta: betas } : {}),
+      ...(hasBetas && cloud.betasInBody ? { anthropic_beta: betas } : {}),
     },
     ...(changes === undefined ? {} : { changes }),
   }
 }
 
-function withoutEager({ [EAGER]: _, ...tool }: Json): Json {
+function withoutEager({ [EAGER_FIELD]: _, ...tool }: Json): Json {
   return tool
 }

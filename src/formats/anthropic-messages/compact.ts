@@ -9,7 +9,7 @@ import type { ModelRequest, WireRequest } from '../format.ts'
 import { COMPACTION_BETA, encodeMessages } from './encode.ts'
 
 /** The API refuses a smaller threshold. */
-const THRESHOLD_MIN = 50_000
+const MIN_THRESHOLD_TOKENS = 50_000
 
 /**
  * @param threshold null: a summary now, without an answer
@@ -21,7 +21,7 @@ export function encodeCompacting(
   threshold: number | null,
 ): WireRequest {
   const wire = encodeMessages(model, endpoint)
-  const value = Math.max(THRESHOLD_MIN, threshold ?? 0)
+  const value = Math.max(MIN_THRESHOLD_TOKENS, threshold ?? 0)
   const edit = {
     type: 'compact_20260112',
     trigger: { type: 'input_tokens', value },

@@ -5,13 +5,13 @@
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty } from '../../base/json.ts'
 
 /** The name by which the model calls the tool. */
-export const COMPUTER = 'computer'
+export const COMPUTER_NAME = 'computer'
 
 export const COMPUTER_TYPES: ReadonlySet<string> = new Set(['computer_use_preview', 'computer'])
 
 /** The default screen size, which the provider recommends. */
-const WIDTH = 1024
-const HEIGHT = 768
+const DEFAULT_WIDTH = 1024
+const DEFAULT_HEIGHT = 768
 
 interface Version {
   readonly type: string
@@ -19,46 +19,47 @@ interface Version {
   readonly beta: string
 }
 
-const FIRST: Version = { type: 'computer_20250124', beta: 'computer-use-2025-01-24' }
-const LATEST: Version = { type: 'computer_20251124', beta: 'computer-use-2025-11-24' }
-/** Models before Opus 4.5 and Sonnet 4.6, and Sonnet 4.5 and Haiku 4.5. */
-const OLDER = /3[.-]7|(?:sonnet|haiku)-4[.-]5|(?:opus|sonnet)-4(?:[.-][01](?!\d)|[-@](?:\d{8}|latest)|$)/
+const FIRST_VERSION: Version = { type: 'computer_20250124', beta: 'computer-use-2025-01-24' }
+const LATEST_VERSION: Version = { type: 'computer_20251124', beta: 'computer-use-2025-11-24' }
+/** Models with the first version: Claude 3.7, Opus up to 4.1, Sonnet and Haiku up to 4.5. */
+const OLDER_MODELS =
+  /3[.-]7|(?:sonnet|haiku)-4[.-]5|(?:opus|sonnet)-4(?:[.-][01](?!\d)|[-@](?:\d{8}|latest)|$)/
 
 export function computerVersion(upstreamModel: string): Version {
-  return OLDER.test(upstreamModel) ? FIRST : LATEST
+  return OLDER_MODELS.test(upstreamModel) ? FIRST_VERSION : LATEST_VERSION
 }
 
-/** The tool without a version, which `ofVersion` sets. Tools of clients of this API already have one. */
+/** The tool without a version, which `withVersion` sets. Tools of clients of this API already have one. */
 export function computerTool(tool: Json): Json {
   return {
-    type: COMPUTER,
-    name: COMPUTER,
-    display_width_px: pixels(tool['display_width'], WIDTH),
-    display_height_px: pixels(tool['display_height'], HEIGHT),
+    type: COMPUTER_NAME,
+    name: COMPUTER_NAME,
+    display_width_px: pixels(tool['display_width'], DEFAULT_WIDTH),
+    display_height_px: pixels(tool['display_height'], DEFAULT_HEIGHT),
   }
 }
 
 /** The tools for a model, and the beta feature that they need; null: none of the tools is a computer. */
-export function ofVersion(
+export function withVersion(
   tools: readonly Json[],
   upstreamModel: string,
 ): { tools: readonly Json[]; beta: string | null } {
-  if (!tools.some(isOurs)) return { tools, beta: null }
+  if (!tools.some(isUnversioned)) return { tools, beta: null }
   const { type, beta } = computerVersion(upstreamModel)
-  return { tools: tools.map(tool => (isOurs(tool) ? { ...tool, type } : tool)), beta }
+  return { tools: tools.map(tool => (isUnversioned(tool) ? { ...tool, type } : tool)), beta }
 }
 
-function isOurs({ type, name }: Json): boolean {
-  return name === COMPUTER && type === COMPUTER
+function isUnversioned({ type, name }: Json): boolean {
+  return name === COMPUTER_NAME && type === COMPUTER_NAME
 }
 
-function pixels(value: unknown, absent: number): number {
-  return typeof value === 'number' ? value : absent
+function pixels(value: unknown, fallback: number): number {
+  return typeof value === 'number' ? value : fallback
 }
 
 // Keys have other names in the two APIs.
 
-const KEYS: readonly (readonly [theirs: string, ours: string])[] = [
+const KEY_NAMES: readonly (readonly [anthropicName: string, responsesName: string])[] = [
   ['Return', 'ENTER'],
   ['Escape', 'ESC'],
   ['BackSpace', 'BACKSPACE'],
@@ -71,25 +72,27 @@ const KEYS: readonly (readonly [theirs: string, ours: string])[] = [
   ['space', 'SPACE'],
   ['super', 'CMD'],
 ]
-const TO_OURS: ReadonlyMap<string, string> = new Map(KEYS)
-const TO_THEIRS: ReadonlyMap<string, string> = new Map(KEYS.map(([theirs, ours]) => [ours, theirs]))
+const RESPONSES_KEYS: ReadonlyMap<string, string> = new Map(KEY_NAMES)
+const ANTHROPIC_KEYS: ReadonlyMap<string, string> = new Map(
+  KEY_NAMES.map(([anthropicName, responsesName]) => [responsesName, anthropicName]),
+)
 
 function keysOf(text: string): readonly string[] {
   return text
     .split(/(?<=[^+])\+/)
-    .map(key => TO_OURS.get(key) ?? (key.length === 1 ? key : key.toUpperCase()))
+    .map(key => RESPONSES_KEYS.get(key) ?? (key.length === 1 ? key : key.toUpperCase()))
 }
 
 function keyText(keys: unknown): string {
   return listOrEmpty(keys)
     .map(textOrEmpty)
-    .map(key => TO_THEIRS.get(key) ?? (MODIFIERS.has(key) ? key.toLowerCase() : withTitle(key)))
+    .map(key => ANTHROPIC_KEYS.get(key) ?? (MODIFIERS.has(key) ? key.toLowerCase() : titleCase(key)))
     .join('+')
 }
 
 const MODIFIERS: ReadonlySet<string> = new Set(['CTRL', 'ALT', 'SHIFT', 'META'])
 
-function withTitle(key: string): string {
+function titleCase(key: string): string {
   return /^[A-Z]{2,}$/.test(key) ? `${key.charAt(0)}${key.slice(1).toLowerCase()}` : key
 }
 
@@ -101,28 +104,28 @@ const BUTTONS: readonly (readonly [action: string, button: string])[] = [
 const BUTTON_OF: ReadonlyMap<unknown, string> = new Map(BUTTONS)
 const CLICK_OF: ReadonlyMap<unknown, string> = new Map(BUTTONS.map(([action, button]) => [button, action]))
 /** Pixels per notch of a mouse wheel. */
-const NOTCH = 100
+const NOTCH_PIXELS = 100
 
 /** The action of a call. `input`: the arguments that the model wrote. */
 export function actionOf(input: Json): Json {
-  const { action, coordinate, text, ...rest } = input
-  const at = pointOf(coordinate)
+  const { action, coordinate, text, ...otherFields } = input
+  const point = pointOf(coordinate)
   const heldKeys = filled(text)
   const withKeys = heldKeys === null ? {} : { keys: keysOf(heldKeys) }
   const button = BUTTON_OF.get(action)
-  if (button !== undefined && at !== null) return { type: 'click', button, ...at, ...withKeys }
+  if (button !== undefined && point !== null) return { type: 'click', button, ...point, ...withKeys }
   switch (action) {
     case 'screenshot':
       return { type: 'screenshot' }
     case 'double_click':
-      if (at !== null) return { type: 'double_click', ...at, ...withKeys }
+      if (point !== null) return { type: 'double_click', ...point, ...withKeys }
       break
     case 'mouse_move':
-      if (at !== null) return { type: 'move', ...at }
+      if (point !== null) return { type: 'move', ...point }
       break
     case 'left_click_drag': {
-      const from = pointOf(rest['start_coordinate'])
-      if (at !== null && from !== null) return { type: 'drag', path: [from, at] }
+      const start = pointOf(otherFields['start_coordinate'])
+      if (point !== null && start !== null) return { type: 'drag', path: [start, point] }
       break
     }
     case 'type':
@@ -130,17 +133,17 @@ export function actionOf(input: Json): Json {
     case 'key':
       return { type: 'keypress', keys: keysOf(textOrEmpty(text)) }
     case 'scroll':
-      if (at !== null) return { type: 'scroll', ...at, ...wheelOf(rest), ...withKeys }
+      if (point !== null) return { type: 'scroll', ...point, ...wheelOf(otherFields), ...withKeys }
       break
     case 'wait':
-      return { type: 'wait', ...rest }
+      return { type: 'wait', ...otherFields }
   }
-  const { action: _, ...own } = input
-  return { type: textOrEmpty(action), ...own }
+  const { action: _, ...fields } = input
+  return { type: textOrEmpty(action), ...fields }
 }
 
 function wheelOf({ scroll_direction: direction, scroll_amount: amount }: Json): Json {
-  const pixels = NOTCH * (typeof amount === 'number' ? amount : 1)
+  const pixels = NOTCH_PIXELS * (typeof amount === 'number' ? amount : 1)
   return {
     scroll_x: direction === 'right' ? pixels : direction === 'left' ? -pixels : 0,
     scroll_y: direction === 'down' ? pixels : direction === 'up' ? -pixels : 0,
@@ -154,12 +157,12 @@ function pointOf(value: unknown): { readonly x: number; readonly y: number } | n
 
 /** The arguments of a call with this action: the inverse of `actionOf`. */
 export function inputOf(action: Json): Json {
-  const { type, ...rest } = action
-  const coordinate = [rest['x'], rest['y']]
-  const withKeys = listOrEmpty(rest['keys']).length === 0 ? {} : { text: keyText(rest['keys']) }
+  const { type, ...fields } = action
+  const coordinate = [fields['x'], fields['y']]
+  const withKeys = listOrEmpty(fields['keys']).length === 0 ? {} : { text: keyText(fields['keys']) }
   switch (type) {
     case 'click': {
-      const click = CLICK_OF.get(rest['button'])
+      const click = CLICK_OF.get(fields['button'])
       return click === undefined
         ? { action: 'left_click', coordinate }
         : { action: click, coordinate, ...withKeys }
@@ -169,7 +172,7 @@ export function inputOf(action: Json): Json {
     case 'move':
       return { action: 'mouse_move', coordinate }
     case 'drag': {
-      const path = listOrEmpty(rest['path']).map(recordOrEmpty)
+      const path = listOrEmpty(fields['path']).map(recordOrEmpty)
       const coordinates = (point: Json | undefined): unknown[] => [point?.['x'], point?.['y']]
       return {
         action: 'left_click_drag',
@@ -178,15 +181,15 @@ export function inputOf(action: Json): Json {
       }
     }
     case 'type':
-      return { action: 'type', text: textOrEmpty(rest['text']) }
+      return { action: 'type', text: textOrEmpty(fields['text']) }
     case 'keypress':
-      return { action: 'key', text: keyText(rest['keys']) }
+      return { action: 'key', text: keyText(fields['keys']) }
     case 'scroll':
-      return { action: 'scroll', coordinate, ...directionOf(rest), ...withKeys }
+      return { action: 'scroll', coordinate, ...directionOf(fields), ...withKeys }
     case 'wait':
-      return { action: 'wait', duration: 1, ...rest }
+      return { action: 'wait', duration: 1, ...fields }
     default:
-      return { action: textOrEmpty(type), ...rest }
+      return { action: textOrEmpty(type), ...fields }
   }
 }
 
@@ -195,13 +198,13 @@ function directionOf(action: Json): Json {
   const deltaY = Number(action['scroll_y'] ?? 0)
   const isDown = Math.abs(deltaY) >= Math.abs(deltaX)
   const direction = isDown ? (deltaY < 0 ? 'up' : 'down') : deltaX < 0 ? 'left' : 'right'
-  const amount = Math.max(1, Math.round(Math.abs(isDown ? deltaY : deltaX) / NOTCH))
+  const amount = Math.max(1, Math.round(Math.abs(isDown ? deltaY : deltaX) / NOTCH_PIXELS))
   return { scroll_direction: direction, scroll_amount: amount }
 }
 
 /** The actions of a replayed item: one, or a list in the newer spelling. */
 export function actionsIn(item: Json): readonly Json[] {
-  const list = listOrEmpty(item['actions']).map(recordOrEmpty)
+  const actions = listOrEmpty(item['actions']).map(recordOrEmpty)
   const action = record(item['action'])
-  return list.length > 0 ? list : action === null ? [{ type: 'screenshot' }] : [action]
+  return actions.length > 0 ? actions : action === null ? [{ type: 'screenshot' }] : [action]
 }

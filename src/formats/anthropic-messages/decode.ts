@@ -20,8 +20,8 @@ import { tidyMessage } from '../failure.ts'
 import { finishReason, isCut } from '../finish-reasons.ts'
 import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
-import { nameIn, oneMore } from '../withheld.ts'
-import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
+import { checkedCount, nameIn } from '../withheld.ts'
+import { type Block, IGNORED_BLOCK, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
 import { serviceTierOf, UsageCount } from './usage.ts'
@@ -37,18 +37,18 @@ export class MessageDecoder implements Decoder {
   /** True once the final usage has arrived. */
   #hasUsage = false
   /** True if a message was emitted whole, without `#output`. */
-  #toldMessage = false
+  #hasWholeMessage = false
   isSettled = false
   #lastIndex = -1
   #messageId: string | null = null
-  #started = false
+  #isStarted = false
   #stopReason: string | null = null
-  /** Details of the stop. */
+  /** Details of a refusal. */
   #explanation: string | null = null
   #category: string | null = null
   #stopSequence: string | null = null
   #edits: readonly AppliedEdit[] | null = null
-  #finished = false
+  #isFinished = false
   readonly #takeMessage: TakeMessage | null
 
   constructor(emit: (delta: Delta) => void, takeMessage: TakeMessage | null = null) {
@@ -62,7 +62,7 @@ export class MessageDecoder implements Decoder {
   }
 
   frame(event: string, data: string): void {
-    if (this.#finished || event === 'ping' || data === '' || data === '[DONE]') return
+    if (this.#isFinished || event === 'ping' || data === '' || data === '[DONE]') return
     const frame = parseBody(data)
     switch (textOrEmpty(frame['type']) || event) {
       case 'content_block_delta':
@@ -84,7 +84,7 @@ export class MessageDecoder implements Decoder {
         this.#finish()
         return
       case 'message':
-        this.#whole(frame, data)
+        this.#readWhole(frame, data)
         return
       case 'error':
         throw errorMeaning(null, frame)
@@ -92,25 +92,25 @@ export class MessageDecoder implements Decoder {
     // Some providers behind other clouds omit the type of a JSON body, or of an error with status 200.
     const error = bodyError(null, frame)
     if (error !== null) throw error
-    if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#whole(frame, data)
+    if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#readWhole(frame, data)
   }
 
   end(): void {
     // After the finish and the usage, only the closing mark can be missing.
-    if (!this.#finished && this.isSettled) this.#finish()
-    if (!this.#finished)
+    if (!this.#isFinished && this.isSettled) this.#finish()
+    if (!this.#isFinished)
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
   }
 
-  #whole(message: Json, data: string): void {
+  #readWhole(message: Json, data: string): void {
     this.#start(message, data)
     this.#finish(true)
   }
 
-  /** `whole`: the document of a whole reply; null: the reply is streamed. */
-  #start(message: Json, whole: string | null = null): void {
+  /** `document`: the text of a whole reply; null: the reply is streamed. */
+  #start(message: Json, document: string | null = null): void {
     const id = nameIn(message['id'])
-    if (this.#started) {
+    if (this.#isStarted) {
       // Some intermediaries repeat the frame. A different message means that an intermediary retried and appended a
       // second reply to a broken one: the first part was already sent, and the two cannot become one reply.
       if (id === this.#messageId) return
@@ -119,48 +119,48 @@ export class MessageDecoder implements Decoder {
         'The provider began another reply before the first was complete',
       )
     }
-    this.#started = true
+    this.#isStarted = true
     this.#messageId = id
     this.#output.replyId = id ?? ''
-    this.#container(message)
+    this.#readContainer(message)
     this.#emit({ kind: 'start', upstreamId: id, model: nameIn(message['model']) })
-    this.#count(message['usage'])
-    const plain = this.#takeMessage === null || whole === null ? null : plainText(message)
-    if (plain === null) {
+    this.#countUsage(message['usage'])
+    const onlyText = this.#takeMessage === null || document === null ? null : plainText(message)
+    if (onlyText === null) {
       listOrEmpty(message['content']).forEach((block, index) => {
-        this.#open(index, recordOrEmpty(block))
+        this.#openBlock(index, recordOrEmpty(block))
         this.#blockStop(index)
       })
     } else {
-      const json = jsonOf(plain, whole ?? '', 'text')
-      this.#toldMessage = true
-      this.#takeMessage?.({ id: null, phase: null, status: 'completed', text: plain, json })
+      const json = jsonOf(onlyText, document ?? '', 'text')
+      this.#hasWholeMessage = true
+      this.#takeMessage?.({ id: null, phase: null, status: 'completed', text: onlyText, json })
     }
-    this.#stop(message)
-    this.#edited(message)
+    this.#readStop(message)
+    this.#readEdits(message)
   }
 
   #messageDelta(frame: Json): void {
     const delta = recordOrEmpty(frame['delta'])
-    this.#container(delta)
-    this.#stop(delta)
-    this.#count(frame['usage'])
-    this.#edited(frame)
+    this.#readContainer(delta)
+    this.#readStop(delta)
+    this.#countUsage(frame['usage'])
+    this.#readEdits(frame)
     this.#hasUsage ||= record(frame['usage']) !== null
     this.isSettled = this.#stopReason !== null && this.#hasUsage
   }
 
   /** Starts a reply whose first frame is missing. */
   #ensureStarted(): void {
-    if (!this.#started) this.#start({})
+    if (!this.#isStarted) this.#start({})
   }
 
-  #container(fields: Json): void {
+  #readContainer(fields: Json): void {
     const id = nameIn(record(fields['container'])?.['id'])
     if (id !== null) this.#output.containerId = id
   }
 
-  #stop(fields: Json): void {
+  #readStop(fields: Json): void {
     this.#stopReason = nameIn(fields['stop_reason']) ?? this.#stopReason
     const details = record(fields['stop_details'])
     if (details !== null) {
@@ -171,12 +171,12 @@ export class MessageDecoder implements Decoder {
   }
 
   /** `fields`: of the message, or of the event outside its delta. */
-  #edited(fields: Json): void {
+  #readEdits(fields: Json): void {
     const edits = record(fields['context_management'])?.['applied_edits']
     if (Array.isArray(edits)) this.#edits = appliedEdits(edits)
   }
 
-  #count(usage: unknown): void {
+  #countUsage(usage: unknown): void {
     const fields = record(usage)
     if (fields === null) return
     this.#emit({ kind: 'usage', usage: this.#usage.merge(fields) })
@@ -188,25 +188,25 @@ export class MessageDecoder implements Decoder {
   }
 
   #blockStart(frame: Json): void {
-    this.#open(wholeNumber(frame['index']) ?? this.#lastIndex + 1, recordOrEmpty(frame['content_block']))
+    this.#openBlock(wholeNumber(frame['index']) ?? this.#lastIndex + 1, recordOrEmpty(frame['content_block']))
   }
 
-  #open(index: number, block: Json): void {
+  #openBlock(index: number, block: Json): void {
     this.#ensureStarted()
     // If the stop of a block was lost, the block ends when the next one starts at its index.
     this.#blockStop(index)
     this.#lastIndex = index
-    let opened = openBlock(this.#output, block, index)
-    if (opened === null) {
+    let newBlock = openBlock(this.#output, block, index)
+    if (newBlock === null) {
       this.#hosted ??= new HostedCalls(this.#output)
-      opened = this.#hosted.open(block)
+      newBlock = this.#hosted.open(block)
     }
-    this.#begin(index, opened ?? IGNORED)
+    this.#addBlock(index, newBlock ?? IGNORED_BLOCK)
   }
 
   /** Counts ignored blocks too, because the map holds them until they stop. */
-  #begin(index: number, block: Block): void {
-    oneMore(this.#blocks.size, 'content blocks')
+  #addBlock(index: number, block: Block): void {
+    checkedCount(this.#blocks.size, 'content blocks')
     this.#blocks.set(index, block)
     this.#output.withheld.addParts(BLOCK_PARTS)
   }
@@ -219,8 +219,8 @@ export class MessageDecoder implements Decoder {
     let block = this.#blocks.get(index)
     if (block === undefined) {
       this.#ensureStarted()
-      block = impliedBlock(this.#output, type, index) ?? IGNORED
-      this.#begin(index, block)
+      block = impliedBlock(this.#output, type, index) ?? IGNORED_BLOCK
+      this.#addBlock(index, block)
       this.#lastIndex = index
     }
     block.delta(type, delta)
@@ -236,7 +236,7 @@ export class MessageDecoder implements Decoder {
   #finish(isWhole = false): void {
     const native = this.#stopReason
     // A reply without a stop reason is complete if it has content, and either its usage or one whole document.
-    const hasSaid = this.#toldMessage || this.#output.hasContent
+    const hasSaid = this.#hasWholeMessage || this.#output.hasContent
     if (native === null && !((isWhole || this.#hasUsage) && hasSaid)) return
     this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
@@ -246,7 +246,7 @@ export class MessageDecoder implements Decoder {
     const { calls } = this.#output
     const reason = native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, hasSaid)
     calls?.finish(isCut(reason))
-    this.#finished = true
+    this.#isFinished = true
     this.#emit({
       kind: 'finish',
       reason,
@@ -298,15 +298,15 @@ const BLOCK_PARTS = 3
 
 const EDITS_MAX = 64
 const COUNTS_MAX = 16
-const EDIT_TYPE = /^[a-z0-9_]{1,64}$/
+const EDIT_NAME = /^[a-z0-9_]{1,64}$/
 
 /** Only types and counts: the other fields are not for callers. */
 function appliedEdits(edits: readonly unknown[]): readonly AppliedEdit[] {
   return edits.slice(0, EDITS_MAX).flatMap((edit): AppliedEdit[] => {
     const { type, ...counts } = recordOrEmpty(edit)
-    if (typeof type !== 'string' || !EDIT_TYPE.test(type)) return []
+    if (typeof type !== 'string' || !EDIT_NAME.test(type)) return []
     const numbers = Object.entries(counts).flatMap(([name, value]): [string, number][] =>
-      EDIT_TYPE.test(name) && typeof value === 'number' ? [[name, value]] : [],
+      EDIT_NAME.test(name) && typeof value === 'number' ? [[name, value]] : [],
     )
     return [{ type, ...Object.fromEntries(numbers.slice(0, COUNTS_MAX)) }]
   })

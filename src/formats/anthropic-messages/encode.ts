@@ -10,14 +10,14 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { withLastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnMarks } from '../marks/own-marks.ts'
-import { prepares, unknownFields } from '../outgoing.ts'
+import { preparingEncoder, unknownFields } from '../outgoing.ts'
 import { JSON_HINT } from '../preconditions/schemas.ts'
-import { GO_ON, preconditionsOf, WENT_ON } from '../preconditions/table.ts'
-import { ofVersion } from './computer.ts'
+import { CONTINUE, CONTINUE_ADDED, preconditionsOf } from '../preconditions/table.ts'
+import { withVersion } from './computer.ts'
 import { cacheControl, type MessagesBlock } from './content.ts'
 import { generation } from './generation.ts'
 import { conversation, type MessagesTurn } from './input.ts'
-import { toolbox } from './tools.ts'
+import { encodeTools } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */
 export const API_VERSION = '2023-06-01'
@@ -25,14 +25,14 @@ export const API_VERSION = '2023-06-01'
 export const COMPACTION_BETA = 'compact-2026-01-12'
 
 /** The field with flags for features that are not out yet; they travel in a header. */
-const BETAS = 'betas'
-const BETA = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
+const BETAS_FIELD = 'betas'
+const BETA_NAME = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
 /** The workspace that an account bills; it travels in a header. */
-const WORKSPACE = 'anthropic_workspace_id'
+const WORKSPACE_FIELD = 'anthropic_workspace_id'
 const WORKSPACE_HEADER = 'anthropic-workspace-id'
 
 /** Service tiers by the caller's name. The API uses its default for others. */
-const TIERS: ReadonlyMap<string, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<string, string> = new Map([
   ['auto', 'auto'],
   ['default', 'standard_only'],
   ['priority', 'auto'],
@@ -45,9 +45,9 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream, endUser, isOwnApi = false } = model
   refuseUnknownModes(request)
   const { efforts, lastTurn } = preconditionsOf('anthropic-messages', endpoint)
-  const { system, turns, effort, compacted, omissions } = conversation(request)
+  const { system, turns, effort, hasCompaction, omissions } = conversation(request)
   const { quirks } = endpoint.provider
-  const { tools, tool_choice, container } = toolbox(request, !quirks.includes('no-strict-tools'))
+  const { tools, tool_choice, container } = encodeTools(request, !quirks.includes('no-strict-tools'))
   const {
     max_tokens,
     thinking,
@@ -62,16 +62,16 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     isInterleaved: betasOf(request).some(beta => beta.startsWith('interleaved-thinking-')),
     maxOutputTokens: endpoint.maxOutputTokens,
     isThoughtMissing: () => isThoughtMissing(turns),
-    toolForced: tool_choice?.['type'] === 'any' || tool_choice?.['type'] === 'tool',
+    isToolForced: tool_choice?.['type'] === 'any' || tool_choice?.['type'] === 'tool',
   })
-  const last = turns.at(-1)
-  const goesOn = last?.role === 'assistant' && !isOwnApi && lastTurn === 'user'
+  const finalTurn = turns.at(-1)
+  const needsUserTurn = finalTurn?.role === 'assistant' && !isOwnApi && lastTurn === 'user'
   const messages =
-    last?.role === 'assistant'
+    finalTurn?.role === 'assistant'
       ? [
           ...turns.slice(0, -1),
-          { ...last, content: trimEnd(last.content) },
-          ...(goesOn ? [{ role: 'user', content: [{ type: 'text', text: GO_ON }] }] : []),
+          { ...finalTurn, content: trimEnd(finalTurn.content) },
+          ...(needsUserTurn ? [{ role: 'user', content: [{ type: 'text', text: CONTINUE }] }] : []),
         ]
       : turns
 
@@ -83,36 +83,36 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     ...sampling,
   }
   const hint = request.text?.format?.type === 'json_object' ? [{ type: 'text', text: JSON_HINT }] : []
-  const versioned = ofVersion(tools, endpoint.upstreamModel)
+  const versionedTools = withVersion(tools, endpoint.upstreamModel)
   const sendsUser = endUser !== null && !quirks.includes('no-user')
   const optional = {
     system: systemPrompt([...system, ...hint]),
     stream: stream ? true : null,
     thinking,
-    tools: tools.length === 0 ? null : versioned.tools,
+    tools: tools.length === 0 ? null : versionedTools.tools,
     tool_choice,
     container,
     output_config: outputConfig(request, level),
     stop_sequences: stopSequences(request),
     cache_control: cacheControl(request.cache_control),
-    service_tier: TIERS.get(request.service_tier ?? ''),
+    service_tier: SERVICE_TIERS.get(request.service_tier ?? ''),
     metadata: sendsUser ? { user_id: endUser } : null,
   }
   for (const [name, value] of Object.entries(optional)) if (value != null) body[name] = value
 
   const betas = new Set(betasOf(request))
-  if (compacted) betas.add(COMPACTION_BETA)
-  if (versioned.beta !== null) betas.add(versioned.beta)
+  if (hasCompaction) betas.add(COMPACTION_BETA)
+  if (versionedTools.beta !== null) betas.add(versionedTools.beta)
   const workspace = model.isOwnAccount === true ? workspaceOf(request) : null
-  const plain = betas.size === 0 ? PLAIN_HEADERS : headersWith([...betas].join(','))
-  const headers = workspace === null ? plain : { ...plain, [WORKSPACE_HEADER]: workspace }
-  const marked = isOwnApi ? body : withLastMarks(body)
+  const plainHeaders = betas.size === 0 ? PLAIN_HEADERS : headersWith([...betas].join(','))
+  const headers = workspace === null ? plainHeaders : { ...plainHeaders, [WORKSPACE_HEADER]: workspace }
+  const markedBody = isOwnApi ? body : withLastMarks(body)
   return {
     path: '/messages',
     headers,
-    body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
-    ...(goesOn || omissions.length > 0 || changes.length > 0
-      ? { changes: [...(goesOn ? WENT_ON : []), ...changes, ...omissions] }
+    body: mayPay(model, endpoint) ? withOwnMarks(markedBody, model.isSeen) : markedBody,
+    ...(needsUserTurn || omissions.length > 0 || changes.length > 0
+      ? { changes: [...(needsUserTurn ? CONTINUE_ADDED : []), ...changes, ...omissions] }
       : undefined),
   }
 }
@@ -123,20 +123,20 @@ type Headers = Readonly<Record<string, string>>
 
 const PLAIN_HEADERS: Headers = { 'anthropic-version': API_VERSION }
 /** Keyed by the names of the betas. Clients of one kind always ask for the same ones. */
-const withBetas = new Map<string, Headers>()
-const WITH_BETAS_MAX = 256
+const headersByBetas = new Map<string, Headers>()
+const CACHED_HEADERS_MAX = 256
 
 function headersWith(betas: string): Headers {
-  let headers = withBetas.get(betas)
+  let headers = headersByBetas.get(betas)
   if (headers === undefined) {
     headers = { ...PLAIN_HEADERS, 'anthropic-beta': betas }
-    if (withBetas.size >= WITH_BETAS_MAX) withBetas.clear()
-    withBetas.set(betas, headers)
+    if (headersByBetas.size >= CACHED_HEADERS_MAX) headersByBetas.clear()
+    headersByBetas.set(betas, headers)
   }
   return headers
 }
 
-export const encodeMessages = prepares('anthropic-messages', writeMessages)
+export const encodeMessages = preparingEncoder('anthropic-messages', writeMessages)
 
 /** Fields that the encoder writes itself: unknown fields of a caller cannot replace them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([
@@ -147,17 +147,19 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   'output_config',
   'output_format',
   'stop_sequences',
-  BETAS,
-  WORKSPACE,
+  BETAS_FIELD,
+  WORKSPACE_FIELD,
 ])
 
 /** The betas that a client of this API's dialect requests. */
 function betasOf(request: ResponsesRequest): readonly string[] {
-  return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
+  return strings((request as { readonly [BETAS_FIELD]?: unknown })[BETAS_FIELD]).filter(beta =>
+    BETA_NAME.test(beta),
+  )
 }
 
 function workspaceOf(request: ResponsesRequest): string | null {
-  const workspace = (request as { readonly [WORKSPACE]?: unknown })[WORKSPACE]
+  const workspace = (request as { readonly [WORKSPACE_FIELD]?: unknown })[WORKSPACE_FIELD]
   return typeof workspace === 'string' ? workspace : null
 }
 
@@ -170,16 +172,16 @@ export function refuseUnknownModes(request: ResponsesRequest): void {
 
 /** One plain text goes out as a string; only several texts or a cache mark need blocks. */
 function systemPrompt(blocks: readonly MessagesBlock[]): unknown {
-  const [only] = blocks
-  if (only === undefined) return null
-  return blocks.length === 1 && only['cache_control'] === undefined ? only['text'] : blocks
+  const [first] = blocks
+  if (first === undefined) return null
+  return blocks.length === 1 && first['cache_control'] === undefined ? first['text'] : blocks
 }
 
 /** The API refuses to continue an assistant text that ends in white space. */
 function trimEnd(content: readonly MessagesBlock[]): readonly MessagesBlock[] {
-  const end = content.at(-1)
-  if (end?.['type'] !== 'text') return content
-  return [...content.slice(0, -1), { ...end, text: String(end['text']).trimEnd() }]
+  const lastBlock = content.at(-1)
+  if (lastBlock?.['type'] !== 'text') return content
+  return [...content.slice(0, -1), { ...lastBlock, text: String(lastBlock['text']).trimEnd() }]
 }
 
 function outputConfig(request: ResponsesRequest, effort: string | null): MessagesBlock | null {
@@ -202,14 +204,15 @@ export function stopSequences({ stop }: ResponsesRequest): readonly string[] | n
  * after tool results, or that was started by the caller, must begin with its thinking block. Turns from another
  * provider have none.
  */
-function isThoughtMissing(all: readonly MessagesTurn[]): boolean {
-  const turns = all.filter(turn => turn.role !== 'system')
-  let at = turns.length - 1
-  let first: MessagesTurn | undefined
-  if (turns[at]?.role === 'assistant') first = turns[at--]
-  for (; at > 0 && turns[at]?.content.some(block => block['type'] === 'tool_result') === true; at -= 2) {
-    first = turns[at - 1]
+function isThoughtMissing(allTurns: readonly MessagesTurn[]): boolean {
+  const turns = allTurns.filter(turn => turn.role !== 'system')
+  let index = turns.length - 1
+  let firstTurn: MessagesTurn | undefined
+  if (turns[index]?.role === 'assistant') firstTurn = turns[index--]
+  while (index > 0 && turns[index]?.content.some(block => block['type'] === 'tool_result') === true) {
+    firstTurn = turns[index - 1]
+    index -= 2
   }
-  const type = first?.content.find(block => block['type'] !== 'compaction')?.['type']
-  return first !== undefined && type !== 'thinking' && type !== 'redacted_thinking'
+  const type = firstTurn?.content.find(block => block['type'] !== 'compaction')?.['type']
+  return firstTurn !== undefined && type !== 'thinking' && type !== 'redacted_thinking'
 }

@@ -47,8 +47,8 @@ export function messagesFailure(status: number, body: string): GatewayError {
   if (error !== null) return error
   const fields = record(value)
   if (fields !== null) return errorMeaning(status, fields)
-  const plain = value === null ? body.trim() : textOrEmpty(value)
+  const text = value === null ? body.trim() : textOrEmpty(value)
   // HTML pages are for browsers and do not help callers.
-  const message = plain === '' || plain.startsWith('<') ? null : plain
+  const message = text === '' || text.startsWith('<') ? null : text
   return providerFailure({ status, code: null, message })
 }

@@ -10,7 +10,7 @@ import { type Json, record, wholeNumber } from '../../base/json.ts'
 import type { EffortName } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Change } from '../format.ts'
-import { EFFORT_SHARES, type Effort, takenEffort } from '../reasoning.ts'
+import { acceptedEffort, EFFORT_SHARES, type Effort } from '../reasoning.ts'
 
 /**
  * Output limit in tokens if neither caller nor catalogue sets one. The API requires a limit, and every model of this
@@ -18,8 +18,8 @@ import { EFFORT_SHARES, type Effort, takenEffort } from '../reasoning.ts'
  */
 export const DEFAULT_MAX_TOKENS = 4096
 
-const BUDGET_MIN = 1024
-const BUDGET_MAX = 128_000
+const BUDGET_MIN_TOKENS = 1024
+const BUDGET_MAX_TOKENS = 128_000
 /** The lowest top_p that the API accepts together with a thinking budget. */
 const TOP_P_MIN_WHEN_THINKING = 0.95
 /** The API's highest temperature; other providers accept 2. */
@@ -33,13 +33,13 @@ const ADAPTIVE_SINCE = 4.06
 const ONE_SAMPLING_SINCE = 4.01
 
 /** The efforts that replace a budget, weakest first. */
-const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
+const BUDGET_EFFORTS = ['low', 'medium', 'high', 'xhigh'] as const
 
-/** For a client's effort beside its own thinking settings. */
+/** The report of an effort that the model does not accept. */
 const LOST_EFFORT: readonly Change[] = [
   { field: 'reasoning.effort', action: 'dropped', reason: 'the model has no such setting' },
 ]
-const NONE_LOST: readonly Change[] = []
+const NO_CHANGES: readonly Change[] = []
 
 interface Generation {
   readonly max_tokens: number
@@ -50,11 +50,11 @@ interface Generation {
   readonly changes: readonly Change[]
 }
 
-interface GenerationWishes {
+interface GenerationTerms {
   readonly request: ResponsesRequest
   readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
   readonly upstreamModel: string
-  /** Those that the model takes; null: all. */
+  /** The efforts that the model accepts; null: all. */
   readonly efforts: readonly EffortName[] | null
   /** True: the thoughts between calls share one budget, so it may exceed the limit of one reply. */
   readonly isInterleaved: boolean
@@ -62,31 +62,32 @@ interface GenerationWishes {
   /** True if the last turns lack a thought that the API demands where a budget is set. */
   readonly isThoughtMissing: () => boolean
   /** True if the model must call a tool: it cannot think before that. */
-  readonly toolForced: boolean
+  readonly isToolForced: boolean
 }
 
 /** Thinking settings, output limit and sampling for a model of this family. */
-export function generation(wishes: GenerationWishes): Generation {
-  const { request } = wishes
-  const version = claudeVersion(wishes.upstreamModel)
-  const maxTokens = request.max_output_tokens ?? wishes.maxOutputTokens
-  const own = ownThinking(request, version)
-  if (own !== undefined) return ownGeneration(wishes, own, version, maxTokens ?? DEFAULT_MAX_TOKENS)
-  const wantedEffort = wishes.toolForced ? null : wantedThinking(wishes)
+export function generation(terms: GenerationTerms): Generation {
+  const { request } = terms
+  const version = claudeVersion(terms.upstreamModel)
+  const maxTokens = request.max_output_tokens ?? terms.maxOutputTokens
+  const ownSetting = ownThinking(request, version)
+  if (ownSetting !== undefined)
+    return ownGeneration(terms, ownSetting, version, maxTokens ?? DEFAULT_MAX_TOKENS)
+  const wantedEffort = terms.isToolForced ? null : wantedThinking(terms)
   if (version !== null && version >= EFFORT_SINCE) {
     const max_tokens = maxTokens ?? DEFAULT_MAX_TOKENS
     const effort = wantedEffort === null ? null : effortOf(wantedEffort, max_tokens)
     // These models do not show their thinking unless a summary is requested.
     const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
-    return { max_tokens, thinking, effort, sampling: {}, changes: NONE_LOST }
+    return { max_tokens, thinking, effort, sampling: {}, changes: NO_CHANGES }
   }
-  const budgeted = wantedEffort === null || wishes.isThoughtMissing() ? null : budget(wantedEffort, maxTokens)
+  const budget = wantedEffort === null || terms.isThoughtMissing() ? null : budgetFor(wantedEffort, maxTokens)
   return {
-    max_tokens: budgeted?.max_tokens ?? maxTokens ?? DEFAULT_MAX_TOKENS,
-    thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
+    max_tokens: budget?.max_tokens ?? maxTokens ?? DEFAULT_MAX_TOKENS,
+    thinking: budget === null ? null : { type: 'enabled', budget_tokens: budget.tokens },
     effort: null,
-    sampling: sampling(request, budgeted !== null, version),
-    changes: NONE_LOST,
+    sampling: sampling(request, budget !== null, version),
+    changes: NO_CHANGES,
   }
 }
 
@@ -96,41 +97,41 @@ export function generation(wishes: GenerationWishes): Generation {
  */
 function ownThinking({ reasoning }: ResponsesRequest, version: number | null): Json | null | undefined {
   if (reasoning == null || !Object.hasOwn(reasoning, 'thinking')) return undefined
-  const own = record((reasoning as { readonly thinking?: unknown }).thinking)
-  if (own === null) return reasoning.enabled === true ? undefined : null
-  if (version === null || own['type'] === 'disabled') return own
-  const isKnown = own['type'] === 'enabled' ? version < EFFORT_SINCE : version >= ADAPTIVE_SINCE
-  return isKnown ? own : undefined
+  const ownSetting = record((reasoning as { readonly thinking?: unknown }).thinking)
+  if (ownSetting === null) return reasoning.enabled === true ? undefined : null
+  if (version === null || ownSetting['type'] === 'disabled') return ownSetting
+  const isKnown = ownSetting['type'] === 'enabled' ? version < EFFORT_SINCE : version >= ADAPTIVE_SINCE
+  return isKnown ? ownSetting : undefined
 }
 
 /** Passes on the client's own setting, except what its output limit or the conversation no longer allows. */
 function ownGeneration(
-  { request, effort: wanted, efforts, isInterleaved, isThoughtMissing }: GenerationWishes,
-  own: Json | null,
+  { request, effort: inputEffort, efforts, isInterleaved, isThoughtMissing }: GenerationTerms,
+  ownSetting: Json | null,
   version: number | null,
   max_tokens: number,
 ): Generation {
-  const level = wanted ?? request.reasoning?.effort ?? null
-  const effort = level === null ? null : takenEffort(level, efforts)
-  const changes = level !== null && effort === null ? LOST_EFFORT : NONE_LOST
-  const budget = wholeNumber(own?.['budget_tokens'])
-  const isOff = own === null || own['type'] === 'disabled'
+  const level = inputEffort ?? request.reasoning?.effort ?? null
+  const effort = level === null ? null : acceptedEffort(level, efforts)
+  const changes = level !== null && effort === null ? LOST_EFFORT : NO_CHANGES
+  const budget = wholeNumber(ownSetting?.['budget_tokens'])
+  const isOff = ownSetting === null || ownSetting['type'] === 'disabled'
   if (budget === null) {
     const hasSampling = version === null || version < EFFORT_SINCE
     return {
       max_tokens,
-      thinking: own,
+      thinking: ownSetting,
       effort,
       sampling: hasSampling ? sampling(request, !isOff, version) : {},
       changes,
     }
   }
-  const isPossible = max_tokens > BUDGET_MIN && !isThoughtMissing()
+  const isPossible = max_tokens > BUDGET_MIN_TOKENS && !isThoughtMissing()
   return {
     max_tokens,
     // The limit may be lower than the one that the client set.
     thinking: isPossible
-      ? { ...own, budget_tokens: isInterleaved ? budget : Math.min(budget, max_tokens - 1) }
+      ? { ...ownSetting, budget_tokens: isInterleaved ? budget : Math.min(budget, max_tokens - 1) }
       : null,
     effort,
     sampling: sampling(request, isPossible, version),
@@ -139,7 +140,7 @@ function ownGeneration(
 }
 
 /** The requested thinking: an effort or a number of tokens; null for none. */
-function wantedThinking({ request, effort }: GenerationWishes): Effort | number | null {
+function wantedThinking({ request, effort }: GenerationTerms): Effort | number | null {
   const reasoning = request.reasoning
   const level = effort === undefined ? reasoning?.effort : effort
   if (reasoning?.enabled === false || level === 'none') return null
@@ -148,41 +149,42 @@ function wantedThinking({ request, effort }: GenerationWishes): Effort | number 
 }
 
 /** The thinking budget and the output limit that includes it; null if the limit is too low for thinking. */
-function budget(
-  wanted: Effort | number,
+function budgetFor(
+  target: Effort | number,
   requestedMax: number | null,
 ): { tokens: number; max_tokens: number } | null {
-  if (requestedMax === null && typeof wanted === 'number') {
-    const tokens = clamp(wanted)
+  if (requestedMax === null && typeof target === 'number') {
+    const tokens = clamp(target)
     return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
   }
   const outputMax = requestedMax ?? DEFAULT_MAX_TOKENS
-  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(outputMax * EFFORT_SHARES[wanted]))
-  if (outputMax <= BUDGET_MIN) return null
+  const tokens = clamp(typeof target === 'number' ? target : Math.floor(outputMax * EFFORT_SHARES[target]))
+  if (outputMax <= BUDGET_MIN_TOKENS) return null
   return { tokens: Math.min(tokens, outputMax - 1), max_tokens: outputMax }
 }
 
 function clamp(tokens: number): number {
-  return Math.min(Math.max(tokens, BUDGET_MIN), BUDGET_MAX)
+  return Math.min(Math.max(tokens, BUDGET_MIN_TOKENS), BUDGET_MAX_TOKENS)
 }
 
-function effortOf(wanted: Effort | number, max_tokens: number): string {
-  if (typeof wanted !== 'number') return wanted === 'minimal' ? 'low' : wanted
-  const share = wanted / max_tokens
-  return LEVELS.find(level => share <= EFFORT_SHARES[level]) ?? 'max'
+function effortOf(target: Effort | number, max_tokens: number): string {
+  if (typeof target !== 'number') return target === 'minimal' ? 'low' : target
+  const share = target / max_tokens
+  return BUDGET_EFFORTS.find(level => share <= EFFORT_SHARES[level]) ?? 'max'
 }
 
 function sampling(
   request: ResponsesRequest,
-  thinking: boolean,
+  isThinking: boolean,
   version: number | null,
 ): Record<string, number> {
   const wire: Record<string, number> = {}
   const { temperature, top_p, top_k } = request
-  if (temperature != null && !thinking) wire['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
-  if (top_k != null && top_k > 0 && !thinking) wire['top_k'] = top_k
-  const exclusive = version !== null && version >= ONE_SAMPLING_SINCE && wire['temperature'] !== undefined
-  if (top_p != null && !exclusive && (!thinking || top_p >= TOP_P_MIN_WHEN_THINKING)) wire['top_p'] = top_p
+  if (temperature != null && !isThinking) wire['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
+  if (top_k != null && top_k > 0 && !isThinking) wire['top_k'] = top_k
+  const isExclusive = version !== null && version >= ONE_SAMPLING_SINCE && wire['temperature'] !== undefined
+  if (top_p != null && !isExclusive && (!isThinking || top_p >= TOP_P_MIN_WHEN_THINKING))
+    wire['top_p'] = top_p
   return wire
 }
 
@@ -191,7 +193,7 @@ function sampling(
  * name without one. Reads `claude-sonnet-4-5-20250929`, `claude-3-5-sonnet-…`, `anthropic/claude-haiku-4.5`.
  */
 export function claudeVersion(model: string): number | null {
-  const found = /claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?/.exec(model)
-  if (found === null) return null
-  return (Number(found[1]) * 100 + Number(found[2] ?? 0)) / 100
+  const match = /claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?/.exec(model)
+  if (match === null) return null
+  return (Number(match[1]) * 100 + Number(match[2] ?? 0)) / 100
 }

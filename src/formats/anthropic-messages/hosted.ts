@@ -15,10 +15,10 @@ import {
 import type { HostedItem } from '../../protocol/items.ts'
 import { withNative } from '../../protocol/json/native.ts'
 import { LongText } from '../long-text.ts'
-import { type Block, IGNORED, type Output } from './blocks.ts'
+import { type Block, IGNORED_BLOCK, type Output } from './blocks.ts'
 
 /** The known parts of a call. */
-interface Call {
+interface CallParts {
   /** The block that began the call; empty if this reply has only its result. */
   readonly use: Json
   readonly input: Json
@@ -26,26 +26,26 @@ interface Call {
   readonly containerId: string | null
 }
 
-interface Kind {
+interface ToolKind {
   readonly type: HostedItem['type']
   /** The status of a failed call and of a call without a result in this reply. It depends on the kind of call. */
-  readonly wrong: 'failed' | 'incomplete'
-  readonly pending: 'incomplete' | 'in_progress'
+  readonly failedStatus: 'failed' | 'incomplete'
+  readonly pendingStatus: 'incomplete' | 'in_progress'
   /** Names of the progress events at the start of a call, after its input, and after its result. */
-  readonly started: string | null
-  readonly called: string | null
-  readonly done: string | null
+  readonly startEvent: string | null
+  readonly inputEvent: string | null
+  readonly resultEvent: string | null
   /** The known fields of the item. */
-  fields(call: Call): Json
+  fields(call: CallParts): Json
 }
 
-const CODE: Kind = {
+const CODE_KIND: ToolKind = {
   type: 'code_interpreter_call',
-  wrong: 'failed',
-  pending: 'incomplete',
-  started: 'code_interpreter_call.in_progress',
-  called: 'code_interpreter_call.interpreting',
-  done: 'code_interpreter_call.completed',
+  failedStatus: 'failed',
+  pendingStatus: 'incomplete',
+  startEvent: 'code_interpreter_call.in_progress',
+  inputEvent: 'code_interpreter_call.interpreting',
+  resultEvent: 'code_interpreter_call.completed',
   fields: call => ({
     code: codeOf(call.input),
     container_id: call.containerId,
@@ -54,64 +54,64 @@ const CODE: Kind = {
 }
 
 /** A kind without progress events. */
-const SILENT = { started: null, called: null, done: null }
+const NO_EVENTS = { startEvent: null, inputEvent: null, resultEvent: null }
 
 /** A search and the opening of a page are two actions of one kind of item. */
-const WEB: Omit<Kind, 'fields'> = {
+const WEB_KIND: Omit<ToolKind, 'fields'> = {
   type: 'web_search_call',
-  wrong: 'failed',
-  pending: 'in_progress',
-  started: 'web_search_call.in_progress',
-  called: 'web_search_call.searching',
-  done: 'web_search_call.completed',
+  failedStatus: 'failed',
+  pendingStatus: 'in_progress',
+  startEvent: 'web_search_call.in_progress',
+  inputEvent: 'web_search_call.searching',
+  resultEvent: 'web_search_call.completed',
 }
 
-const KINDS: Readonly<Record<'search' | 'fetch' | 'toolSearch' | 'advisor' | 'mcp', Kind>> = {
-  search: { ...WEB, fields: call => ({ action: searchAction(call) }) },
-  fetch: { ...WEB, fields: call => ({ action: { type: 'open_page', url: fetchedUrl(call) } }) },
+const TOOL_KINDS: Readonly<Record<'search' | 'fetch' | 'toolSearch' | 'advisor' | 'mcp', ToolKind>> = {
+  search: { ...WEB_KIND, fields: call => ({ action: searchAction(call) }) },
+  fetch: { ...WEB_KIND, fields: call => ({ action: { type: 'open_page', url: fetchedUrl(call) } }) },
   toolSearch: {
     type: 'gateway:tool_search',
-    wrong: 'incomplete',
-    pending: 'incomplete',
-    ...SILENT,
+    failedStatus: 'incomplete',
+    pendingStatus: 'incomplete',
+    ...NO_EVENTS,
     fields: call => ({ query: filled(call.input['query']) ?? textOrEmpty(call.input['pattern']) }),
   },
   advisor: {
     type: 'gateway:advisor',
-    wrong: 'failed',
-    pending: 'incomplete',
-    ...SILENT,
+    failedStatus: 'failed',
+    pendingStatus: 'incomplete',
+    ...NO_EVENTS,
     fields: adviceFields,
   },
   mcp: {
     type: 'mcp_call',
-    wrong: 'failed',
-    pending: 'incomplete',
-    ...SILENT,
+    failedStatus: 'failed',
+    pendingStatus: 'incomplete',
+    ...NO_EVENTS,
     fields: mcpFields,
   },
 }
 
-const BY_TOOL: ReadonlyMap<string, Kind> = new Map([
-  ['web_search', KINDS.search],
-  ['web_fetch', KINDS.fetch],
-  ['code_execution', CODE],
-  ['bash_code_execution', CODE],
-  ['text_editor_code_execution', CODE],
-  ['tool_search_tool_regex', KINDS.toolSearch],
-  ['tool_search_tool_bm25', KINDS.toolSearch],
-  ['advisor', KINDS.advisor],
+const KIND_BY_TOOL: ReadonlyMap<string, ToolKind> = new Map([
+  ['web_search', TOOL_KINDS.search],
+  ['web_fetch', TOOL_KINDS.fetch],
+  ['code_execution', CODE_KIND],
+  ['bash_code_execution', CODE_KIND],
+  ['text_editor_code_execution', CODE_KIND],
+  ['tool_search_tool_regex', TOOL_KINDS.toolSearch],
+  ['tool_search_tool_bm25', TOOL_KINDS.toolSearch],
+  ['advisor', TOOL_KINDS.advisor],
 ])
 
-const BY_RESULT: ReadonlyMap<string, Kind> = new Map([
-  ['web_search_tool_result', KINDS.search],
-  ['web_fetch_tool_result', KINDS.fetch],
-  ['code_execution_tool_result', CODE],
-  ['bash_code_execution_tool_result', CODE],
-  ['text_editor_code_execution_tool_result', CODE],
-  ['tool_search_tool_result', KINDS.toolSearch],
-  ['advisor_tool_result', KINDS.advisor],
-  ['mcp_tool_result', KINDS.mcp],
+const KIND_BY_RESULT: ReadonlyMap<string, ToolKind> = new Map([
+  ['web_search_tool_result', TOOL_KINDS.search],
+  ['web_fetch_tool_result', TOOL_KINDS.fetch],
+  ['code_execution_tool_result', CODE_KIND],
+  ['bash_code_execution_tool_result', CODE_KIND],
+  ['text_editor_code_execution_tool_result', CODE_KIND],
+  ['tool_search_tool_result', TOOL_KINDS.toolSearch],
+  ['advisor_tool_result', TOOL_KINDS.advisor],
+  ['mcp_tool_result', TOOL_KINDS.mcp],
 ])
 
 /** Calls of Anthropic's own tools in one reply. */
@@ -119,7 +119,7 @@ export class HostedCalls {
   readonly #output: Output
   readonly #running = new Map<string, HostedCall>()
   /** Number of calls without an id so far. */
-  #unnamed = 0
+  #unnamedCount = 0
 
   constructor(output: Output) {
     this.#output = output
@@ -129,27 +129,27 @@ export class HostedCalls {
   open(block: Json): Block | null {
     const type = textOrEmpty(block['type'])
     if (type === 'server_tool_use' || type === 'mcp_tool_use') {
-      const kind = type === 'mcp_tool_use' ? KINDS.mcp : BY_TOOL.get(textOrEmpty(block['name']))
-      return kind === undefined ? IGNORED : this.#begin(kind, textOrEmpty(block['id']), block)
+      const kind = type === 'mcp_tool_use' ? TOOL_KINDS.mcp : KIND_BY_TOOL.get(textOrEmpty(block['name']))
+      return kind === undefined ? IGNORED_BLOCK : this.#beginCall(kind, textOrEmpty(block['id']), block)
     }
-    const kind = BY_RESULT.get(type)
+    const kind = KIND_BY_RESULT.get(type)
     if (kind === undefined) return null
     const id = textOrEmpty(block['tool_use_id'])
-    const [name, call] = this.#calledFor(kind, id)
+    const [name, call] = this.#callFor(kind, id)
     this.#running.delete(name)
     call.finish(block)
-    return IGNORED
+    return IGNORED_BLOCK
   }
 
   /**
    * The call that a result belongs to. Some intermediaries change ids: then it is the oldest open call of the kind. If
    * no call of the kind is open, the call was part of an earlier reply, and the item begins and ends here.
    */
-  #calledFor(kind: Kind, id: string): readonly [id: string, call: HostedCall] {
-    const own = this.#running.get(id)
-    if (own !== undefined) return [id, own]
+  #callFor(kind: ToolKind, id: string): readonly [id: string, call: HostedCall] {
+    const callWithId = this.#running.get(id)
+    if (callWithId !== undefined) return [id, callWithId]
     for (const entry of this.#running) if (entry[1].kind === kind) return entry
-    return [id, this.#begin(kind, id, {})]
+    return [id, this.#beginCall(kind, id, {})]
   }
 
   /** Call at the end of the reply. Calls without a result continue in the next turn. */
@@ -158,12 +158,12 @@ export class HostedCalls {
     this.#running.clear()
   }
 
-  #begin(kind: Kind, id: string, use: Json): HostedCall {
+  #beginCall(kind: ToolKind, id: string, use: Json): HostedCall {
     this.#running.get(id)?.finish(null)
     const call = new HostedCall(
       this.#output,
       kind,
-      id === '' ? `st_${kind.type}_${this.#unnamed++}` : id,
+      id === '' ? `st_${kind.type}_${this.#unnamedCount++}` : id,
       use,
     )
     this.#running.set(id, call)
@@ -172,23 +172,24 @@ export class HostedCalls {
 }
 
 class HostedCall implements Block {
-  readonly kind: Kind
+  readonly kind: ToolKind
   readonly #output: Output
   readonly #use: Json
   readonly #item: number
   readonly #json = new LongText()
   #input: Json
   /** True once the whole call is known. A result may come before the end of its call's block. */
-  #called = false
+  #isInputComplete = false
 
-  constructor(output: Output, kind: Kind, id: string, use: Json) {
+  constructor(output: Output, kind: ToolKind, id: string, use: Json) {
     this.#output = output
     this.kind = kind
     this.#use = use
     this.#input = recordOrEmpty(use['input'])
-    const item: HostedItem = { type: kind.type, id, status: 'in_progress', ...kind.fields(this.#call(null)) }
+    const fields = kind.fields(this.#callParts(null))
+    const item: HostedItem = { type: kind.type, id, status: 'in_progress', ...fields }
     this.#item = output.open({ type: 'hosted', item })
-    this.#progress(kind.started, {})
+    this.#progress(kind.startEvent, {})
   }
 
   delta(type: string, delta: Json): void {
@@ -199,32 +200,33 @@ class HostedCall implements Block {
   }
 
   stop(): void {
-    if (this.#called) return
-    this.#called = true
+    if (this.#isInputComplete) return
+    this.#isInputComplete = true
     if (this.#json.length > 0) this.#input = recordOrEmpty(parseJson(this.#json.toString()))
-    if (this.kind === CODE) {
+    if (this.kind === CODE_KIND) {
       const code = codeOf(this.#input)
       this.#progress('code_interpreter_call_code.delta', { delta: code })
       this.#progress('code_interpreter_call_code.done', { code })
     }
-    this.#progress(this.kind.called, {})
+    this.#progress(this.kind.inputEvent, {})
   }
 
   /** `result`: the result block; null if the reply ends without one. */
   finish(result: Json | null): void {
-    if (this.#use['type'] === undefined) this.#called = true
+    if (this.#use['type'] === undefined) this.#isInputComplete = true
     this.stop()
-    const isFailure = result !== null && isWrong(result)
-    if (result !== null && !isFailure) this.#progress(this.kind.done, {})
-    const status = result === null ? this.kind.pending : isFailure ? this.kind.wrong : 'completed'
-    const fields = { status, ...this.kind.fields(this.#call(result)) }
+    const isFailure = result !== null && isFailed(result)
+    if (result !== null && !isFailure) this.#progress(this.kind.resultEvent, {})
+    const status =
+      result === null ? this.kind.pendingStatus : isFailure ? this.kind.failedStatus : 'completed'
+    const fields = { status, ...this.kind.fields(this.#callParts(result)) }
     // Both blocks have encrypted parts and are sent back unchanged.
     const use = this.#use['type'] === undefined ? [] : [{ ...this.#use, input: this.#input }]
     const blocks = result === null ? use : [...use, result]
     this.#output.emit({ kind: 'close', item: this.#item, fields: withNative(fields, { blocks }) })
   }
 
-  #call(result: Json | null): Call {
+  #callParts(result: Json | null): CallParts {
     return { use: this.#use, input: this.#input, result, containerId: this.#output.containerId }
   }
 
@@ -234,21 +236,21 @@ class HostedCall implements Block {
 }
 
 /** True for a failed call: its content has an error type, or an MCP result has a flag. */
-function isWrong(result: Json): boolean {
+function isFailed(result: Json): boolean {
   return result['is_error'] === true || textOrEmpty(record(result['content'])?.['type']).endsWith('_error')
 }
 
-function searchAction(call: Call): Json {
+function searchAction(call: CallParts): Json {
   const action = { type: 'search', query: textOrEmpty(call.input['query']) }
   if (call.result === null) return action
-  const sources = listOrEmpty(call.result['content']).flatMap(found => {
-    const url = filled(record(found)?.['url'])
+  const sources = listOrEmpty(call.result['content']).flatMap(result => {
+    const url = filled(record(result)?.['url'])
     return url === null ? [] : [{ type: 'url', url }]
   })
   return { ...action, sources }
 }
 
-function fetchedUrl(call: Call): string {
+function fetchedUrl(call: CallParts): string {
   return filled(call.input['url']) ?? textOrEmpty(record(call.result?.['content'])?.['url'])
 }
 
@@ -284,7 +286,7 @@ function printedTexts(content: Json): string[] {
   return [textOrEmpty(content['stdout']), textOrEmpty(content['stderr'])].filter(text => text !== '')
 }
 
-function adviceFields(call: Call): Json {
+function adviceFields(call: CallParts): Json {
   const content = record(call.result?.['content'])
   if (content === null) return {}
   const error = filled(content['error_code'])
@@ -294,7 +296,7 @@ function adviceFields(call: Call): Json {
   return advice === null ? {} : { advice }
 }
 
-function mcpFields(call: Call): Json {
+function mcpFields(call: CallParts): Json {
   const fields = {
     name: textOrEmpty(call.use['name']),
     server_label: textOrEmpty(call.use['server_name']),

@@ -7,7 +7,7 @@
  * - Later system messages of such a client keep their position. Those of other clients, and developer messages, join
  *   `system` in order: not every model accepts them within the conversation, and as user turns they would lose their
  *   authority.
- * - The encoder omits items of tools that a provider ran (see formats/outgoing.ts): the API accepts such blocks only with
+ * - The encoder omits items of tools that a provider ran (see formats/replayed.ts): the API accepts such blocks only with
  *   encrypted contents that the items lack.
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
@@ -21,7 +21,7 @@ import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
 import { claudeThought, noteOmittedItem, noteOmittedThought, omitItem } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
-import { actionsIn, COMPUTER, inputOf } from './computer.ts'
+import { actionsIn, COMPUTER_NAME, inputOf } from './computer.ts'
 import {
   contentBlocks,
   imageBlock,
@@ -42,7 +42,7 @@ interface MessagesConversation {
   /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
   /** True if a turn contains a compaction, which needs a beta flag. */
-  readonly compacted: boolean
+  readonly hasCompaction: boolean
   /** Items that this provider does not get. */
   readonly omissions: readonly Change[]
 }
@@ -57,7 +57,7 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
-  else writer.all(request.input)
+  else writer.addAll(request.input)
   if (!writer.turns.some(turn => turn.role !== 'system'))
     throw inexpressible(
       'input',
@@ -81,10 +81,10 @@ class Writer {
   readonly system: MessagesBlock[] = []
   readonly turns: MessagesTurn[] = []
   effort: ReasoningEffort | undefined = undefined
-  compacted = false
+  hasCompaction = false
   readonly omissions: Change[] = []
-  /** Actions of the computer by call. */
-  readonly #actions = new Map<string, number>()
+  /** The number of actions of each computer call, by call id. */
+  readonly #actionCounts = new Map<string, number>()
 
   add(role: MessagesTurn['role'], blocks: readonly MessagesBlock[]): void {
     if (blocks.length === 0) return
@@ -93,54 +93,54 @@ class Writer {
     else this.turns.push(new OpenTurn(role, blocks))
   }
 
-  all(input: readonly InputItem[]): void {
-    for (let at = 0; at < input.length; at++) {
-      const written = writtenMessageAt(input, at)
-      if (written !== null) {
-        const content = written.content as readonly MessagesBlock[]
-        if (written.role === null) this.system.push(...content)
-        else this.turns.push({ role: written.role, content })
-        at += written.items.length - 1
+  addAll(input: readonly InputItem[]): void {
+    for (let index = 0; index < input.length; index++) {
+      const verbatim = writtenMessageAt(input, index)
+      if (verbatim !== null) {
+        const content = verbatim.content as readonly MessagesBlock[]
+        if (verbatim.role === null) this.system.push(...content)
+        else this.turns.push({ role: verbatim.role, content })
+        index += verbatim.items.length - 1
         continue
       }
-      this.item(input[at] as InputItem, `input[${at}]`)
+      this.addItem(input[index] as InputItem, `input[${index}]`)
     }
   }
 
-  item(item: InputItem, path: string): void {
+  addItem(item: InputItem, path: string): void {
     switch (item.type) {
       case undefined:
       case 'message':
-        this.#message(item, path)
+        this.#addMessage(item, path)
         return
       case 'reasoning':
-        this.#thought(item, path)
+        this.#addThought(item, path)
         return
       case 'web_search_call':
       case 'code_interpreter_call':
       case 'mcp_call':
       case 'gateway:tool_search':
       case 'gateway:advisor':
-        this.#hosted(item, path)
+        this.#addHosted(item, path)
         return
       case 'function_call':
-        this.#functionCall(item)
+        this.#addFunctionCall(item)
         return
       case 'computer_call':
-        this.#computerCall(item)
+        this.#addComputerCall(item)
         return
       case 'computer_call_output':
-        this.#screenshot(item, `${path}.output`)
+        this.#addScreenshot(item, `${path}.output`)
         return
       case 'function_call_output':
-        this.#result(item.call_id, toolOutput(item.output, `${path}.output`), {
+        this.#addResult(item.call_id, toolOutput(item.output, `${path}.output`), {
           ...(item.is_error === true ? { is_error: true } : {}),
           ...nativeFields(item),
         })
         return
       case 'compaction':
       case 'context_compaction':
-        this.#compaction(item, path)
+        this.#addCompaction(item, path)
         return
       case 'configuration_update':
         this.effort = item.reasoning.effort
@@ -149,20 +149,20 @@ class Writer {
     omitItem(String(item.type), path, this.omissions)
   }
 
-  #thought(item: Reasoning, path: string): void {
+  #addThought(item: Reasoning, path: string): void {
     const blocks = thinkingBlocks(item)
     if (blocks.length === 0) noteOmittedThought(item, 'anthropic-claude-v1', path, this.omissions)
     this.add('assistant', blocks)
   }
 
   /** Only the provider's own blocks go back. */
-  #hosted(item: object, path: string): void {
+  #addHosted(item: object, path: string): void {
     const blocks = ownBlocks(item)
     if (blocks.length === 0) noteOmittedItem(path, this.omissions)
     this.add('assistant', blocks)
   }
 
-  #message(
+  #addMessage(
     item: Extract<InputItem, { role: 'user' | 'assistant' | 'system' | 'developer'; content: unknown }>,
     path: string,
   ): void {
@@ -171,56 +171,58 @@ class Writer {
       this.add(item.role, blocks)
       return
     }
-    const other = blocks.findIndex(block => block['type'] !== 'text')
-    if (other !== -1)
+    if (blocks.some(block => block['type'] !== 'text'))
       throw inexpressible(`${path}.content`, 'this provider accepts only text in system messages')
     if (nativeFields(item)['in_place'] === true) this.add('system', blocks)
     else this.system.push(...blocks)
   }
 
-  #functionCall(item: Extract<InputItem, { type: 'function_call' }>): void {
-    const more = { ...callerOf(item), ...nativeFields(item) }
-    // The text of an object; see preconditions/.
-    this.#call(item.call_id, item.name, recordOrEmpty(parseWritten(item.arguments)), more)
+  #addFunctionCall(item: Extract<InputItem, { type: 'function_call' }>): void {
+    const extraFields = { ...callerOf(item), ...nativeFields(item) }
+    // preconditions/ has made the arguments the text of an object.
+    this.#addCall(item.call_id, item.name, recordOrEmpty(parseWritten(item.arguments)), extraFields)
   }
 
-  #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {
-    this.add('assistant', [{ type: 'tool_use', id: callId, name, input, ...more }])
+  #addCall(callId: string, name: string, input: unknown, extraFields: MessagesBlock = {}): void {
+    this.add('assistant', [{ type: 'tool_use', id: callId, name, input, ...extraFields }])
   }
 
   /** This API takes one action per call; an item of another provider may have several. */
-  #computerCall(item: Extract<InputItem, { type: 'computer_call' }>): void {
+  #addComputerCall(item: Extract<InputItem, { type: 'computer_call' }>): void {
     const actions = actionsIn(item)
-    this.#actions.set(item.call_id, actions.length)
-    for (const [at, action] of actions.entries())
-      this.#call(partId(item.call_id, at), COMPUTER, inputOf(action))
+    this.#actionCounts.set(item.call_id, actions.length)
+    for (const [index, action] of actions.entries())
+      this.#addCall(partId(item.call_id, index), COMPUTER_NAME, inputOf(action))
   }
 
-  /** The screenshot is that after the last action. */
-  #screenshot(item: Extract<InputItem, { type: 'computer_call_output' }>, path: string): void {
-    const last = (this.#actions.get(item.call_id) ?? 1) - 1
-    for (let at = 0; at < last; at++) this.#result(partId(item.call_id, at), 'done')
+  /** The screenshot shows the screen after the last action. */
+  #addScreenshot(item: Extract<InputItem, { type: 'computer_call_output' }>, path: string): void {
+    const lastIndex = (this.#actionCounts.get(item.call_id) ?? 1) - 1
+    for (let index = 0; index < lastIndex; index++) this.#addResult(partId(item.call_id, index), 'done')
     const image = imageBlock({ ...item.output, type: 'input_image' }, path)
-    this.#result(partId(item.call_id, last), [image])
+    this.#addResult(partId(item.call_id, lastIndex), [image])
   }
 
-  #result(callId: string, content: string | MessagesBlock[], more: MessagesBlock = {}): void {
+  #addResult(callId: string, content: string | MessagesBlock[], extraFields: MessagesBlock = {}): void {
     const block: MessagesBlock = { type: 'tool_result', tool_use_id: callId }
     if (content.length > 0) block['content'] = content
-    this.add('user', [{ ...block, ...more }])
+    this.add('user', [{ ...block, ...extraFields }])
   }
 
-  #compaction(item: Extract<InputItem, { type: 'compaction' | 'context_compaction' }>, path: string): void {
+  #addCompaction(
+    item: Extract<InputItem, { type: 'compaction' | 'context_compaction' }>,
+    path: string,
+  ): void {
     const block = openCompaction(item.encrypted_content) ?? nativeBlock(item)
     if (block === null)
       throw inexpressible(path, 'was made by another provider and cannot be read by this one')
-    this.compacted = true
+    this.hasCompaction = true
     this.add('assistant', [{ ...block }])
   }
 }
 
-function partId(callId: string, at: number): string {
-  return at === 0 ? callId : `${callId}_${at + 1}`
+function partId(callId: string, index: number): string {
+  return index === 0 ? callId : `${callId}_${index + 1}`
 }
 
 /** The original blocks of a tool that Anthropic ran; empty if the client did not send them back unchanged. */

@@ -11,9 +11,9 @@ interface KnownTool {
   readonly required: readonly string[]
 }
 
-const DATE = /_(\d{8})$/
+const DATE_SUFFIX = /_(\d{8})$/
 /** Function names that all APIs accept. */
-const NAME = /^[A-Za-z0-9_-]{1,64}$/
+const FUNCTION_NAME = /^[A-Za-z0-9_-]{1,64}$/
 
 const text = (description: string): Json => ({ type: 'string', description })
 const number = (description: string): Json => ({ type: 'integer', description })
@@ -22,13 +22,13 @@ const point = (description: string): Json => ({
   items: { type: 'integer' },
   description,
 })
-const oneOf = (description: string, words: readonly string[]): Json => ({
+const oneOf = (description: string, values: readonly string[]): Json => ({
   type: 'string',
-  enum: words,
+  enum: values,
   description,
 })
 
-const BASH: KnownTool = {
+const BASH_TOOL: KnownTool = {
   description:
     'Runs a command in a bash session that lasts from call to call. The result is what the command wrote. Give either command or restart.',
   properties: {
@@ -39,14 +39,14 @@ const BASH: KnownTool = {
 }
 
 /** From this version on, the text of `insert` has its own field, and there is no undo command. */
-const NEWER_EDITOR = 20250429
+const NEWER_EDITOR_VERSION = 20250429
 
-function editor(version: number): KnownTool {
-  const isNewer = version >= NEWER_EDITOR
+function editorTool(version: number): KnownTool {
+  const isNewer = version >= NEWER_EDITOR_VERSION
   const commands = ['view', 'create', 'str_replace', 'insert', ...(isNewer ? [] : ['undo_edit'])]
-  const inserted = isNewer ? 'insert_text' : 'new_str'
+  const insertField = isNewer ? 'insert_text' : 'new_str'
   return {
-    description: `Views and edits text files. view shows a file with line numbers, or lists a directory; create writes a file; str_replace replaces a text that occurs exactly once; insert puts ${inserted} after a line${isNewer ? '' : '; undo_edit takes back the last edit of the file'}.`,
+    description: `Views and edits text files. view shows a file with line numbers, or lists a directory; create writes a file; str_replace replaces a text that occurs exactly once; insert puts ${insertField} after a line${isNewer ? '' : '; undo_edit takes back the last edit of the file'}.`,
     properties: {
       command: oneOf('What to do', commands),
       path: text('Absolute path of the file or directory'),
@@ -63,7 +63,7 @@ function editor(version: number): KnownTool {
   }
 }
 
-const MEMORY: KnownTool = {
+const MEMORY_TOOL: KnownTool = {
   description:
     'Keeps notes in files below /memories, which last from one conversation to the next. Look there first. view shows a file or lists a directory; create writes a file; str_replace replaces a text that occurs exactly once; insert inserts after a line; delete and rename work on files and directories.',
   properties: {
@@ -94,10 +94,10 @@ const FIRST_ACTIONS = [
   'cursor_position',
 ]
 const LATER_ACTIONS = ['left_mouse_down', 'left_mouse_up', 'triple_click', 'scroll', 'hold_key', 'wait']
-const LATER_COMPUTER = 20250124
+const LATER_COMPUTER_VERSION = 20250124
 
-function computer(version: number, tool: Json): KnownTool {
-  const isLater = version >= LATER_COMPUTER
+function computerTool(version: number, tool: Json): KnownTool {
+  const isLater = version >= LATER_COMPUTER_VERSION
   const canZoom = tool['enable_zoom'] === true
   const [width, height] = ['display_width_px', 'display_height_px'].map(name => wholeNumber(tool[name]))
   const size = width == null || height == null ? '' : ` The screen has ${width} by ${height} pixels.`
@@ -126,18 +126,18 @@ function computer(version: number, tool: Json): KnownTool {
 }
 
 const KNOWN_TOOLS: ReadonlyMap<string, (version: number, tool: Json) => KnownTool> = new Map([
-  ['bash', () => BASH],
-  ['text_editor', editor],
-  ['memory', () => MEMORY],
-  ['computer', computer],
+  ['bash', () => BASH_TOOL],
+  ['text_editor', editorTool],
+  ['memory', () => MEMORY_TOOL],
+  ['computer', computerTool],
 ])
 
 /** The function that replaces a client tool of the Messages API; null: not a known one. */
 export function knownFunction(native: Json): Json | null {
   const { type, name, cache_control: mark } = native
-  if (typeof type !== 'string' || typeof name !== 'string' || !NAME.test(name)) return null
-  const version = Number(DATE.exec(type)?.[1] ?? Number.NaN)
-  const make = Number.isNaN(version) ? undefined : KNOWN_TOOLS.get(type.replace(DATE, ''))
+  if (typeof type !== 'string' || typeof name !== 'string' || !FUNCTION_NAME.test(name)) return null
+  const version = Number(DATE_SUFFIX.exec(type)?.[1] ?? Number.NaN)
+  const make = Number.isNaN(version) ? undefined : KNOWN_TOOLS.get(type.replace(DATE_SUFFIX, ''))
   if (make === undefined) return null
   const { description, properties, required } = make(version, native)
   return {
@@ -153,9 +153,9 @@ export function knownFunction(native: Json): Json | null {
 export function knownChoice(choice: Json, tools: readonly unknown[]): Json | null {
   const { name } = recordOrEmpty(choice['native'])
   if (typeof name !== 'string') return null
-  const chosen = tools.some(tool => {
+  const isKnown = tools.some(tool => {
     const native = recordOrEmpty(recordOrEmpty(tool)['native'])
     return native['name'] === name && knownFunction(native) !== null
   })
-  return chosen ? { type: 'function', name } : null
+  return isKnown ? { type: 'function', name } : null
 }

@@ -36,7 +36,7 @@ interface Translated {
 type Translator = (tool: Json, path: string) => Translated
 
 /** Keyed by tool type without the gateway's prefix. */
-const HOSTED: ReadonlyMap<string, Translator> = new Map([
+const TRANSLATORS: ReadonlyMap<string, Translator> = new Map([
   ['web_search', webSearch],
   ['web_search_2025_08_26', webSearch],
   ['web_search_preview', webSearch],
@@ -46,47 +46,48 @@ const HOSTED: ReadonlyMap<string, Translator> = new Map([
   ['tool_search', toolSearch],
   ...[...COMPUTER_TYPES].map((type): [string, Translator] => [type, tool => ({ wire: computerTool(tool) })]),
 ])
-export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
+export const HOSTED_TOOLS: ReadonlySet<string> = new Set(TRANSLATORS.keys())
 
 /**
  * The tools that the tool choice allows, and the choice.
  * @throws GatewayError `unprocessable` that names the tool without a form in this API
  */
-export function toolbox(request: ResponsesRequest, strict: boolean): ToolSet {
+export function encodeTools(request: ResponsesRequest, takesStrict: boolean): ToolSet {
   const entries = (request.tools ?? []).map((tool, index) => ({ tool, path: `tools[${index}]` }))
   const choice = request.tool_choice
-  const allowed =
+  const isAllowed =
     typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedTools(choice.tools) : null
-  const offered = allowed === null ? entries : entries.filter(({ tool }) => allowed(tool))
-  const translated = offered.map(({ tool, path }) => translate(tool, path, strict))
-  const tools = translated.map(tool => tool.wire)
+  const offeredEntries = isAllowed === null ? entries : entries.filter(({ tool }) => isAllowed(tool))
+  const translations = offeredEntries.map(({ tool, path }) => translate(tool, path, takesStrict))
+  const tools = translations.map(tool => tool.wire)
   return {
     tools,
     // The API refuses a choice where there is nothing to choose from.
     tool_choice: tools.length === 0 ? null : toolChoice(choice, request.parallel_tool_calls === false),
-    container: translated.find(tool => tool.container !== undefined)?.container ?? null,
+    container: translations.find(tool => tool.container !== undefined)?.container ?? null,
   }
 }
 
-function translate(tool: Tool, path: string, strict: boolean): Translated {
+function translate(tool: Tool, path: string, takesStrict: boolean): Translated {
   // For clients of this API: a tool of the API itself unchanged, or the function fields that only this API has.
   const native = recordOrEmpty((tool as { readonly native?: unknown }).native)
   if (typeof native['type'] === 'string') return { wire: native }
-  if (tool.type === 'function') return { wire: { ...functionTool(tool as FunctionTool, strict), ...native } }
+  if (tool.type === 'function')
+    return { wire: { ...functionTool(tool as FunctionTool, takesStrict), ...native } }
   const name = tool.type.replace(/^(gateway|openrouter):/, '')
-  const translator = HOSTED.get(name)
+  const translator = TRANSLATORS.get(name)
   if (translator === undefined) throw inexpressible(path, 'this provider has no tool of this type')
   const fields: Json = { ...tool }
   return translator(record(fields['parameters']) ?? fields, path)
 }
 
-function functionTool(tool: FunctionTool, strict: boolean): MessagesBlock {
+function functionTool(tool: FunctionTool, takesStrict: boolean): MessagesBlock {
   const wire: MessagesBlock = {
     name: tool.name,
     input_schema: { type: 'object', ...(tool.parameters ?? { properties: {} }) },
   }
   if (tool.description != null && tool.description !== '') wire['description'] = tool.description
-  if (tool.strict === true && strict) wire['strict'] = true
+  if (tool.strict === true && takesStrict) wire['strict'] = true
   if (tool.defer_loading === true) wire['defer_loading'] = true
   if (tool.cache_control != null) wire['cache_control'] = tool.cache_control
   return wire
@@ -111,25 +112,25 @@ function limits(tool: Json, path: string): MessagesBlock {
   const filters = recordOrEmpty(tool['filters'])
   const domains = (...names: string[]): readonly string[] =>
     names.flatMap(name => [...listOrEmpty(tool[name]), ...listOrEmpty(filters[name])]).map(textOrEmpty)
-  const allowed = domains('allowed_domains')
-  const blocked = domains('blocked_domains', 'excluded_domains')
-  if (allowed.length > 0 && blocked.length > 0) {
+  const allowedDomains = domains('allowed_domains')
+  const blockedDomains = domains('blocked_domains', 'excluded_domains')
+  if (allowedDomains.length > 0 && blockedDomains.length > 0) {
     throw inexpressible(path, 'this provider accepts either allowed or blocked domains, not both')
   }
   const wire: MessagesBlock = {}
   const uses = wholeNumber(tool['max_uses'])
   if (uses !== null) wire['max_uses'] = uses
-  if (allowed.length > 0) wire['allowed_domains'] = allowed
-  if (blocked.length > 0) wire['blocked_domains'] = blocked
+  if (allowedDomains.length > 0) wire['allowed_domains'] = allowedDomains
+  if (blockedDomains.length > 0) wire['blocked_domains'] = blockedDomains
   return wire
 }
 
 function userLocation(location: Json): MessagesBlock {
-  const known = ['city', 'region', 'country', 'timezone'].flatMap(name => {
+  const fields = ['city', 'region', 'country', 'timezone'].flatMap(name => {
     const value = filled(location[name])
     return value === null ? [] : [[name, value] as const]
   })
-  return { type: 'approximate', ...Object.fromEntries(known) }
+  return { type: 'approximate', ...Object.fromEntries(fields) }
 }
 
 /** The API has no memory limits, and reads only its own files. */
@@ -162,13 +163,13 @@ function allowedTools(tools: unknown): (tool: Tool) => boolean {
   }
 }
 
-function toolChoice(choice: ToolChoice | undefined, oneAtATime: boolean): MessagesBlock | null {
+function toolChoice(choice: ToolChoice | undefined, isSequential: boolean): MessagesBlock | null {
   const wire = wireChoice(choice)
-  if (!oneAtATime || wire?.['type'] === 'none') return wire
+  if (!isSequential || wire?.['type'] === 'none') return wire
   return { ...(wire ?? { type: 'auto' }), disable_parallel_tool_use: true }
 }
 
-const WORDS: Readonly<Record<'auto' | 'none' | 'required', string>> = {
+const CHOICE_TYPES: Readonly<Record<'auto' | 'none' | 'required', string>> = {
   auto: 'auto',
   none: 'none',
   required: 'any',
@@ -176,12 +177,12 @@ const WORDS: Readonly<Record<'auto' | 'none' | 'required', string>> = {
 
 function wireChoice(choice: ToolChoice | undefined): MessagesBlock | null {
   if (choice === undefined) return null
-  if (typeof choice === 'string') return { type: WORDS[choice] }
-  if (choice.type === 'allowed_tools') return { type: WORDS[choice.mode] }
+  if (typeof choice === 'string') return { type: CHOICE_TYPES[choice] }
+  if (choice.type === 'allowed_tools') return { type: CHOICE_TYPES[choice.mode] }
   if (choice.type === 'function') return { type: 'tool', name: choice.name }
   const native = record((choice as { readonly native?: unknown }).native)
   if (native !== null) return native
-  const name = HOSTED.get(choice.type)?.({}, 'tool_choice').wire['name']
+  const name = TRANSLATORS.get(choice.type)?.({}, 'tool_choice').wire['name']
   if (name === undefined) throw inexpressible('tool_choice', 'this provider has no tool of this type')
   return { type: 'tool', name }
 }

@@ -1,7 +1,7 @@
 /**
  * Token counts and service tier of a Messages reply in the gateway's vocabulary. Pure. Hot path.
  *
- * Counts are cumulative, and the events of a stream have different ones of them: a field of a later event replaces the
+ * Counts are cumulative, and each event of a stream has only some of them: a field of a later event replaces the
  * earlier value, unless it is missing, null or zero.
  * `input_tokens` excludes cache reads and writes, so this file adds them. The totals exclude a compaction, which is a
  * sampling of the same model and appears only in `iterations`; Anthropic bills it, so this file adds it. It skips
@@ -10,18 +10,20 @@
 import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../base/json.ts'
 import type { Usage } from '../format.ts'
 
-const TIERS: ReadonlyMap<string, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<string, string> = new Map([
   ['standard', 'default'],
   ['priority', 'priority'],
 ])
 
 /** The service tier of the reply in the gateway's words; null if unknown. */
 export function serviceTierOf(usage: Json): string | null {
-  return usage['speed'] === 'fast' ? 'priority' : (TIERS.get(textOrEmpty(usage['service_tier'])) ?? null)
+  return usage['speed'] === 'fast'
+    ? 'priority'
+    : (SERVICE_TIERS.get(textOrEmpty(usage['service_tier'])) ?? null)
 }
 
 /** Fields that are read. */
-const READ: ReadonlySet<string> = new Set([
+const READ_FIELDS: ReadonlySet<string> = new Set([
   'cache_creation',
   'cache_creation_input_tokens',
   'cache_read_input_tokens',
@@ -39,28 +41,27 @@ export class UsageCount {
   /** The latest value of each field that is read. */
   raw: Json = {}
 
-  /** Takes one usage object of the stream; returns the merged counts. */
+  /** Merges one usage object of the stream; returns the counts so far. */
   merge(usage: Json): Usage {
     const raw: Record<string, unknown> = { ...this.raw }
     // With iterations, zero means that all tokens are counted there.
-    const isWhole = listOrEmpty(usage['iterations']).length > 0
+    const hasIterations = listOrEmpty(usage['iterations']).length > 0
     for (const name in usage) {
-      if (!READ.has(name)) continue
-      if (isWhole || raw[name] === undefined) raw[name] = usage[name] ?? raw[name]
+      if (!READ_FIELDS.has(name)) continue
+      if (hasIterations || raw[name] === undefined) raw[name] = usage[name] ?? raw[name]
       else raw[name] = laterCount(raw[name], usage[name])
     }
     this.raw = raw
-    const total = step(this.raw)
-    let { fresh, cachedTokens, cacheWriteTokens, cacheWrite1hTokens, outputTokens } = total
+    let { fresh, cachedTokens, cacheWriteTokens, cacheWrite1hTokens, outputTokens } = tokensOf(this.raw)
     for (const iteration of listOrEmpty(this.raw['iterations'])) {
       const fields = record(iteration)
       if (fields === null || fields['type'] !== 'compaction') continue
-      const stepUsage = step(fields)
-      fresh += stepUsage.fresh
-      cachedTokens += stepUsage.cachedTokens
-      cacheWriteTokens += stepUsage.cacheWriteTokens
-      cacheWrite1hTokens += stepUsage.cacheWrite1hTokens
-      outputTokens += stepUsage.outputTokens
+      const iterationTokens = tokensOf(fields)
+      fresh += iterationTokens.fresh
+      cachedTokens += iterationTokens.cachedTokens
+      cacheWriteTokens += iterationTokens.cacheWriteTokens
+      cacheWrite1hTokens += iterationTokens.cacheWrite1hTokens
+      outputTokens += iterationTokens.outputTokens
     }
     return {
       inputTokens: fresh + cachedTokens + cacheWriteTokens,
@@ -76,16 +77,16 @@ export class UsageCount {
   }
 }
 
-function laterCount(before: unknown, value: unknown): unknown {
-  if (value === null || value === 0) return before ?? value
-  const [earlier, later] = [record(before), record(value)]
-  if (earlier === null || later === null) return value
-  const merged: Record<string, unknown> = { ...earlier }
-  for (const name in later) merged[name] = later[name] || earlier[name]
-  return merged
+function laterCount(earlierValue: unknown, laterValue: unknown): unknown {
+  if (laterValue === null || laterValue === 0) return earlierValue ?? laterValue
+  const [earlierCounts, laterCounts] = [record(earlierValue), record(laterValue)]
+  if (earlierCounts === null || laterCounts === null) return laterValue
+  const mergedCounts: Record<string, unknown> = { ...earlierCounts }
+  for (const name in laterCounts) mergedCounts[name] = laterCounts[name] || earlierCounts[name]
+  return mergedCounts
 }
 
-interface Step {
+interface TokenCounts {
   readonly fresh: number
   readonly cachedTokens: number
   readonly cacheWriteTokens: number
@@ -93,17 +94,17 @@ interface Step {
   readonly outputTokens: number
 }
 
-function step(usage: Json): Step {
-  const split = record(usage['cache_creation'])
-  const hour = count(split?.['ephemeral_1h_input_tokens']) ?? 0
+function tokensOf(usage: Json): TokenCounts {
+  const cacheCreation = record(usage['cache_creation'])
+  const cacheWrite1hTokens = count(cacheCreation?.['ephemeral_1h_input_tokens']) ?? 0
   return {
     fresh: count(usage['input_tokens']) ?? 0,
     cachedTokens: count(usage['cache_read_input_tokens']) ?? 0,
     // Some intermediaries send only the split by lifetime.
     cacheWriteTokens:
       count(usage['cache_creation_input_tokens']) ??
-      (count(split?.['ephemeral_5m_input_tokens']) ?? 0) + hour,
-    cacheWrite1hTokens: hour,
+      (count(cacheCreation?.['ephemeral_5m_input_tokens']) ?? 0) + cacheWrite1hTokens,
+    cacheWrite1hTokens,
     outputTokens: count(usage['output_tokens']) ?? 0,
   }
 }

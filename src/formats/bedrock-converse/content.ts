@@ -11,7 +11,7 @@ import { PDF_START } from '../inline-files.ts'
 export type ConverseBlock = Record<string, unknown>
 
 /** Formats of the API by media type. */
-const IMAGES: ReadonlyMap<string, string> = new Map([
+const IMAGE_FORMATS: ReadonlyMap<string, string> = new Map([
   ['image/png', 'png'],
   ['image/jpeg', 'jpeg'],
   ['image/jpg', 'jpeg'],
@@ -19,7 +19,7 @@ const IMAGES: ReadonlyMap<string, string> = new Map([
   ['image/webp', 'webp'],
 ])
 
-const DOCUMENTS: ReadonlyMap<string, string> = new Map([
+const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
   ['application/pdf', 'pdf'],
   ['text/csv', 'csv'],
   ['application/msword', 'doc'],
@@ -31,7 +31,7 @@ const DOCUMENTS: ReadonlyMap<string, string> = new Map([
   ['text/markdown', 'md'],
 ])
 
-const VIDEOS: ReadonlyMap<string, string> = new Map([
+const VIDEO_FORMATS: ReadonlyMap<string, string> = new Map([
   ['video/mp4', 'mp4'],
   ['video/quicktime', 'mov'],
   ['video/x-matroska', 'mkv'],
@@ -51,14 +51,14 @@ export function textBlocks(text: string): ConverseBlock[] {
 export function contentBlocks(
   content: string | readonly (InputPart | AssistantPart)[] | null,
   path: string,
-  cached: boolean,
+  withCachePoints: boolean,
 ): ConverseBlock[] {
   if (content === null) return []
   if (typeof content === 'string') return textBlocks(content)
   return content.flatMap((part, index) => {
     const blocks = partBlocks(part, `${path}[${index}]`)
     const point = blocks.length === 0 ? null : cachePoint(part as CacheMarks)
-    return cached && point !== null ? [...blocks, point] : blocks
+    return withCachePoints && point !== null ? [...blocks, point] : blocks
   })
 }
 
@@ -98,7 +98,7 @@ function partBlocks(part: InputPart | AssistantPart, path: string): ConverseBloc
 
 function imageBlock(url: string | null | undefined, path: string): ConverseBlock {
   const inline = base64Url(url ?? '')
-  const format = IMAGES.get(inline?.mediaType ?? '')
+  const format = IMAGE_FORMATS.get(inline?.mediaType ?? '')
   if (inline === null || format === undefined) {
     throw inexpressible(
       path,
@@ -110,7 +110,7 @@ function imageBlock(url: string | null | undefined, path: string): ConverseBlock
 
 function videoBlock(url: string, path: string): ConverseBlock {
   const inline = base64Url(url)
-  const format = VIDEOS.get(inline?.mediaType ?? '')
+  const format = VIDEO_FORMATS.get(inline?.mediaType ?? '')
   if (inline === null || format === undefined) {
     throw inexpressible(path, 'must be, for this provider, a base64 data URL of a video')
   }
@@ -126,10 +126,10 @@ function fileBlock(part: InputFile, path: string): ConverseBlock {
     )
   }
   const inline = file.startsWith(PDF_START) ? { mediaType: 'application/pdf', data: file } : base64Url(file)
-  const image = IMAGES.get(inline?.mediaType ?? '')
+  const image = IMAGE_FORMATS.get(inline?.mediaType ?? '')
   if (inline !== null && image !== undefined)
     return { image: { format: image, source: { bytes: inline.data } } }
-  const format = DOCUMENTS.get(inline?.mediaType ?? '')
+  const format = DOCUMENT_FORMATS.get(inline?.mediaType ?? '')
   if (inline === null || format === undefined) {
     throw inexpressible(
       `${path}.file_data`,

@@ -22,8 +22,8 @@ import { type Call, callIdIn } from '../calls.ts'
 import { finishReason, isCut } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
-import { nameIn, oneMore } from '../withheld.ts'
-import { converseFailure, streamFailure } from './failure.ts'
+import { checkedCount, nameIn } from '../withheld.ts'
+import { converseFailure, EXCEPTION_PREFIX, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'
 import { serviceTierOf, usageOf } from './usage.ts'
 
@@ -33,13 +33,11 @@ interface Block {
   readonly item: number
   /** The signature and the sealed part of reasoning, so far. */
   signature: string
-  sealed: string
-  /** Null: it is something else. */
+  encryptedContent: string
+  /** Null for other blocks. */
   readonly call: Call | null
 }
 
-/** Prefix of an exception's name, which replaces the event type. */
-const EXCEPTION = 'exception:'
 /** Memory of an open block, in objects and fields. */
 const BLOCK_PARTS = 3
 
@@ -50,13 +48,13 @@ export class ConverseDecoder implements Decoder {
   /** Streams of OpenAI's models count cached tokens in the input; whole replies do not. */
   readonly #isOfOpenAI: boolean
   readonly #blocks = new Map<number, Block>()
-  #started = false
+  #isStarted = false
   #stopReason: string | null = null
   #stopSequence: string | null = null
   #serviceTier: string | null = null
   #hasUsage = false
   #hasStop = false
-  #finished = false
+  #isFinished = false
 
   constructor(emit: (delta: Delta) => void, endpoint?: Endpoint) {
     this.#emit = emit
@@ -72,29 +70,29 @@ export class ConverseDecoder implements Decoder {
   }
 
   frame(event: string, data: string): void {
-    if (this.#finished) return
+    if (this.#isFinished) return
     const frame = record(parseFrame(data))
     if (frame === null) {
       throw new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
     }
-    if (event.startsWith(EXCEPTION)) throw streamFailure(event.slice(EXCEPTION.length), frame)
-    if (event !== '') this.#event(event, frame)
-    else if (record(frame['output']) !== null) this.#whole(frame)
-    else this.#unnamed(frame)
+    if (event.startsWith(EXCEPTION_PREFIX)) throw streamFailure(event.slice(EXCEPTION_PREFIX.length), frame)
+    if (event !== '') this.#readEvent(event, frame)
+    else if (record(frame['output']) !== null) this.#readWhole(frame)
+    else this.#readUnnamed(frame)
   }
 
   end(): void {
-    if (this.#finished) return
+    if (this.#isFinished) return
     if (!this.#isComplete()) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
     this.#finish()
   }
 
-  #event(type: string, fields: Json): void {
+  #readEvent(type: string, fields: Json): void {
     switch (type) {
       case 'contentBlockDelta':
-        this.#delta(this.#indexOf(fields), recordOrEmpty(fields['delta']))
+        this.#readDelta(this.#indexOf(fields), recordOrEmpty(fields['delta']))
         return
       case 'contentBlockStart':
         this.#blockStart(this.#indexOf(fields), recordOrEmpty(fields['start']))
@@ -106,27 +104,27 @@ export class ConverseDecoder implements Decoder {
         this.#start()
         return
       case 'messageStop':
-        this.#stop(fields)
+        this.#readStop(fields)
         if (this.#hasUsage && this.#isComplete()) this.#finish()
         return
       case 'metadata':
-        this.#metadata(fields, false)
+        this.#readMetadata(fields, false)
         if (this.#isComplete()) this.#finish()
     }
   }
 
   /** An event whose type is its only field, as proxies without binary frames send it; or an error under 200. */
-  #unnamed(frame: Json): void {
+  #readUnnamed(frame: Json): void {
     for (const [type, fields] of Object.entries(frame)) {
-      const inner = record(fields)
-      if (inner === null) continue
-      if (type.endsWith('Exception')) throw streamFailure(type, inner)
-      this.#event(type, inner)
+      const eventFields = record(fields)
+      if (eventFields === null) continue
+      if (type.endsWith('Exception')) throw streamFailure(type, eventFields)
+      this.#readEvent(type, eventFields)
     }
-    if (!this.#started && filled(frame['message']) !== null) throw converseFailure(200, jsonText(frame))
+    if (!this.#isStarted && filled(frame['message']) !== null) throw converseFailure(200, jsonText(frame))
   }
 
-  #whole(reply: Json): void {
+  #readWhole(reply: Json): void {
     this.#start()
     const message = recordOrEmpty(recordOrEmpty(reply['output'])['message'])
     listOrEmpty(message['content']).forEach((content, index) => {
@@ -135,22 +133,22 @@ export class ConverseDecoder implements Decoder {
       const reasoning = record(block['reasoningContent'])
       if (call !== null) {
         this.#blockStart(index, { toolUse: call })
-        this.#delta(index, { toolUse: { input: jsonText(recordOrEmpty(call['input'])) } })
+        this.#readDelta(index, { toolUse: { input: jsonText(recordOrEmpty(call['input'])) } })
       } else if (reasoning !== null) {
-        this.#delta(index, {
+        this.#readDelta(index, {
           reasoningContent: { ...reasoning, ...recordOrEmpty(reasoning['reasoningText']) },
         })
-      } else this.#delta(index, block)
+      } else this.#readDelta(index, block)
       this.#blockStop(index)
     })
-    this.#metadata(reply, true)
-    this.#stop(reply)
+    this.#readMetadata(reply, true)
+    this.#readStop(reply)
     if (this.#isComplete()) this.#finish()
   }
 
   #start(): void {
-    if (this.#started) return
-    this.#started = true
+    if (this.#isStarted) return
+    this.#isStarted = true
     this.#emit({ kind: 'start', upstreamId: null, model: null })
   }
 
@@ -164,20 +162,20 @@ export class ConverseDecoder implements Decoder {
     // If the stop of a block was lost, the block ends when the next one starts at its index.
     this.#blockStop(index)
     this.#start()
-    const opened = this.#output.call({
+    const newCall = this.#output.call({
       isCustom: false,
       id: null,
       callId: callIdIn(call['toolUseId']),
       name: filled(call['name']),
       extra: null,
     })
-    this.#begin(index, 'call', opened.item, opened)
+    this.#addBlock(index, 'call', newCall.item, newCall)
   }
 
-  #delta(index: number, delta: Json): void {
+  #readDelta(index: number, delta: Json): void {
     const text = delta['text']
     if (typeof text === 'string') {
-      this.#text(index, text)
+      this.#addText(index, text)
       return
     }
     const call = record(delta['toolUse'])
@@ -186,24 +184,24 @@ export class ConverseDecoder implements Decoder {
       return
     }
     const reasoning = record(delta['reasoningContent'])
-    if (reasoning !== null) this.#reasoning(index, reasoning)
+    if (reasoning !== null) this.#addReasoning(index, reasoning)
   }
 
-  #text(index: number, piece: string): void {
+  #addText(index: number, piece: string): void {
     this.#start()
     if (this.#blocks.get(index)?.kind !== 'text') {
       this.#blockStop(index)
-      this.#begin(index, 'text', -1)
+      this.#addBlock(index, 'text', -1)
     }
     this.#output.text(piece)
   }
 
-  #reasoning(index: number, reasoning: Json): void {
+  #addReasoning(index: number, reasoning: Json): void {
     let block = this.#blocks.get(index)
     if (block?.kind !== 'reasoning') {
       this.#blockStop(index)
       const start = { type: 'reasoning', id: null, format: this.#reasoningFormat } as const
-      block = this.#begin(index, 'reasoning', this.#openItem(start))
+      block = this.#addBlock(index, 'reasoning', this.#openItem(start))
     }
     const text = textOrEmpty(reasoning['text'])
     if (text !== '') this.#emit({ kind: 'reasoning', item: block.item, form: 'text', part: 0, text })
@@ -212,7 +210,7 @@ export class ConverseDecoder implements Decoder {
     if (signature !== '') this.#output.withheld.add(signature)
     if (ciphertext !== '') this.#output.withheld.add(ciphertext)
     block.signature += signature
-    block.sealed += ciphertext
+    block.encryptedContent += ciphertext
   }
 
   #openItem(start: Parameters<Output['open']>[0]): number {
@@ -220,9 +218,9 @@ export class ConverseDecoder implements Decoder {
     return this.#output.open(start)
   }
 
-  #begin(index: number, kind: Block['kind'], item: number, call: Call | null = null): Block {
-    oneMore(this.#blocks.size, 'content blocks')
-    const block: Block = { kind, item, signature: '', sealed: '', call }
+  #addBlock(index: number, kind: Block['kind'], item: number, call: Call | null = null): Block {
+    checkedCount(this.#blocks.size, 'content blocks')
+    const block: Block = { kind, item, signature: '', encryptedContent: '', call }
     this.#blocks.set(index, block)
     this.#output.withheld.addParts(BLOCK_PARTS)
     return block
@@ -232,7 +230,7 @@ export class ConverseDecoder implements Decoder {
     const block = this.#blocks.get(index)
     if (block === undefined) return
     this.#blocks.delete(index)
-    const { call, kind, item, signature, sealed } = block
+    const { call, kind, item, signature, encryptedContent: sealed } = block
     if (kind === 'text') return
     if (call !== null) {
       call.end(null)
@@ -250,14 +248,15 @@ export class ConverseDecoder implements Decoder {
     return this.#stopReason !== null || (this.#hasStop && this.#hasUsage && this.#output.hasContent)
   }
 
-  #stop(fields: Json): void {
+  #readStop(fields: Json): void {
     this.#hasStop = true
     this.#stopReason = nameIn(fields['stopReason']) ?? this.#stopReason
-    const more = recordOrEmpty(fields['additionalModelResponseFields'])
-    this.#stopSequence = nameIn(more['stop_sequence']) ?? nameIn(record(more['delta'])?.['stop_sequence'])
+    const modelFields = recordOrEmpty(fields['additionalModelResponseFields'])
+    this.#stopSequence =
+      nameIn(modelFields['stop_sequence']) ?? nameIn(record(modelFields['delta'])?.['stop_sequence'])
   }
 
-  #metadata(fields: Json, isWhole: boolean): void {
+  #readMetadata(fields: Json, isWhole: boolean): void {
     this.#serviceTier = serviceTierOf(fields)
     const usage = record(fields['usage'])
     if (usage === null) return
@@ -279,7 +278,7 @@ export class ConverseDecoder implements Decoder {
     }
     this.#output.endMessage()
     calls?.finish(isCut(reason))
-    this.#finished = true
+    this.#isFinished = true
     this.#emit({
       kind: 'finish',
       reason,

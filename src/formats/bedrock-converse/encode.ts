@@ -12,17 +12,17 @@ import { generation } from '../anthropic-messages/generation.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnPoints } from '../marks/own-marks.ts'
-import { prepares } from '../outgoing.ts'
+import { preparingEncoder } from '../outgoing.ts'
 import { JSON_HINT } from '../preconditions/schemas.ts'
-import { GO_ON, preconditionsOf, WENT_ON } from '../preconditions/table.ts'
+import { CONTINUE, CONTINUE_ADDED, preconditionsOf } from '../preconditions/table.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
-import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
+import { type ConverseConversation, type ConverseMessage, encodeConversation } from './input.ts'
 import { type Family, familyOf, modelPath, takesAllPoints, takesCachePoints } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** Service tiers by the caller's name. */
-const TIERS: ReadonlyMap<string, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<string, string> = new Map([
   ['default', 'default'],
   ['flex', 'flex'],
   ['priority', 'priority'],
@@ -34,16 +34,16 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream } = model
   refuseUnknownModes(request)
   const family = familyOf(endpoint.upstreamModel)
-  const talk = conversation(request, family)
-  const goesOn =
+  const talk = encodeConversation(request, family)
+  const needsUserTurn =
     talk.messages.at(-1)?.role === 'assistant' &&
     preconditionsOf('bedrock-converse', endpoint).lastTurn === 'user'
-  const messages = goesOn
-    ? [...talk.messages, { role: 'user' as const, content: [{ text: GO_ON }] }]
+  const messages = needsUserTurn
+    ? [...talk.messages, { role: 'user' as const, content: [{ text: CONTINUE }] }]
     : talk.messages
-  const { config, forced } = encodeTools(request, talk.called, family)
+  const { config, isForced: forced } = encodeTools(request, talk.calledNames, family)
   const { inference, additional } = settings({ request, endpoint, family, talk, forced })
-  const body: ConverseBlock = { messages: marked(messages, request, family) }
+  const body: ConverseBlock = { messages: withRequestMark(messages, request, family) }
   const set = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
@@ -55,7 +55,7 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   if (family === 'claude') addBetas(additional, model.betas)
   set('additionalModelRequestFields', Object.keys(additional).length === 0 ? null : additional)
   set('outputConfig', outputConfig(request))
-  const tier = TIERS.get(request.service_tier ?? '')
+  const tier = SERVICE_TIERS.get(request.service_tier ?? '')
   set('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
   const bodyWithAcceptedPoints = withAcceptedPoints(body)
@@ -66,17 +66,17 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   return {
     path,
     body: isMarked ? withOwnPoints(bodyWithPoints, takesAllPoints(family), model.isSeen) : bodyWithPoints,
-    ...(goesOn || talk.omissions.length > 0
-      ? { changes: goesOn ? [...WENT_ON, ...talk.omissions] : talk.omissions }
+    ...(needsUserTurn || talk.omissions.length > 0
+      ? { changes: needsUserTurn ? [...CONTINUE_ADDED, ...talk.omissions] : talk.omissions }
       : undefined),
   }
 }
 
-export const encodeConverse = prepares('bedrock-converse', writeConverse)
+export const encodeConverse = preparingEncoder('bedrock-converse', writeConverse)
 
 /** Adds the features of the Messages API that Bedrock has too. */
 function addBetas(additional: ConverseBlock, betas: readonly string[] = []): void {
-  const accepted = betas.filter(beta => BETAS_OF_CLOUDS.some(beginning => beta.startsWith(beginning)))
+  const accepted = betas.filter(beta => BETAS_OF_CLOUDS.some(prefix => beta.startsWith(prefix)))
   if (accepted.length > 0) additional['anthropic_beta'] = [...new Set(accepted)]
 }
 
@@ -94,18 +94,21 @@ function withAcceptedPoints(body: ConverseBlock): ConverseBlock {
   }
 }
 
-/** The body with points for the usual time alone. */
+/** The body with only cache points of the default lifetime. */
 function withShortPoints(body: ConverseBlock): ConverseBlock {
   const withShort = (blocks: unknown): unknown =>
     records(blocks).map(block =>
       block['cachePoint'] === undefined ? block : { cachePoint: { type: 'default' } },
     )
-  const messages = records(body['messages']).map(each => ({ ...each, content: withShort(each['content']) }))
+  const messages = records(body['messages']).map(message => ({
+    ...message,
+    content: withShort(message['content']),
+  }))
   return { ...body, messages, ...(body['system'] === undefined ? {} : { system: withShort(body['system']) }) }
 }
 
 /** A cache mark on the whole request applies to everything up to its end. */
-function marked(
+function withRequestMark(
   messages: readonly ConverseMessage[],
   request: ResponsesRequest,
   family: Family,
@@ -123,7 +126,7 @@ interface Settings {
   readonly additional: ConverseBlock
 }
 
-interface SettingsWishes {
+interface SettingsTerms {
   readonly request: ResponsesRequest
   readonly endpoint: Endpoint
   readonly family: Family
@@ -131,15 +134,15 @@ interface SettingsWishes {
   readonly forced: boolean
 }
 
-function settings(wishes: SettingsWishes): Settings {
-  const { request, family } = wishes
-  if (family === 'claude') return claudeSettings(wishes)
+function settings(terms: SettingsTerms): Settings {
+  const { request, family } = terms
+  if (family === 'claude') return claudeSettings(terms)
   const inference = inferenceConfig(request, {
     maxTokens: request.max_output_tokens,
     temperature: request.temperature,
     topP: request.top_p,
   })
-  const effort = effortOf(wishes)
+  const effort = effortOf(terms)
   if (effort === null) return { inference, additional: topK(request, family) }
   if (family === 'gpt-oss') {
     const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
@@ -168,10 +171,10 @@ function topK({ top_k }: ResponsesRequest, family: Family): ConverseBlock {
 /** With its highest effort, Nova accepts no output limit and no sampling parameters. */
 function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
   const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
-  const { temperature: _temperature, topP: _topP, ...others } = inference
-  const hasOutputLimit = others['maxTokens'] !== undefined
+  const { temperature: _temperature, topP: _topP, ...otherSettings } = inference
+  const hasOutputLimit = otherSettings['maxTokens'] !== undefined
   return {
-    inference: others,
+    inference: otherSettings,
     additional: {
       reasoningConfig: {
         type: 'enabled',
@@ -182,7 +185,7 @@ function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
 }
 
 /** Settings of Anthropic's own API, which Converse passes on. */
-function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Settings {
+function claudeSettings({ request, endpoint, talk, forced }: SettingsTerms): Settings {
   const { max_tokens, thinking, effort, sampling } = generation({
     request,
     effort: talk.effort,
@@ -191,10 +194,10 @@ function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Se
     isInterleaved: false,
     maxOutputTokens: endpoint.maxOutputTokens,
     isThoughtMissing: () => isThoughtMissing(talk.messages),
-    toolForced: forced,
+    isToolForced: forced,
   })
-  const { temperature, top_p, ...others } = sampling
-  const additional: ConverseBlock = { ...others }
+  const { temperature, top_p, ...otherSettings } = sampling
+  const additional: ConverseBlock = { ...otherSettings }
   if (thinking !== null) additional['thinking'] = thinking
   if (effort !== null) additional['output_config'] = { effort }
   const inference = inferenceConfig(request, { maxTokens: max_tokens, temperature, topP: top_p })
@@ -203,24 +206,25 @@ function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Se
 
 /** True if the last turns lack a thought that Claude demands where a budget is set. */
 function isThoughtMissing(messages: readonly ConverseMessage[]): boolean {
-  let at = messages.length - 1
-  let first: ConverseMessage | undefined
-  if (messages[at]?.role === 'assistant') first = messages[at--]
-  for (; at > 0 && messages[at]?.content.some(block => block['toolResult'] !== undefined) === true; at -= 2) {
-    first = messages[at - 1]
+  let index = messages.length - 1
+  let firstMessage: ConverseMessage | undefined
+  if (messages[index]?.role === 'assistant') firstMessage = messages[index--]
+  while (index > 0 && messages[index]?.content.some(block => block['toolResult'] !== undefined) === true) {
+    firstMessage = messages[index - 1]
+    index -= 2
   }
-  return first !== undefined && first.content[0]?.['reasoningContent'] === undefined
+  return firstMessage !== undefined && firstMessage.content[0]?.['reasoningContent'] === undefined
 }
 
 /** The requested thinking effort; null for none. */
-function effortOf({ request, endpoint, talk }: SettingsWishes): Effort | null {
+function effortOf({ request, endpoint, talk }: SettingsTerms): Effort | null {
   const { reasoning } = request
   const level = talk.effort === undefined ? reasoning?.effort : talk.effort
   if (reasoning?.enabled === false || level === 'none') return null
   if (reasoning?.max_tokens != null) {
     if (reasoning.max_tokens === 0) return null
-    const all = request.max_output_tokens ?? endpoint.maxOutputTokens ?? 4 * reasoning.max_tokens
-    return nearestEffort(reasoning.max_tokens / all, ['low', 'medium', 'high'])
+    const outputTokens = request.max_output_tokens ?? endpoint.maxOutputTokens ?? 4 * reasoning.max_tokens
+    return nearestEffort(reasoning.max_tokens / outputTokens, ['low', 'medium', 'high'])
   }
   return level ?? (reasoning?.enabled === true ? 'medium' : null)
 }

@@ -3,7 +3,7 @@
  *
  * - Neighbours of one role become one message.
  * - Later system and developer messages join `system` too, in order.
- * - The encoder omits items of tools that a provider ran (see formats/outgoing.ts), and reasoning without a signature that the
+ * - The encoder omits items of tools that a provider ran (see formats/replayed.ts), and reasoning without a signature that the
  *   model can verify.
  * - It refuses what the API has no block for, with the path.
  */
@@ -26,7 +26,7 @@ export interface ConverseConversation {
   readonly system: readonly ConverseBlock[]
   readonly messages: readonly ConverseMessage[]
   /** Names of the functions that were called, in order. */
-  readonly called: readonly string[]
+  readonly calledNames: readonly string[]
   /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
   /** Items that this provider does not get. */
@@ -36,18 +36,18 @@ export interface ConverseConversation {
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
 
 /** @throws GatewayError `unprocessable` that names the item without a form in this API */
-export function conversation(request: ResponsesRequest, family: Family): ConverseConversation {
+export function encodeConversation(request: ResponsesRequest, family: Family): ConverseConversation {
   const writer = new Writer(family)
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
-  else for (const [index, item] of request.input.entries()) writer.item(item, `input[${index}]`)
+  else for (const [index, item] of request.input.entries()) writer.addItem(item, `input[${index}]`)
   if (writer.messages.length === 0) {
     throw inexpressible('input', 'must contain at least one message that is not a system message')
   }
   return {
     system: writer.system,
     messages: writer.messages.map(tidyMessage),
-    called: [...writer.called],
+    calledNames: [...writer.called],
     effort: writer.effort,
     omissions: writer.omissions,
   }
@@ -60,11 +60,11 @@ class Writer {
   effort: ReasoningEffort | undefined = undefined
   readonly omissions: Change[] = []
   readonly #family: Family
-  readonly #cached: boolean
+  readonly #takesCachePoints: boolean
 
   constructor(family: Family) {
     this.#family = family
-    this.#cached = takesCachePoints(family)
+    this.#takesCachePoints = takesCachePoints(family)
   }
 
   add(role: ConverseMessage['role'], blocks: readonly ConverseBlock[]): void {
@@ -74,21 +74,21 @@ class Writer {
     else this.messages.push({ role, content: [...blocks] })
   }
 
-  item(item: InputItem, path: string): void {
+  addItem(item: InputItem, path: string): void {
     switch (item.type) {
       case undefined:
       case 'message':
-        this.#message(item, path)
+        this.#addMessage(item, path)
         return
       case 'reasoning':
-        this.add('assistant', this.#reasoning(item, path))
+        this.add('assistant', this.#reasoningBlocks(item, path))
         return
       case 'function_call':
-        // The text of an object; see preconditions/.
-        this.#call(item.call_id, item.name, recordOrEmpty(parseWritten(item.arguments)))
+        // preconditions/ has made the arguments the text of an object.
+        this.#addCall(item.call_id, item.name, recordOrEmpty(parseWritten(item.arguments)))
         return
       case 'function_call_output':
-        this.#result(
+        this.#addResult(
           item.call_id,
           contentBlocks(item.output, `${path}.output`, false),
           item.is_error === true,
@@ -101,11 +101,11 @@ class Writer {
     omitItem(String(item.type), path, this.omissions)
   }
 
-  #message(
+  #addMessage(
     item: Extract<InputItem, { role: 'user' | 'assistant' | 'system' | 'developer'; content: unknown }>,
     path: string,
   ): void {
-    const blocks = contentBlocks(item.content, `${path}.content`, this.#cached)
+    const blocks = contentBlocks(item.content, `${path}.content`, this.#takesCachePoints)
     if (item.role === 'user' || item.role === 'assistant') {
       this.add(item.role, blocks)
       return
@@ -116,19 +116,19 @@ class Writer {
     this.system.push(...blocks)
   }
 
-  #call(callId: string, name: string, input: unknown): void {
+  #addCall(callId: string, name: string, input: unknown): void {
     this.called.add(name)
     this.add('assistant', [{ toolUse: { toolUseId: callId, name, input } }])
   }
 
-  #result(callId: string, content: readonly ConverseBlock[], failed: boolean): void {
+  #addResult(callId: string, content: readonly ConverseBlock[], isError: boolean): void {
     const result: ConverseBlock = { toolUseId: callId, content: resultBlocks(content) }
-    if (failed) result['status'] = 'error'
+    if (isError) result['status'] = 'error'
     this.add('user', [{ toolResult: result }])
   }
 
   /** Only Claude signs its thoughts; the signatures are valid at Anthropic and in every cloud. */
-  #reasoning(item: Extract<InputItem, { type: 'reasoning' }>, path: string): ConverseBlock[] {
+  #reasoningBlocks(item: Extract<InputItem, { type: 'reasoning' }>, path: string): ConverseBlock[] {
     const thought = this.#family === 'claude' ? claudeThought(item) : null
     if (thought === null) {
       noteOmittedThought(item, this.#family === 'claude' ? 'anthropic-claude-v1' : null, path, this.omissions)
@@ -154,9 +154,9 @@ function tidyMessage({ role, content }: ConverseMessage): ConverseMessage {
     const document = block['document']
     if (!isRecord(document)) return block
     const name = String(document['name'])
-    const times = (nameCounts.get(name) ?? 0) + 1
-    nameCounts.set(name, times)
-    return times === 1 ? block : { document: { ...document, name: `${name} (${times})` } }
+    const count = (nameCounts.get(name) ?? 0) + 1
+    nameCounts.set(name, count)
+    return count === 1 ? block : { document: { ...document, name: `${name} (${count})` } }
   })
   const hasText = content.some(block => block['text'] !== undefined)
   return { role, content: hasText ? uniqueContent : [{ text: 'The document:' }, ...uniqueContent] }

@@ -7,29 +7,29 @@ import { parseJson, record } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import {
-  BETAS_OF_BOTH,
   type CloudFormat,
   encodeInCloud,
-  FIELDS_OF_NEITHER,
+  RAW_API_BETAS,
+  UNSUPPORTED_FIELDS,
 } from '../anthropic-messages/clouds.ts'
 import { MessageDecoder } from '../anthropic-messages/decode.ts'
 import type { Decoder, Delta, Format } from '../format.ts'
 import type { TakeMessage } from '../whole-message.ts'
-import { converseFailure, streamFailure } from './failure.ts'
+import { converseFailure, EXCEPTION_PREFIX, streamFailure } from './failure.ts'
 import { familyOf, modelPath } from './model.ts'
 
-const INVOKE: CloudFormat = {
+const INVOKE_CLOUD: CloudFormat = {
   version: 'bedrock-2023-05-31',
   path: (model, stream) => `${modelPath(model)}/${stream ? 'invoke-with-response-stream' : 'invoke'}`,
-  betas: BETAS_OF_BOTH,
+  betas: RAW_API_BETAS,
   betasInBody: true,
   // The path decides whether the reply is streamed.
-  without: [...FIELDS_OF_NEITHER, 'stream', 'metadata'],
+  omittedFields: [...UNSUPPORTED_FIELDS, 'stream', 'metadata'],
   eagerByBeta: true,
 }
 
 /** Tools of the Messages API that the model knows without a schema. */
-const OWN_TOOL = /^(?:bash|text_editor|memory|computer)_\d{8}$/
+const CLAUDE_TOOL = /^(?:bash|text_editor|memory|computer)_\d{8}$/
 
 /** True for a request that only the model's own API can say. */
 export function needsInvoke(
@@ -39,11 +39,8 @@ export function needsInvoke(
 ): boolean {
   if (dialect !== INVOKE_MODEL.dialect || familyOf(upstreamModel) !== 'claude') return false
   if ((request as { readonly context_management?: unknown }).context_management != null) return true
-  return request.tools?.some(({ type }) => OWN_TOOL.test(type)) === true
+  return request.tools?.some(({ type }) => CLAUDE_TOOL.test(type)) === true
 }
-
-/** Prefix of an exception's name, which replaces the event type. */
-const EXCEPTION = 'exception:'
 
 class InvokeDecoder implements Decoder {
   readonly #message: MessageDecoder
@@ -61,9 +58,9 @@ class InvokeDecoder implements Decoder {
       this.#message.frame('', data)
       return
     }
-    if (event.startsWith(EXCEPTION)) {
+    if (event.startsWith(EXCEPTION_PREFIX)) {
       const fields = record(parseJson(data))
-      throw fields === null ? unknown() : streamFailure(event.slice(EXCEPTION.length), fields)
+      throw fields === null ? unknownEvent() : streamFailure(event.slice(EXCEPTION_PREFIX.length), fields)
     }
     // Other events are not documented.
     if (event === 'chunk') this.#message.frame('', data)
@@ -74,7 +71,7 @@ class InvokeDecoder implements Decoder {
   }
 }
 
-function unknown(): GatewayError {
+function unknownEvent(): GatewayError {
   return new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
 }
 
@@ -85,7 +82,7 @@ export const INVOKE_MODEL: Omit<Format, 'name'> = {
   truncates: false,
   hosts: new Set(),
   customTools: null,
-  encode: (model, endpoint) => encodeInCloud(INVOKE, model, endpoint),
+  encode: (model, endpoint) => encodeInCloud(INVOKE_CLOUD, model, endpoint),
   framing: stream => (stream ? 'aws-events' : 'json'),
   decoder: (emit, _, takeMessage = null) => new InvokeDecoder(emit, takeMessage),
   failure: converseFailure,

@@ -13,7 +13,7 @@ interface EncodedTools {
   /** `toolConfig`; null: none. */
   readonly config: ConverseBlock | null
   /** True if the model must call a tool. */
-  readonly forced: boolean
+  readonly isForced: boolean
 }
 
 /**
@@ -26,26 +26,26 @@ export function encodeTools(
   family: Family,
 ): EncodedTools {
   const choice = request.tool_choice
-  const allowed =
+  const allowedNames =
     typeof choice === 'object' && choice.type === 'allowed_tools'
       ? new Set(listOrEmpty(choice.tools).map(tool => recordOrEmpty(tool)['name']))
       : null
-  const offered = (request.tools ?? [])
+  const offeredBlocks = (request.tools ?? [])
     .map((tool, index) => ({ tool, blocks: toolBlocks(tool, index, family) }))
-    .filter(({ tool }) => allowed?.has((tool as { readonly name?: unknown }).name) ?? true)
+    .filter(({ tool }) => allowedNames?.has((tool as { readonly name?: unknown }).name) ?? true)
     .flatMap(({ blocks }) => blocks)
-  const isOff = choice === 'none' || offered.length === 0
-  const tools = isOff ? declared(calledNames) : offered
-  if (tools.length === 0) return { config: null, forced: false }
+  const isOff = choice === 'none' || offeredBlocks.length === 0
+  const tools = isOff ? declarations(calledNames) : offeredBlocks
+  if (tools.length === 0) return { config: null, isForced: false }
   const toolChoice = isOff ? null : choiceOf(choice)
   return {
     config: toolChoice === null ? { tools } : { tools, toolChoice },
-    forced: toolChoice !== null && toolChoice['auto'] === undefined,
+    isForced: toolChoice !== null && toolChoice['auto'] === undefined,
   }
 }
 
-/** Declares the functions that the conversation mentions, with nothing that would let the model call them sensibly. */
-function declared(calledNames: readonly string[]): readonly ConverseBlock[] {
+/** Declarations without parameters, for functions that only earlier turns call. */
+function declarations(calledNames: readonly string[]): readonly ConverseBlock[] {
   return calledNames.map(name => ({
     toolSpec: {
       name,
@@ -71,13 +71,13 @@ function toolBlocks(tool: Tool, index: number, family: Family): readonly Convers
 
 function choiceOf(choice: ToolChoice | undefined): ConverseBlock | null {
   if (choice === undefined) return null
-  if (typeof choice === 'string') return word(choice)
-  if (choice.type === 'allowed_tools') return word(choice.mode)
+  if (typeof choice === 'string') return choiceWord(choice)
+  if (choice.type === 'allowed_tools') return choiceWord(choice.mode)
   if (choice.type === 'function') return { tool: { name: choice.name } }
   throw inexpressible('tool_choice', `this provider cannot be made to call a tool of type ${choice.type}`)
 }
 
-function word(choice: 'auto' | 'none' | 'required'): ConverseBlock | null {
+function choiceWord(choice: 'auto' | 'none' | 'required'): ConverseBlock | null {
   if (choice === 'none') return null
   return choice === 'required' ? { any: {} } : { auto: {} }
 }

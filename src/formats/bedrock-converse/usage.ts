@@ -11,20 +11,22 @@ export function serviceTierOf(fields: Json): string | null {
   return nameIn(record(fields['serviceTier'])?.['type'])
 }
 
-/** `isWhole`: the input count includes cache reads and writes, as in streams of OpenAI's models at Bedrock. */
-export function usageOf(usage: Json, isWhole = false): Usage {
+/** `includesCache`: the input count includes cache reads and writes, as in streams of OpenAI's models at Bedrock. */
+export function usageOf(usage: Json, includesCache = false): Usage {
   const cachedTokens = countOrZero(usage['cacheReadInputTokens'])
   const cacheWriteTokens = countOrZero(usage['cacheWriteInputTokens'])
-  const hour = records(usage['cacheDetails'])
+  const cacheWrite1hTokens = records(usage['cacheDetails'])
     .filter(({ ttl }) => ttl === '1h')
     .reduce((sum, { inputTokens }) => sum + countOrZero(inputTokens), 0)
   const inputTokens = countOrZero(usage['inputTokens'])
   const cacheTokens = cachedTokens + cacheWriteTokens
   return {
-    inputTokens: isWhole && inputTokens >= cacheTokens ? inputTokens : inputTokens + cacheTokens,
+    inputTokens: includesCache && inputTokens >= cacheTokens ? inputTokens : inputTokens + cacheTokens,
     cachedTokens,
     cacheWriteTokens,
-    ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, cacheWriteTokens) }),
+    ...(cacheWrite1hTokens === 0
+      ? undefined
+      : { cacheWrite1hTokens: Math.min(cacheWrite1hTokens, cacheWriteTokens) }),
     outputTokens: countOrZero(usage['outputTokens']),
     // The API does not count thoughts separately.
     reasoningTokens: 0,

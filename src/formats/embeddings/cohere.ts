@@ -6,10 +6,10 @@ import { inexpressible } from '../failure.ts'
 import type { WireRequest } from '../format.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
-import { dataUrl, encodeInputs, inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'
-import { type EmbeddingsTask, providerWord } from './tasks.ts'
+import { checkedVectors, dataUrl, encodeInputs, inputUsage, noVectors, textInputs } from './inputs.ts'
+import { type EmbeddingsTask, providerTaskName } from './tasks.ts'
 
-const WORDS: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
+const INPUT_TYPES: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
   query: 'search_query',
   document: 'search_document',
   classification: 'classification',
@@ -17,7 +17,7 @@ const WORDS: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
   image: 'image',
 }
 /** Current models refuse a request without it. The default is for storing texts, the usual case. */
-const DEFAULT_WORD = 'search_document'
+const DEFAULT_INPUT_TYPE = 'search_document'
 
 export const cohereEmbeddings: EmbeddingsFormat = {
   name: 'cohere-embeddings',
@@ -34,7 +34,7 @@ function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireR
     path: '/embed',
     body: {
       model: endpoint.upstreamModel,
-      input_type: providerWord(settings, WORDS) ?? DEFAULT_WORD,
+      input_type: providerTaskName(settings, INPUT_TYPES) ?? DEFAULT_INPUT_TYPE,
       ...(isTextOnly(request)
         ? { texts: textInputs(request, settings) }
         : { inputs: encodeInputs(request, settings, contentPart).map(content => ({ content })) }),
@@ -66,10 +66,10 @@ function decode(reply: Json, inputs: number): EmbeddingsReply {
   const vectors = list(embeddings) ?? list(recordOrEmpty(embeddings)['float'])
   if (vectors === null) throw noVectors(reply)
   const meta = recordOrEmpty(reply['meta'])
-  const billed = recordOrEmpty(meta['billed_units'])
+  const billedUnits = recordOrEmpty(meta['billed_units'])
   return {
     upstreamId: filled(reply['id']),
-    vectors: oneForEach(vectors, inputs),
-    usage: inputUsage(count(billed['input_tokens']) ?? recordOrEmpty(meta['tokens'])['input_tokens']),
+    vectors: checkedVectors(vectors, inputs),
+    usage: inputUsage(count(billedUnits['input_tokens']) ?? recordOrEmpty(meta['tokens'])['input_tokens']),
   }
 }

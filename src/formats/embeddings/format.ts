@@ -34,7 +34,7 @@ export interface EmbeddingsFormat {
   readonly name: EmbeddingsFormatName
   /** The client dialect whose unknown fields the encoder sends; null: none. */
   readonly dialect: DialectName | null
-  /** True if the endpoint supports this. */
+  /** True if the endpoint supports such an input or setting. */
   takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean
   /** @throws GatewayError `unprocessable` that names the field which this format cannot express. */
   encode(request: EmbeddingsAsk, endpoint: Endpoint): WireRequest

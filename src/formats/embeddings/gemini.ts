@@ -7,11 +7,11 @@ import type { WireRequest } from '../format.ts'
 import { geminiFailure } from '../google-gemini/failure.ts'
 import { modelPath } from '../google-gemini/model.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
-import { dataUrl, encodeInputs, inputUsage, noVectors, oneForEach } from './inputs.ts'
-import { type EmbeddingsTask, providerWord } from './tasks.ts'
+import { checkedVectors, dataUrl, encodeInputs, inputUsage, noVectors } from './inputs.ts'
+import { type EmbeddingsTask, providerTaskName } from './tasks.ts'
 
 /** Words of both of Google's formats. */
-export const GOOGLE_WORDS: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
+export const GOOGLE_TASK_TYPES: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
   query: 'RETRIEVAL_QUERY',
   document: 'RETRIEVAL_DOCUMENT',
   classification: 'CLASSIFICATION',
@@ -34,17 +34,17 @@ export const geminiEmbeddings: EmbeddingsFormat = {
 function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireRequest {
   const path = modelPath(endpoint.upstreamModel)
   const model = path.slice(1)
-  const more = settingsOf(settings)
+  const settingFields = settingsOf(settings)
   const requests = encodeInputs(request, settings, contentPart).map(parts => ({
     model,
     content: { parts },
-    ...more,
+    ...settingFields,
   }))
   return { path: `${path}:batchEmbedContents`, body: { requests } }
 }
 
 function settingsOf(settings: EmbeddingsSettings): object {
-  const taskType = providerWord(settings, GOOGLE_WORDS)
+  const taskType = providerTaskName(settings, GOOGLE_TASK_TYPES)
   return {
     ...(taskType === null ? {} : { taskType }),
     ...(settings.dimensions === null ? {} : { outputDimensionality: settings.dimensions }),
@@ -59,12 +59,12 @@ function contentPart(part: EmbeddingPart, path: string): object {
 }
 
 function decode(reply: Json, inputs: number): EmbeddingsReply {
-  const single = record(reply['embedding'])
-  const embeddings = list(reply['embeddings']) ?? (single === null ? null : [single])
+  const singleEmbedding = record(reply['embedding'])
+  const embeddings = list(reply['embeddings']) ?? (singleEmbedding === null ? null : [singleEmbedding])
   if (embeddings === null) throw noVectors(reply)
   return {
     upstreamId: null,
-    vectors: oneForEach(embeddings, inputs).map(each => recordOrEmpty(each)['values']),
+    vectors: checkedVectors(embeddings, inputs).map(embedding => recordOrEmpty(embedding)['values']),
     usage: inputUsage(recordOrEmpty(reply['usageMetadata'])['promptTokenCount']),
   }
 }

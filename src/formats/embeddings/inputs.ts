@@ -28,7 +28,7 @@ export function encodeInputs<Part>(
   return input.map((item, index) => {
     const path = inputPath(settings, index)
     if (item.tokens !== undefined) throw noTokens(path)
-    return partsOf(item).map((part, at) => encode(part, elementPath(`${path}.content`, at)))
+    return partsOf(item).map((part, partIndex) => encode(part, elementPath(`${path}.content`, partIndex)))
   })
 }
 
@@ -41,9 +41,9 @@ export function textInputs({ input }: EmbeddingsRequest, settings: EmbeddingsSet
     const path = inputPath(settings, index)
     if (item.tokens !== undefined) throw noTokens(path)
     if (typeof item.content === 'string') return item.content
-    const texts = item.content.map((part, at) => {
+    const texts = item.content.map((part, partIndex) => {
       if (part.type === 'input_text') return part.text
-      throw inexpressible(elementPath(`${path}.content`, at), 'this provider embeds only text')
+      throw inexpressible(elementPath(`${path}.content`, partIndex), 'this provider embeds only text')
     })
     return texts.join('\n')
   })
@@ -73,7 +73,7 @@ const DATA_HEAD_MAX_CHARS = 256
  * The list itself, if it has one vector for each input.
  * @throws GatewayError `provider_unavailable`
  */
-export function oneForEach(vectors: readonly unknown[], inputs: number): readonly unknown[] {
+export function checkedVectors(vectors: readonly unknown[], inputs: number): readonly unknown[] {
   if (vectors.length === inputs) return vectors
   throw new GatewayError(
     'provider_unavailable',

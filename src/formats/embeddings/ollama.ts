@@ -4,7 +4,7 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { WireRequest } from '../format.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
-import { inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'
+import { checkedVectors, inputUsage, noVectors, textInputs } from './inputs.ts'
 
 export const ollamaEmbeddings: EmbeddingsFormat = {
   name: 'ollama-embeddings',
@@ -31,12 +31,12 @@ function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireR
 
 function decode(reply: Json, inputs: number): EmbeddingsReply {
   // The older POST /embeddings, which servers of the same API still have, knows one vector alone.
-  const single = reply['embedding']
-  const vectors = list(reply['embeddings']) ?? (Array.isArray(single) ? [single] : null)
+  const singleVector = reply['embedding']
+  const vectors = list(reply['embeddings']) ?? (Array.isArray(singleVector) ? [singleVector] : null)
   if (vectors === null) throw noVectors(reply)
   return {
     upstreamId: null,
-    vectors: oneForEach(vectors, inputs),
+    vectors: checkedVectors(vectors, inputs),
     usage: inputUsage(reply['prompt_eval_count']),
   }
 }

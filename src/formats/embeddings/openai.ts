@@ -11,7 +11,7 @@ import type { WireRequest } from '../format.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import { isUnknownField } from '../outgoing.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsNeed, EmbeddingsReply } from './format.ts'
-import { inputUsage, noVectors, oneForEach } from './inputs.ts'
+import { checkedVectors, inputUsage, noVectors } from './inputs.ts'
 import { taskOf } from './tasks.ts'
 
 /** Fields that the encoder writes itself: unknown fields of a caller cannot replace them. */
@@ -91,22 +91,22 @@ function decode(reply: Json, inputs: number): EmbeddingsReply {
   const usage = recordOrEmpty(reply['usage'])
   return {
     upstreamId: filled(reply['id']),
-    vectors: order(oneForEach(data, inputs)),
+    vectors: orderedVectors(checkedVectors(data, inputs)),
     usage: inputUsage(count(usage['prompt_tokens']) ?? usage['total_tokens']),
   }
 }
 
 /** The vectors by their index. */
-function order(data: readonly unknown[]): unknown[] {
+function orderedVectors(data: readonly unknown[]): unknown[] {
   const vectors = new Array<unknown>(data.length)
-  const seen = new Set<number>()
-  for (const [at, entry] of data.entries()) {
+  const seenPositions = new Set<number>()
+  for (const [entryIndex, entry] of data.entries()) {
     const { index, embedding } = recordOrEmpty(record(entry))
-    const position = index === undefined || index === null ? at : wholeNumber(index)
-    if (position === null || position >= data.length || seen.has(position)) {
+    const position = index === undefined || index === null ? entryIndex : wholeNumber(index)
+    if (position === null || position >= data.length || seenPositions.has(position)) {
       throw new GatewayError('provider_unavailable', 'The provider sent vectors that do not match the inputs')
     }
-    seen.add(position)
+    seenPositions.add(position)
     vectors[position] = embedding
   }
   return vectors

@@ -18,7 +18,7 @@ export type EmbeddingsTask =
   | 'image'
 
 /** All names of each purpose, in lower case. */
-const WORDS: Readonly<Record<EmbeddingsTask, readonly string[]>> = {
+const TASK_NAMES: Readonly<Record<EmbeddingsTask, readonly string[]>> = {
   query: ['query', 'search_query', 'retrieval_query'],
   document: ['document', 'search_document', 'retrieval_document', 'passage'],
   classification: ['classification'],
@@ -31,27 +31,30 @@ const WORDS: Readonly<Record<EmbeddingsTask, readonly string[]>> = {
 }
 
 const TASKS: ReadonlyMap<string, EmbeddingsTask> = new Map(
-  Object.entries(WORDS).flatMap(([task, words]) =>
-    words.map(word => [word, task as EmbeddingsTask] as const),
+  Object.entries(TASK_NAMES).flatMap(([task, names]) =>
+    names.map(name => [name, task as EmbeddingsTask] as const),
   ),
 )
 
 /** The purpose with this name; null for a name that no provider has. */
-export function taskOf(word: string): EmbeddingsTask | null {
-  return TASKS.get(word.toLowerCase()) ?? null
+export function taskOf(name: string): EmbeddingsTask | null {
+  return TASKS.get(name.toLowerCase()) ?? null
 }
 
 /**
  * The provider's name for the caller's value; null: the caller set none.
  * @throws GatewayError `unprocessable` if the provider has no such name
  */
-export function providerWord(
+export function providerTaskName(
   { inputType }: EmbeddingsSettings,
-  words: Readonly<Partial<Record<EmbeddingsTask, string>>>,
+  providerNames: Readonly<Partial<Record<EmbeddingsTask, string>>>,
 ): string | null {
   if (inputType === null) return null
   const task = taskOf(inputType)
-  const word = task === null ? undefined : words[task]
-  if (word !== undefined) return word
-  throw inexpressible('input_type', `must be one of ${Object.keys(words).join(', ')} for this provider`)
+  const providerName = task === null ? undefined : providerNames[task]
+  if (providerName !== undefined) return providerName
+  throw inexpressible(
+    'input_type',
+    `must be one of ${Object.keys(providerNames).join(', ')} for this provider`,
+  )
 }

@@ -12,16 +12,15 @@ import {
   REPLY_MAX_COMMAS,
   VECTOR_MAX_BYTES,
 } from '../../protocol/limits.ts'
-import { tooLong, type Vector } from './vector.ts'
+import { BASE64_PATTERN, type Vector, vectorTooLong } from './vector.ts'
 
 const [SPACE, TAB, LF, CR, QUOTE, BACKSLASH] = [0x20, 0x09, 0x0a, 0x0d, 0x22, 0x5c]
 const [OPEN_BRACKET, CLOSE_BRACKET, MINUS, ZERO, NINE] = [0x5b, 0x5d, 0x2d, 0x30, 0x39]
 
 /** First size of the buffer: a reply without its vectors. */
-const START_BYTES = 2 * 1024
+const INITIAL_BYTES = 2 * 1024
 /** Shorter texts stay in the document. */
 const LONG_TEXT_BYTES = 256
-const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 /** Beside the vectors a reply may have a few other lists of numbers. */
 const VECTORS_MAX = 2 * EMBEDDING_INPUTS_MAX
 /** Memory of a vector in addition to its bytes. */
@@ -30,17 +29,17 @@ const VECTOR_BYTES = 160
 const PIECES_MAX = REPLY_MAX_COMMAS
 
 /** The part of the document that contains the next byte. `opened`: after a bracket, with only blanks in between. */
-type Place = 'outside' | 'opened' | 'numbers' | 'text'
+type Position = 'outside' | 'opened' | 'numbers' | 'text'
 
 export class VectorBody {
   /** The document without its vectors, followed by the number or text that is being read. */
-  #bytes: Buffer = Buffer.allocUnsafe(START_BYTES)
+  #bytes: Buffer = Buffer.allocUnsafe(INITIAL_BYTES)
   #length = 0
   readonly #vectors: Vector[] = []
   #vectorBytes = 0
-  #place: Place = 'outside'
+  #position: Position = 'outside'
   /** The beginning of the number or text that is being read. */
-  #from = 0
+  #valueStart = 0
   /** The text so far ends with a backslash that escapes the next byte. */
   #isEscaping = false
   #pieces = 0
@@ -63,7 +62,7 @@ export class VectorBody {
   push(chunk: Buffer): void {
     this.#receivedBytes += chunk.length
     if (this.#receivedBytes > this.#limitBytes) throw this.#tooLarge()
-    for (let at = 0; at < chunk.length; ) at = this.#read(chunk, at)
+    for (let offset = 0; offset < chunk.length; ) offset = this.#readFrom(chunk, offset)
     if (this.#length > EMBEDDINGS_EXTRA_MAX_BYTES) throw this.#tooLarge()
   }
 
@@ -89,15 +88,15 @@ export class VectorBody {
    */
   vector(value: unknown): Vector {
     if (typeof value === 'string') return { form: 'text', bytes: Buffer.from(value, 'latin1') }
-    const [number, ...more] = Array.isArray(value) ? (value as readonly unknown[]) : []
-    const vector = typeof number === 'number' && more.length === 0 ? this.#vectors[number] : undefined
+    const [index, ...moreValues] = Array.isArray(value) ? (value as readonly unknown[]) : []
+    const vector = typeof index === 'number' && moreValues.length === 0 ? this.#vectors[index] : undefined
     if (vector === undefined) {
       throw new GatewayError('provider_unavailable', 'The provider sent something that is not a vector')
     }
     return vector
   }
 
-  /** Only where vectors fill the reply may the caller do something about it. */
+  /** The caller can do something about it only if vectors fill most of the reply. */
   #tooLarge(): GatewayError {
     if (this.#vectorBytes < this.#receivedBytes / 2) {
       return new GatewayError('reply_too_large', 'The provider sent a reply that is too large')
@@ -108,56 +107,56 @@ export class VectorBody {
     )
   }
 
-  /** Reads on from `at`, and returns the index up to which it has read. */
-  #read(chunk: Buffer, at: number): number {
-    switch (this.#place) {
+  /** Reads from `offset`, and returns the offset of the next byte to read. */
+  #readFrom(chunk: Buffer, offset: number): number {
+    switch (this.#position) {
       case 'outside':
-        return this.#readOutside(chunk, at)
+        return this.#readOutside(chunk, offset)
       case 'opened':
-        return this.#readOpened(chunk, at)
+        return this.#readOpened(chunk, offset)
       case 'numbers':
-        return this.#readNumbers(chunk, at)
+        return this.#readNumbers(chunk, offset)
       case 'text':
-        return this.#readText(chunk, at)
+        return this.#readText(chunk, offset)
     }
   }
 
   #readOutside(chunk: Buffer, from: number): number {
-    let at = from
-    while (at < chunk.length && chunk[at] !== QUOTE && chunk[at] !== OPEN_BRACKET) at++
-    const found = chunk[at]
-    // The quote or bracket goes along.
-    const end = Math.min(at + 1, chunk.length)
+    let offset = from
+    while (offset < chunk.length && chunk[offset] !== QUOTE && chunk[offset] !== OPEN_BRACKET) offset++
+    const delimiter = chunk[offset]
+    // The quote or bracket is copied too.
+    const end = Math.min(offset + 1, chunk.length)
     this.#append(chunk, from, end)
-    if (found === undefined) return end
+    if (delimiter === undefined) return end
     if (++this.#pieces > PIECES_MAX) {
       throw new GatewayError('reply_too_large', 'The provider sent a value with too many elements')
     }
-    this.#from = this.#length
+    this.#valueStart = this.#length
     this.#isEscaping = false
-    this.#place = found === QUOTE ? 'text' : 'opened'
+    this.#position = delimiter === QUOTE ? 'text' : 'opened'
     return end
   }
 
   #readOpened(chunk: Buffer, from: number): number {
-    let at = from
-    while (at < chunk.length && isBlank(chunk[at])) at++
-    const next = chunk[at]
-    if (next !== undefined) this.#place = startsNumber(next) ? 'numbers' : 'outside'
+    let offset = from
+    while (offset < chunk.length && isBlank(chunk[offset])) offset++
+    const next = chunk[offset]
+    if (next !== undefined) this.#position = startsNumber(next) ? 'numbers' : 'outside'
     // Blanks are not copied.
-    return at
+    return offset
   }
 
   #readNumbers(chunk: Buffer, from: number): number {
     const close = chunk.indexOf(CLOSE_BRACKET, from)
     const end = close === -1 ? chunk.length : close
     this.#append(chunk, from, end)
-    if (this.#length - this.#from > VECTOR_MAX_BYTES) throw tooLong()
+    if (this.#length - this.#valueStart > VECTOR_MAX_BYTES) throw vectorTooLong()
     if (close === -1) return end
-    // The brackets go along: the opening one is already here.
+    // The closing bracket is copied too; the opening one is already in the buffer.
     this.#append(chunk, close, close + 1)
-    this.#cut('numbers', this.#from - 1)
-    this.#place = 'outside'
+    this.#cut('numbers', this.#valueStart - 1)
+    this.#position = 'outside'
     return close + 1
   }
 
@@ -166,8 +165,9 @@ export class VectorBody {
     const end = close === -1 ? chunk.length : close
     this.#append(chunk, from, end)
     if (close === -1) return end
-    this.#place = 'outside'
-    if (this.#length - this.#from >= LONG_TEXT_BYTES && this.#isBase64()) this.#cut('text', this.#from)
+    this.#position = 'outside'
+    if (this.#length - this.#valueStart >= LONG_TEXT_BYTES && this.#isBase64())
+      this.#cut('text', this.#valueStart)
     else this.#append(chunk, close, close + 1)
     return close + 1
   }
@@ -179,8 +179,8 @@ export class VectorBody {
       const end = quote === -1 ? chunk.length : quote
       let backslashes = 0
       while (end - backslashes > start && chunk[end - backslashes - 1] === BACKSLASH) backslashes++
-      const isWhole = end - backslashes === start
-      const isEscaping = (backslashes + (isWhole && this.#isEscaping ? 1 : 0)) % 2 === 1
+      const isAllBackslashes = end - backslashes === start
+      const isEscaping = (backslashes + (isAllBackslashes && this.#isEscaping ? 1 : 0)) % 2 === 1
       this.#isEscaping = isEscaping && quote === -1
       if (quote === -1 || !isEscaping) return quote
       start = quote + 1
@@ -188,8 +188,8 @@ export class VectorBody {
   }
 
   #isBase64(): boolean {
-    if (this.#length - this.#from > VECTOR_MAX_BYTES) return false
-    return BASE64.test(this.#bytes.toString('latin1', this.#from, this.#length))
+    if (this.#length - this.#valueStart > VECTOR_MAX_BYTES) return false
+    return BASE64_PATTERN.test(this.#bytes.toString('latin1', this.#valueStart, this.#length))
   }
 
   /** Stores the bytes after `from` as a vector; its number replaces them and their opening quote or bracket. */
@@ -198,11 +198,11 @@ export class VectorBody {
       throw new GatewayError('reply_too_large', 'The provider sent too many vectors')
     }
     const bytes = Buffer.copyBytesFrom(this.#bytes, from, this.#length - from)
-    const mark = Buffer.from(`[${this.#vectors.length}]`)
+    const placeholder = Buffer.from(`[${this.#vectors.length}]`)
     this.#vectors.push({ form, bytes })
     this.#vectorBytes += bytes.length
-    this.#length = this.#from - 1
-    this.#append(mark, 0, mark.length)
+    this.#length = this.#valueStart - 1
+    this.#append(placeholder, 0, placeholder.length)
   }
 
   #append(chunk: Buffer, from: number, to: number): void {

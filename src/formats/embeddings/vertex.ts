@@ -5,9 +5,9 @@ import type { WireRequest } from '../format.ts'
 import { geminiFailure } from '../google-gemini/failure.ts'
 import { modelPath } from '../google-gemini/model.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
-import { GOOGLE_WORDS } from './gemini.ts'
-import { inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'
-import { providerWord } from './tasks.ts'
+import { GOOGLE_TASK_TYPES } from './gemini.ts'
+import { checkedVectors, inputUsage, noVectors, textInputs } from './inputs.ts'
+import { providerTaskName } from './tasks.ts'
 
 export const vertexEmbeddings: EmbeddingsFormat = {
   name: 'vertex-embeddings',
@@ -20,13 +20,13 @@ export const vertexEmbeddings: EmbeddingsFormat = {
 
 function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireRequest {
   const { dimensions } = settings
-  const word = providerWord(settings, GOOGLE_WORDS)
+  const taskType = providerTaskName(settings, GOOGLE_TASK_TYPES)
   return {
     path: `${modelPath(endpoint.upstreamModel)}:predict`,
     body: {
       instances: textInputs(request, settings).map(content => ({
         content,
-        ...(word === null ? {} : { task_type: word }),
+        ...(taskType === null ? {} : { task_type: taskType }),
       })),
       parameters: {
         // A text that is too long is refused, as elsewhere, and not cut in silence.
@@ -40,11 +40,13 @@ function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireR
 function decode(reply: Json, inputs: number): EmbeddingsReply {
   const predictions = list(reply['predictions'])
   if (predictions === null) throw noVectors(reply)
-  const all = oneForEach(predictions, inputs).map(each => recordOrEmpty(recordOrEmpty(each)['embeddings']))
-  const tokens = all.map(({ statistics }) => countOrZero(recordOrEmpty(statistics)['token_count']))
+  const embeddings = checkedVectors(predictions, inputs).map(prediction =>
+    recordOrEmpty(recordOrEmpty(prediction)['embeddings']),
+  )
+  const tokens = embeddings.map(({ statistics }) => countOrZero(recordOrEmpty(statistics)['token_count']))
   return {
     upstreamId: null,
-    vectors: all.map(({ values }) => values),
-    usage: inputUsage(tokens.reduce((sum, each) => sum + each, 0)),
+    vectors: embeddings.map(({ values }) => values),
+    usage: inputUsage(tokens.reduce((sum, count) => sum + count, 0)),
   }
 }

@@ -16,7 +16,7 @@ export class GeminiCalls {
   readonly #nextItem: () => number
   /** The call with incomplete arguments. */
   #partial: { readonly call: Call; readonly args: PartialArguments } | null = null
-  #any = false
+  #hasCalls = false
 
   constructor(emit: (delta: Delta) => void, withheld: Withheld, nextItem: () => number) {
     this.#withheld = withheld
@@ -24,15 +24,15 @@ export class GeminiCalls {
     this.#nextItem = nextItem
   }
 
-  get any(): boolean {
-    return this.#any
+  get hasCalls(): boolean {
+    return this.#hasCalls
   }
 
-  read(call: Json, signature: string | null): void {
+  readCall(call: Json, signature: string | null): void {
     const name = filled(call['name'])
     if (name === null) {
-      // A piece of the call before; without one it names nothing that could be called.
-      if (this.#partial !== null) this.#pieces(this.#partial.args, call)
+      // A call without a name is a piece of the open call; without an open call it cannot be run.
+      if (this.#partial !== null) this.#addPieces(this.#partial.args, call)
       return
     }
     const item = this.#nextItem()
@@ -45,12 +45,12 @@ export class GeminiCalls {
       name,
       extra,
     })
-    this.#any = true
+    this.#hasCalls = true
     if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
       const args = new PartialArguments(this.#withheld)
       this.#partial = { call: newCall, args }
-      args.whole(record(call['args']) ?? {})
-      this.#pieces(args, call)
+      args.setWhole(record(call['args']) ?? {})
+      this.#addPieces(args, call)
       return
     }
     newCall.complete(call['args'])
@@ -72,8 +72,8 @@ export class GeminiCalls {
     this.#calls.finish(isCut)
   }
 
-  #pieces(args: PartialArguments, call: Json): void {
-    args.pieces(call['partialArgs'])
+  #addPieces(args: PartialArguments, call: Json): void {
+    args.addPieces(call['partialArgs'])
     if (call['willContinue'] !== true) this.close('completed')
   }
 }
@@ -97,12 +97,12 @@ export class PartialArguments {
   }
 
   /** Reads arguments that arrived whole. */
-  whole(args: Json): void {
+  setWhole(args: Json): void {
     for (const [key, value] of Object.entries(args)) this.#root[key] = value
   }
 
   /** @throws GatewayError when a piece has no place: a call must not run with incomplete arguments. */
-  pieces(partialArgs: unknown): void {
+  addPieces(partialArgs: unknown): void {
     for (const piece of records(partialArgs)) {
       const path = pathOf(filled(piece['jsonPath']))
       if (path === null || !this.#writePiece(path, piece)) {
@@ -120,26 +120,26 @@ export class PartialArguments {
 
   /** Writes a piece to its place; false if the path does not fit the arguments so far. */
   #writePiece(path: readonly (string | number)[], piece: Json): boolean {
-    let at: Container = this.#root
+    let container: Container = this.#root
     for (const [depth, step] of path.entries()) {
-      if (!fits(at, step)) return false
+      if (!fitsStep(container, step)) return false
       const next = path[depth + 1]
-      const current = read(at, step)
+      const current = readStep(container, step)
       if (current === undefined) {
         this.#withheld.add(step)
         this.#withheld.addParts(STEP_PARTS)
       }
       if (next === undefined) {
         this.#withheld.add(piece['stringValue'])
-        write(at, step, mergeValue(current, piece))
+        writeStep(container, step, mergeValue(current, piece))
         return true
       }
       if (typeof current === 'object' && current !== null) {
-        at = current as Container
+        container = current as Container
       } else {
-        const container: Container = typeof next === 'number' ? [] : Object.create(null)
-        write(at, step, container)
-        at = container
+        const newContainer: Container = typeof next === 'number' ? [] : Object.create(null)
+        writeStep(container, step, newContainer)
+        container = newContainer
       }
     }
     return false
@@ -153,26 +153,28 @@ function pathOf(text: string | null): readonly (string | number)[] | null {
   const step = /\.([^.[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]/y
   step.lastIndex = 1
   while (step.lastIndex < text.length) {
-    const found = step.exec(text)
-    if (found === null || path.length === DEPTH_MAX) return null
-    const quoted = found[3] ?? found[4]
-    if (found[2] !== undefined) path.push(Number(found[2]))
-    else path.push(quoted === undefined ? (found[1] ?? '') : quoted.replace(/\\(.)/g, '$1'))
+    const match = step.exec(text)
+    if (match === null || path.length === DEPTH_MAX) return null
+    const quotedName = match[3] ?? match[4]
+    if (match[2] !== undefined) path.push(Number(match[2]))
+    else path.push(quotedName === undefined ? (match[1] ?? '') : quotedName.replace(/\\(.)/g, '$1'))
   }
   return path.length === 0 ? null : path
 }
 
-function fits(at: Container, step: string | number): boolean {
-  return Array.isArray(at) ? typeof step === 'number' && step <= at.length : typeof step === 'string'
+function fitsStep(container: Container, step: string | number): boolean {
+  return Array.isArray(container)
+    ? typeof step === 'number' && step <= container.length
+    : typeof step === 'string'
 }
 
-function read(at: Container, step: string | number): unknown {
-  return Object.hasOwn(at, step) ? (at as Record<string | number, unknown>)[step] : undefined
+function readStep(container: Container, step: string | number): unknown {
+  return Object.hasOwn(container, step) ? (container as Record<string | number, unknown>)[step] : undefined
 }
 
-function write(at: Container, step: string | number, value: unknown): void {
+function writeStep(container: Container, step: string | number, value: unknown): void {
   // `defineProperty` makes an own property even of `__proto__`.
-  Object.defineProperty(at, step, { value, writable: true, enumerable: true, configurable: true })
+  Object.defineProperty(container, step, { value, writable: true, enumerable: true, configurable: true })
 }
 
 function mergeValue(current: unknown, piece: Json): unknown {

@@ -10,10 +10,10 @@ import type { Logprob } from '../../protocol/parts.ts'
 import { finishReason, isCut } from '../finish-reasons.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { LongText } from '../long-text.ts'
-import { nameIn, oneMore, Withheld } from '../withheld.ts'
+import { checkedCount, nameIn, Withheld } from '../withheld.ts'
 import { GeminiCalls } from './calls.ts'
 import { errorOf, failureOf, promptRefusal } from './failure.ts'
-import { Citations, CodeRun, codeItem, imageItem, searchItem, tellImage, tellSearch } from './hosted.ts'
+import { Citations, CodeRun, codeItem, emitImage, emitSearch, imageItem, searchItem } from './hosted.ts'
 import { tierOf, usageOf } from './usage.ts'
 
 interface OpenMessage {
@@ -28,15 +28,15 @@ export class GeminiDecoder implements Decoder {
   readonly #withheld = new Withheld()
   readonly #citations = new Citations(this.#withheld)
   readonly #messages: OpenMessage[] = []
-  #items = 0
-  #started = false
+  #itemCount = 0
+  #isStarted = false
   #message: OpenMessage | null = null
   #reasoning: number | null = null
   /** Signatures of the open message; they follow it as separate items, so as not to cut it. */
-  #held: string[] = []
+  #heldSignatures: string[] = []
   #code: CodeRun | null = null
   /** True if citations for earlier text may still arrive. */
-  #citing = false
+  #mayCite = false
   #finish: string | null = null
   /** The provider's explanation of its finish reason. */
   #finishMessage: string | null = null
@@ -64,30 +64,30 @@ export class GeminiDecoder implements Decoder {
     if (data.trim() === '[DONE]') return
     this.#isWhole = isWhole
     const body = parseFrame(data)
-    if (!Array.isArray(body)) this.#chunk(body)
-    else for (const chunk of body) this.#chunk(chunk)
+    if (!Array.isArray(body)) this.#readChunk(body)
+    else for (const chunk of body) this.#readChunk(chunk)
     this.isSettled = this.#finish !== null && this.#hasUsage && !this.#runsCode
   }
 
   end(): void {
     const native = this.#finish
-    if (native === null && !(this.#isWhole && this.#items > 0)) {
+    if (native === null && !(this.#isWhole && this.#itemCount > 0)) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
-    const word = native === null ? 'stop' : finishReason(native, this.#items > 0, this.#finishMessage)
-    const reason = word === 'stop' && this.#calls.any ? 'tool_calls' : word
+    const ending = native === null ? 'stop' : finishReason(native, this.#itemCount > 0, this.#finishMessage)
+    const reason = ending === 'stop' && this.#calls.hasCalls ? 'tool_calls' : ending
     const cutOff = isCut(reason)
     this.#calls.finish(cutOff)
     this.#closeCode()
     if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)
-    this.#cite()
+    this.#emitCitations()
     for (const message of this.#messages) if (!cutOff || message !== this.#message) this.#close(message)
     this.#releaseSignatures()
-    this.#searches()
+    this.#emitSearches()
     this.#emit({ kind: 'finish', reason, native, serviceTier: this.#serviceTier })
   }
 
-  #chunk(value: unknown): void {
+  #readChunk(value: unknown): void {
     const error = errorOf(value)
     if (error !== null) throw failureOf(error, null)
     const chunk = record(value)
@@ -96,9 +96,9 @@ export class GeminiDecoder implements Decoder {
 
     const candidate = firstCandidate(chunk['candidates'])
     const feedback = record(chunk['promptFeedback'])
-    if (feedback !== null && candidate === null && this.#items === 0) refuseBlocked(feedback)
+    if (feedback !== null && candidate === null && this.#itemCount === 0) refuseBlocked(feedback)
     this.#start(chunk)
-    if (candidate !== null) this.#candidate(candidate)
+    if (candidate !== null) this.#readCandidate(candidate)
     else if (nameIn(feedback?.['blockReason']) !== null) this.#finish = nameIn(feedback?.['blockReason'])
 
     const metadata = record(chunk['usageMetadata'])
@@ -113,26 +113,26 @@ export class GeminiDecoder implements Decoder {
   }
 
   #start(chunk: Json): void {
-    if (this.#started) return
+    if (this.#isStarted) return
     const upstreamId = nameIn(chunk['responseId'])
     const model = nameIn(chunk['modelVersion'])
     if (upstreamId === null && model === null && !Array.isArray(chunk['candidates'])) return
-    this.#started = true
+    this.#isStarted = true
     this.#emit({ kind: 'start', upstreamId, model })
   }
 
-  #candidate(candidate: Json): void {
-    const { parts, finish, cites, logprobs } = readCandidate(candidate)
-    if (cites) this.#citing = true
-    // Byte values of tokens are not sent by this provider: as numbers they would take more memory than their frame.
+  #readCandidate(candidate: Json): void {
+    const { parts, finish, hasCitations: cites, logprobs } = readCandidate(candidate)
+    if (cites) this.#mayCite = true
+    // The decoder adds the byte values of tokens, which take more memory than the frame.
     for (const { bytes, top_logprobs: top } of logprobs ?? []) {
       this.#withheld.add(bytes)
-      for (const each of top ?? []) this.#withheld.add(each.bytes)
+      for (const alternative of top ?? []) this.#withheld.add(alternative.bytes)
     }
     let logprobsLeft = logprobs
     for (const element of parts) {
       const part = record(element)
-      if (part !== null && this.#part(part, logprobsLeft)) logprobsLeft = null
+      if (part !== null && this.#readPart(part, logprobsLeft)) logprobsLeft = null
     }
     if (cites) this.#citations.read(candidate)
     if (finish === null) return
@@ -141,12 +141,12 @@ export class GeminiDecoder implements Decoder {
   }
 
   /** Returns true if the log probabilities of the chunk went out with this part. */
-  #part(part: Json, logprobs: readonly Logprob[] | null): boolean {
+  #readPart(part: Json, logprobs: readonly Logprob[] | null): boolean {
     const signature = filled(part['thoughtSignature'])
     const text = part['text']
     if (typeof text === 'string') {
-      if (part['thought'] !== true) return this.#text(text, signature, logprobs)
-      this.#think(text, signature)
+      if (part['thought'] !== true) return this.#addText(text, signature, logprobs)
+      this.#addThought(text, signature)
       return false
     }
     const call = record(part['functionCall'])
@@ -154,18 +154,18 @@ export class GeminiDecoder implements Decoder {
     const result = record(part['codeExecutionResult'])
     const data = record(part['inlineData'])
     const tool = record(part['toolCall'])
-    if (call !== null) this.#calls.read(call, signature)
-    else if (code !== null) this.#executableCode(code, signature)
-    else if (result !== null) this.#codeResult(result)
-    else if (data !== null) this.#inlineData(data, part['thought'] === true, signature)
+    if (call !== null) this.#calls.readCall(call, signature)
+    else if (code !== null) this.#addCode(code, signature)
+    else if (result !== null) this.#addCodeResult(result)
+    else if (data !== null) this.#addInlineData(data, part['thought'] === true, signature)
     else if (tool !== null) this.#citations.search(record(tool['args'])?.['queries'])
-    else if (signature !== null && Object.keys(part).length === 1) this.#signature(signature)
+    else if (signature !== null && Object.keys(part).length === 1) this.#addSignature(signature)
     return false
   }
 
   #nextItem(): number {
-    const item = oneMore(this.#items, 'output items')
-    this.#items++
+    const item = checkedCount(this.#itemCount, 'output items')
+    this.#itemCount++
     // Content after a finish reason shows that the reply had not ended.
     this.#finish = null
     return item
@@ -182,9 +182,9 @@ export class GeminiDecoder implements Decoder {
     return this.#open({ type: 'hosted', item })
   }
 
-  #text(text: string, signature: string | null, logprobs: readonly Logprob[] | null): boolean {
+  #addText(text: string, signature: string | null, logprobs: readonly Logprob[] | null): boolean {
     if (text === '') {
-      if (signature !== null) this.#signature(signature)
+      if (signature !== null) this.#addSignature(signature)
       return false
     }
     this.#calls.close('completed')
@@ -193,7 +193,7 @@ export class GeminiDecoder implements Decoder {
       this.#closeReasoning(signature)
       signature = null
     } else if (signature !== null && this.#message === null) {
-      this.#signature(signature)
+      this.#addSignature(signature)
       signature = null
     }
     if (this.#message === null) {
@@ -204,24 +204,24 @@ export class GeminiDecoder implements Decoder {
     this.#finish = null
     this.#message.text.add(text)
     this.#emit({ kind: 'text', item: this.#message.item, part: 0, text, logprobs })
-    if (signature !== null) this.#signature(signature)
+    if (signature !== null) this.#addSignature(signature)
     return true
   }
 
-  #think(text: string, signature: string | null): void {
+  #addThought(text: string, signature: string | null): void {
     if (text !== '') {
       this.#interrupt('reasoning')
       this.#reasoning ??= this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
       this.#finish = null
       this.#emit({ kind: 'reasoning', item: this.#reasoning, form: 'summary', part: 0, text })
     }
-    if (signature !== null) this.#signature(signature)
+    if (signature !== null) this.#addSignature(signature)
   }
 
-  /** Takes a signature of text or of nothing: it closes the open thoughts, or becomes a reasoning item. */
-  #signature(signature: string): void {
+  /** Adds a signature that no call or code has: it closes the open thoughts, or becomes a reasoning item. */
+  #addSignature(signature: string): void {
     if (this.#message !== null) {
-      this.#held.push(signature)
+      this.#heldSignatures.push(signature)
       this.#withheld.add(signature)
       return
     }
@@ -236,55 +236,55 @@ export class GeminiDecoder implements Decoder {
   }
 
   #releaseSignatures(): void {
-    if (this.#held.length === 0) return
-    const signatures = this.#held
-    this.#held = []
+    if (this.#heldSignatures.length === 0) return
+    const signatures = this.#heldSignatures
+    this.#heldSignatures = []
     this.#message = null
-    for (const signature of signatures) this.#signature(signature)
+    for (const signature of signatures) this.#addSignature(signature)
   }
 
-  #executableCode(code: Json, signature: string | null): void {
+  #addCode(code: Json, signature: string | null): void {
     this.#interrupt('code')
     this.#runsCode = true
     this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
-    this.#code.code(code)
+    this.#code.setCode(code)
   }
 
-  #codeResult(result: Json): void {
-    if (this.#code === null || this.#code.ran) {
+  #addCodeResult(result: Json): void {
+    if (this.#code === null || this.#code.hasResult) {
       // The result of code that was not shown.
       this.#interrupt('code')
       this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(result)), null)
     }
     this.#finish = null
-    this.#code.result(result)
+    this.#code.setResult(result)
     this.#withheld.add(result)
   }
 
-  #inlineData(data: Json, draft: boolean, signature: string | null): void {
+  #addInlineData(data: Json, isDraft: boolean, signature: string | null): void {
     const type = filled(data['mimeType']) ?? ''
     const base64 = filled(data['data'])
     // Drafts that the model made while thinking are not its answer; the vocabulary has no place for sound.
-    if (base64 === null || draft || !type.startsWith('image/')) return
-    if (this.#code?.ran === true) {
+    if (base64 === null || isDraft || !type.startsWith('image/')) return
+    if (this.#code?.hasResult === true) {
       this.#finish = null
-      this.#code.image(type, base64)
+      this.#code.addImage(type, base64)
       this.#withheld.add(base64)
       return
     }
     this.#interrupt('image')
-    tellImage(this.#emit, this.#openHosted(imageItem()), type, base64, signature)
+    emitImage(this.#emit, this.#openHosted(imageItem()), type, base64, signature)
   }
 
   /** Completes the open content before another kind begins. */
-  #interrupt(by: 'reasoning' | 'call' | 'code' | 'image'): void {
+  #interrupt(kind: 'reasoning' | 'call' | 'code' | 'image'): void {
     this.#calls.close('completed')
     this.#closeCode()
-    if (by !== 'reasoning' && this.#reasoning !== null) this.#closeReasoning(null)
+    if (kind !== 'reasoning' && this.#reasoning !== null) this.#closeReasoning(null)
     const message = this.#message
     this.#message = null
     // Metadata that cites this text may arrive later, so the message stays open until the end.
-    if (message !== null && !this.#citing) this.#close(message)
+    if (message !== null && !this.#mayCite) this.#close(message)
     this.#releaseSignatures()
   }
 
@@ -305,7 +305,7 @@ export class GeminiDecoder implements Decoder {
     this.#code = null
   }
 
-  #cite(): void {
+  #emitCitations(): void {
     const open = new Set(this.#messages.filter(message => message.open).map(message => message.item))
     const texts = this.#messages.map(message => ({ item: message.item, text: message.text.toString() }))
     for (const { item, annotation } of this.#citations.annotationsOf(texts)) {
@@ -314,17 +314,17 @@ export class GeminiDecoder implements Decoder {
   }
 
   /** Adds the searches and opened pages, which only the metadata of the finished reply names. */
-  #searches(): void {
+  #emitSearches(): void {
     const queries = this.#citations.queries
     if (queries.length > 0) {
       const sources = this.#citations.sources.map(url => ({ type: 'url', url }))
       this.#addSearch({ type: 'search', query: queries[0], queries, sources }, true)
     }
-    for (const [url, opened] of this.#citations.pages) this.#addSearch({ type: 'open_page', url }, opened)
+    for (const [url, isLoaded] of this.#citations.pages) this.#addSearch({ type: 'open_page', url }, isLoaded)
   }
 
   #addSearch(action: Json, succeeded: boolean): void {
-    tellSearch(this.#emit, this.#openHosted(searchItem(action)), succeeded)
+    emitSearch(this.#emit, this.#openHosted(searchItem(action)), succeeded)
   }
 }
 
@@ -342,11 +342,11 @@ interface Candidate {
   /** The provider's finish reason; null before the end. */
   readonly finish: string | null
   /** True if its metadata may cite earlier or later text. */
-  readonly cites: boolean
+  readonly hasCitations: boolean
 }
 
 /** The protocol's value for a reply that is not finished. */
-const NOT_FINISHED = 'FINISH_REASON_UNSPECIFIED'
+const UNSPECIFIED_FINISH = 'FINISH_REASON_UNSPECIFIED'
 
 function readCandidate(candidate: Json): Candidate {
   let parts: readonly unknown[] = []
@@ -371,7 +371,7 @@ function readCandidate(candidate: Json): Candidate {
         break
     }
   }
-  return { parts, logprobs, finish: finish === NOT_FINISHED ? null : finish, cites }
+  return { parts, logprobs, finish: finish === UNSPECIFIED_FINISH ? null : finish, hasCitations: cites }
 }
 
 /** The candidate with index 0, which the protocol may omit. The gateway never requests others. */
@@ -390,15 +390,15 @@ function logprobsOf(result: Json | null): readonly Logprob[] | null {
   if (result === null) return null
   const alternatives = listOrEmpty(result['topCandidates'])
   const logprobs: Logprob[] = []
-  for (const [position, chosen] of records(result['chosenCandidates']).entries()) {
-    const own = logprobOf(chosen)
-    if (own === null) continue
+  for (const [position, choice] of records(result['chosenCandidates']).entries()) {
+    const logprob = logprobOf(choice)
+    if (logprob === null) continue
     const top: Logprob[] = []
     for (const candidate of records(record(alternatives[position])?.['candidates'])) {
       const alternative = logprobOf(candidate)
       if (alternative !== null) top.push(alternative)
     }
-    logprobs.push({ ...own, top_logprobs: top })
+    logprobs.push({ ...logprob, top_logprobs: top })
   }
   return logprobs.length === 0 ? null : logprobs
 }

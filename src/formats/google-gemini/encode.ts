@@ -4,35 +4,43 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
-import { prepares, unknownFields } from '../outgoing.ts'
-import { GO_ON, preconditionsOf, WENT_ON } from '../preconditions/table.ts'
+import { preparingEncoder, unknownFields } from '../outgoing.ts'
+import { CONTINUE, CONTINUE_ADDED, preconditionsOf } from '../preconditions/table.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
-import { isSigning, keptThinking, modelPath, thinkingConfig } from './model.ts'
+import { demandsSignatures, modelPath, thinkingConfig, unstoppedThinking } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** @throws GatewayError `unprocessable` with the path of a field that Gemini cannot express. */
 function writeGemini({ request, stream, isOwnApi }: ModelRequest, endpoint: Endpoint): WireRequest {
   const model = endpoint.upstreamModel
   const path = modelPath(model)
-  const { contents, system, isBegun, omissions } = encodeContents(request.input, isSigning(model))
+  const { contents, system, hasBegin, omissions } = encodeContents(request.input, demandsSignatures(model))
   const instructions = [request.instructions, ...system].filter(text => text != null && text !== '')
   const texts = instructions.map(text => ({ text }))
   if (contents.length === 0 && texts.length === 0) {
     throw inexpressible('input', 'must not be empty')
   }
   const { lastTurn, hosted } = preconditionsOf('google-gemini', endpoint)
-  const goesOn = lastTurn === 'user' && isOwnApi !== true && contents.at(-1)?.['role'] === 'model'
-  if (goesOn) contents.push({ role: 'user', parts: [{ text: GO_ON }] })
-  const { tools, toolConfig, leftOut } = encodeTools(request, model, hosted)
+  const needsUserTurn = lastTurn === 'user' && isOwnApi !== true && contents.at(-1)?.['role'] === 'model'
+  if (needsUserTurn) contents.push({ role: 'user', parts: [{ text: CONTINUE }] })
+  const { tools, toolConfig, omittedTools } = encodeTools(request, model, hosted)
   const config = generationConfig(request, endpoint)
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
-  const additions = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : []
-  const keptThoughts = keptThinking(request, model)
-  const isChanged = goesOn || leftOut.length > 0 || omissions.length > 0 || keptThoughts !== null
+  const isAlone = texts.length > 0 && contents.length === 0
+  const additions = hasBegin ? BEGIN_ADDED : isAlone ? INSTRUCTIONS_MOVED : []
+  const thinkingChanges = unstoppedThinking(request, model)
+  const isChanged =
+    needsUserTurn || omittedTools.length > 0 || omissions.length > 0 || thinkingChanges !== null
   const changes = isChanged
-    ? [...additions, ...(goesOn ? WENT_ON : []), ...leftOut, ...(keptThoughts ?? []), ...omissions]
+    ? [
+        ...additions,
+        ...(needsUserTurn ? CONTINUE_ADDED : []),
+        ...omittedTools,
+        ...(thinkingChanges ?? []),
+        ...omissions,
+      ]
     : additions
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
@@ -42,21 +50,21 @@ function writeGemini({ request, stream, isOwnApi }: ModelRequest, endpoint: Endp
       ...(tools.length > 0 ? { tools } : {}),
       ...(toolConfig === null ? {} : { toolConfig }),
       ...(Object.keys(config).length > 0 ? { generationConfig: config } : {}),
-      // Only clients of this API can send such.
+      // Only clients of this API have such fields.
       ...unknownFields(request, COMBINED_FIELDS),
     },
     ...(changes.length === 0 ? undefined : { changes }),
   }
 }
 
-const BEGUN: readonly Change[] = [
+const BEGIN_ADDED: readonly Change[] = [
   {
     field: 'input[0]',
     action: 'added',
     reason: 'the provider requires a user message before calls: "Begin."',
   },
 ]
-const ALONE: readonly Change[] = [
+const INSTRUCTIONS_MOVED: readonly Change[] = [
   {
     field: 'instructions',
     action: 'moved',
@@ -64,7 +72,7 @@ const ALONE: readonly Change[] = [
   },
 ]
 
-export const encodeGemini = prepares('google-gemini', writeGemini)
+export const encodeGemini = preparingEncoder('google-gemini', writeGemini)
 
 /** Fields of the body that combine several fields of a client of this API. */
 const COMBINED_FIELDS: ReadonlySet<string> = new Set([
@@ -76,8 +84,8 @@ const COMBINED_FIELDS: ReadonlySet<string> = new Set([
 ])
 
 function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
-  const own = record((request as { readonly generationConfig?: unknown }).generationConfig)
-  const config: Record<string, unknown> = { ...own }
+  const ownConfig = record((request as { readonly generationConfig?: unknown }).generationConfig)
+  const config: Record<string, unknown> = { ...ownConfig }
   const set = (name: string, value: unknown) => {
     if (value !== undefined && value !== null) config[name] = value
   }

@@ -46,11 +46,11 @@ function limitsDay(details: readonly Json[]): boolean {
 
 /** The error for a reply with a status other than 2xx; `body` may be anything. */
 export function geminiFailure(status: number, body: string): GatewayError {
-  const parsed = parseJson(body)
+  const value = parseJson(body)
   // HTML pages are for browsers and do not help callers; a line of text may.
-  if (parsed === undefined)
+  if (value === undefined)
     return providerFailure({ status, code: null, message: /^\s*</.test(body) ? null : body })
-  const error = errorOf(parsed)
+  const error = errorOf(value)
   return error === null ? providerFailure({ status, code: null, message: null }) : failureOf(error, status)
 }
 

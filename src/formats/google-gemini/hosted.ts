@@ -39,11 +39,11 @@ export class CodeRun {
   }
 
   /** True once the result has arrived. */
-  get ran(): boolean {
+  get hasResult(): boolean {
     return this.#status !== 'incomplete'
   }
 
-  code(part: Json): void {
+  setCode(part: Json): void {
     const code = typeof part['code'] === 'string' ? part['code'] : ''
     this.#code = code
     this.#progress('code_interpreter_call_code.delta', { delta: code })
@@ -51,19 +51,19 @@ export class CodeRun {
     this.#progress('code_interpreter_call.interpreting', {})
   }
 
-  result(part: Json): void {
+  setResult(part: Json): void {
     const logs = part['output']
     if (typeof logs === 'string') this.#outputs.push({ type: 'logs', logs })
     const outcome = part['outcome']
     this.#status = outcome === 'OUTCOME_OK' || outcome === undefined ? 'completed' : 'failed'
   }
 
-  image(mediaType: string, base64: string): void {
+  addImage(mediaType: string, base64: string): void {
     this.#outputs.push({ type: 'image', url: `data:${mediaType};base64,${base64}` })
   }
 
   close(): void {
-    if (this.ran) this.#progress('code_interpreter_call.completed', {})
+    if (this.hasResult) this.#progress('code_interpreter_call.completed', {})
     const fields = { code: this.#code, outputs: this.#outputs, status: this.#status }
     this.#emit({
       kind: 'close',
@@ -83,7 +83,7 @@ export function imageItem(): HostedStart {
 }
 
 /** Emits the progress and the end of an open image item. */
-export function tellImage(
+export function emitImage(
   emit: (delta: Delta) => void,
   item: number,
   mediaType: string,
@@ -103,7 +103,7 @@ export function searchItem(action: Json): HostedStart {
 }
 
 /** Emits the progress and the end of an open search item. */
-export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded: boolean): void {
+export function emitSearch(emit: (delta: Delta) => void, item: number, succeeded: boolean): void {
   for (const stage of succeeded ? ['in_progress', 'searching', 'completed'] : ['in_progress', 'searching']) {
     emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
   }
@@ -121,8 +121,8 @@ const CITATIONS_MAX = 512
  */
 const SOURCE_MAX_CHARS = 8 * 1024
 /**
- * How many characters are searched in all for quotations whose offsets are wrong, because each search blocks the
- * thread. It allows two searches of the longest reply, or eighty of one with 100,000 characters.
+ * The most characters that are searched for quotations with wrong offsets, because each search blocks the thread. It
+ * allows two searches of the longest reply, or eighty of one with 100,000 characters.
  */
 const SEARCHED_MAX_CHARS = 8 * 1024 * 1024
 
@@ -183,16 +183,17 @@ export class Citations {
   }
 
   search(queries: unknown): void {
-    for (const query of strings(queries)) this.#keep(this.#queries, query)
+    for (const query of strings(queries)) this.#addText(this.#queries, query)
   }
 
   /** Reads all three kinds of metadata of a candidate. */
   read(candidate: Json): void {
     const grounding = record(candidate['groundingMetadata'])
-    if (grounding !== null) this.#grounding(grounding)
-    const cited = record(candidate['citationMetadata'])
-    if (cited !== null) {
-      for (const source of records(cited['citations'] ?? cited['citationSources'])) this.#source(source)
+    if (grounding !== null) this.#readGrounding(grounding)
+    const citationMetadata = record(candidate['citationMetadata'])
+    if (citationMetadata !== null) {
+      for (const source of records(citationMetadata['citations'] ?? citationMetadata['citationSources']))
+        this.#addSource(source)
     }
     for (const page of records(record(candidate['urlContextMetadata'])?.['urlMetadata'])) {
       const url = filled(page['retrievedUrl'])
@@ -202,7 +203,7 @@ export class Citations {
     }
   }
 
-  #keep(texts: Set<string>, text: string): void {
+  #addText(texts: Set<string>, text: string): void {
     if (texts.size >= CITATIONS_MAX || texts.has(text)) return
     texts.add(text)
     this.#withheld.add(text)
@@ -211,41 +212,41 @@ export class Citations {
   /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
   annotationsOf(messages: readonly ReplyText[]): readonly PlacedAnnotation[] {
     if (this.#citations.length === 0 || messages.length === 0) return []
-    const whole = messages.map(message => message.text).join('')
+    const replyText = messages.map(message => message.text).join('')
     const bytes = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
-    const units = unitsOf(whole, bytes)
+    const units = unitsOf(replyText, bytes)
     const annotations: PlacedAnnotation[] = []
     let searchedChars = 0
     for (const { stretch, annotate } of this.#citations) {
-      let start = units.get(stretch.startByte) ?? whole.length
-      let end = stretch.endByte === null ? whole.length : (units.get(stretch.endByte) ?? whole.length)
-      const isWrong = stretch.quote !== null && whole.slice(start, end) !== stretch.quote
+      let start = units.get(stretch.startByte) ?? replyText.length
+      let end = stretch.endByte === null ? replyText.length : (units.get(stretch.endByte) ?? replyText.length)
+      const isWrong = stretch.quote !== null && replyText.slice(start, end) !== stretch.quote
       if (stretch.quote !== null && isWrong && searchedChars < SEARCHED_MAX_CHARS) {
         // Offsets may be relative to a part of the reply, or simply wrong; the quotation is not.
-        const found = whole.indexOf(stretch.quote)
-        searchedChars += found === -1 ? whole.length : found
-        if (found !== -1) {
-          start = found
-          end = found + stretch.quote.length
+        const position = replyText.indexOf(stretch.quote)
+        searchedChars += position === -1 ? replyText.length : position
+        if (position !== -1) {
+          start = position
+          end = position + stretch.quote.length
         }
       }
-      const target = homeOf(messages, start)
-      const local = (offset: number) =>
-        Math.max(0, Math.min(offset - target.from, target.message.text.length))
+      const target = messageAt(messages, start)
+      const toLocal = (offset: number) =>
+        Math.max(0, Math.min(offset - target.start, target.message.text.length))
       annotations.push({
         item: target.message.item,
-        annotation: annotate(local(start), Math.max(local(start), local(end))),
+        annotation: annotate(toLocal(start), Math.max(toLocal(start), toLocal(end))),
       })
     }
     return annotations
   }
 
-  #grounding(metadata: Json): void {
+  #readGrounding(metadata: Json): void {
     this.search(metadata['webSearchQueries'])
     const chunks = listOrEmpty(metadata['groundingChunks'])
     for (const chunk of chunks) {
       const url = filled(record(record(chunk)?.['web'])?.['uri'])
-      if (url !== null) this.#keep(this.#sources, url)
+      if (url !== null) this.#addText(this.#sources, url)
     }
     for (const support of records(metadata['groundingSupports'])) {
       const stretch = stretchOf(record(support['segment']))
@@ -254,23 +255,23 @@ export class Citations {
       // Repeated indexes would only cost time.
       for (const index of new Set<unknown>(indices)) {
         const chunk = typeof index === 'number' ? record(chunks[index]) : null
-        if (chunk !== null) this.#chunk(stretch, chunk)
+        if (chunk !== null) this.#addChunk(stretch, chunk)
       }
     }
   }
 
-  #chunk(stretch: Stretch, chunk: Json): void {
+  #addChunk(stretch: Stretch, chunk: Json): void {
     const source = record(chunk['web']) ?? record(chunk['maps']) ?? record(chunk['retrievedContext'])
     if (source === null) return
     const url = filled(source['uri'])
     const title = filled(source['title'])
     if (url !== null) {
-      this.#add(stretch, url, title, (start, end) => urlCitation(url, title ?? '', start, end))
+      this.#addCitation(stretch, url, title, (start, end) => urlCitation(url, title ?? '', start, end))
       return
     }
     const file = filled(source['documentName']) ?? filled(source['fileSearchStore'])
     if (file === null) return
-    this.#add(stretch, file, title, (_start, end) => ({
+    this.#addCitation(stretch, file, title, (_start, end) => ({
       type: 'file_citation',
       file_id: file,
       filename: title ?? '',
@@ -278,16 +279,16 @@ export class Citations {
     }))
   }
 
-  #source(source: Json): void {
+  #addSource(source: Json): void {
     const url = filled(source['uri'])
     if (url === null) return
     const title = filled(source['title']) ?? ''
     const startByte = count(source['startIndex']) ?? 0
     const stretch = { startByte, endByte: count(source['endIndex']), quote: null }
-    this.#add(stretch, url, title, (start, end) => urlCitation(url, title, start, end))
+    this.#addCitation(stretch, url, title, (start, end) => urlCitation(url, title, start, end))
   }
 
-  #add(stretch: Stretch, source: string, title: string | null, annotate: Citation['annotate']): void {
+  #addCitation(stretch: Stretch, source: string, title: string | null, annotate: Citation['annotate']): void {
     if (source.length > SOURCE_MAX_CHARS) return
     // Streams repeat the metadata of earlier chunks.
     const key = `${stretch.startByte} ${stretch.endByte} ${source}`
@@ -310,16 +311,16 @@ function stretchOf(segment: Json | null): Stretch | null {
   return { startByte: count(segment['startIndex']) ?? 0, endByte, quote }
 }
 
-function homeOf(messages: readonly ReplyText[], offset: number): { message: ReplyText; from: number } {
-  let from = 0
-  let found: { message: ReplyText; from: number } | null = null
+function messageAt(messages: readonly ReplyText[], offset: number): { message: ReplyText; start: number } {
+  let start = 0
+  let result: { message: ReplyText; start: number } | null = null
   for (const message of messages) {
-    found = { message, from }
-    if (offset < from + message.text.length) break
-    from += message.text.length
+    result = { message, start }
+    if (offset < start + message.text.length) break
+    start += message.text.length
   }
-  if (found === null) throw new RangeError('no message to place a citation in')
-  return found
+  if (result === null) throw new RangeError('no message to place a citation in')
+  return result
 }
 
 /**

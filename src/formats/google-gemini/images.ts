@@ -4,14 +4,14 @@ import type { Json } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /** Settings with a name of their own here. `size` is a resolution, or width and height. */
-const NAMES: ReadonlyMap<string, string> = new Map([
+const SETTING_NAMES: ReadonlyMap<string, string> = new Map([
   ['aspect_ratio', 'aspectRatio'],
   ['image_size', 'imageSize'],
   ['person_generation', 'personGeneration'],
 ])
 
 /** Settings of other providers that only tune a picture; the gateway's own tool sends them to any model. */
-const TUNING: ReadonlySet<string> = new Set([
+const IGNORED_SETTINGS: ReadonlySet<string> = new Set([
   'quality',
   'background',
   'moderation',
@@ -19,7 +19,7 @@ const TUNING: ReadonlySet<string> = new Set([
   'partial_images',
 ])
 
-const RATIOS = ['1:1', '2:3', '3:2', '3:4', '4:3', '4:5', '5:4', '9:16', '16:9', '21:9'] as const
+const ASPECT_RATIOS = ['1:1', '2:3', '3:2', '3:4', '4:3', '4:5', '5:4', '9:16', '16:9', '21:9'] as const
 
 /**
  * Null: nothing is set that Gemini has.
@@ -30,9 +30,9 @@ export function imageConfig({ image_config: settings }: ResponsesRequest): Json 
   const config: Record<string, unknown> = {}
   const options: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(settings)) {
-    const own = NAMES.get(name)
-    if (TUNING.has(name) || value === 'auto') continue
-    if (own !== undefined) config[own] = value
+    const ownName = SETTING_NAMES.get(name)
+    if (IGNORED_SETTINGS.has(name) || value === 'auto') continue
+    if (ownName !== undefined) config[ownName] = value
     else if (name === 'size') Object.assign(config, sizeFields(String(value)))
     else if (name === 'output_format') options['mimeType'] = mediaType(String(value))
     else if (name === 'output_compression') options['compressionQuality'] = value
@@ -51,20 +51,21 @@ function sizeFields(size: string): Json {
     const [ratioWidth = 1, ratioHeight = 1] = ratio.split(':').map(Number)
     return Math.abs(Math.log(ratioWidth / ratioHeight / wantedRatio))
   }
-  return { aspectRatio: RATIOS.reduce((best, each) => (distance(each) < distance(best) ? each : best)) }
+  const nearest = ASPECT_RATIOS.reduce((best, ratio) => (distance(ratio) < distance(best) ? ratio : best))
+  return { aspectRatio: nearest }
 }
 
 function mediaType(format: string): string {
   return format.includes('/') ? format : `image/${format === 'jpg' ? 'jpeg' : format}`
 }
 
-const SETTING = /^\w{1,64}$/
+const SETTING_PATTERN = /^\w{1,64}$/
 
 function unknownSetting(name: string): GatewayError {
-  const path = `image_config.${SETTING.test(name) ? name : '*'}`
-  const known = [...NAMES.keys(), 'size', 'output_format', 'output_compression'].join(', ')
+  const path = `image_config.${SETTING_PATTERN.test(name) ? name : '*'}`
+  const knownNames = [...SETTING_NAMES.keys(), 'size', 'output_format', 'output_compression'].join(', ')
   return new GatewayError(
     'invalid_request',
-    `${path}: is not a setting of this provider, which supports ${known}`,
+    `${path}: is not a setting of this provider, which supports ${knownNames}`,
   )
 }

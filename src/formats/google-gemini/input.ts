@@ -11,7 +11,7 @@ import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
 import { noteOmittedThought, omitItem } from '../replayed.ts'
 
-type Turn = 'user' | 'model' | 'results'
+type TurnKind = 'user' | 'model' | 'results'
 
 /**
  * Google's documented signature for calls of another model. Models that demand signatures refuse a call without one.
@@ -23,28 +23,31 @@ interface EncodedContents {
   /** Text of all system and developer messages, in their order. */
   readonly system: readonly string[]
   /** True if a turn of the user was added at the beginning. */
-  readonly isBegun: boolean
+  readonly hasBegin: boolean
   /** Items that Gemini does not get. */
   readonly omissions: readonly Change[]
 }
 
 /**
- * The turns and system texts of an input. `signing`: the model demands signatures on calls.
+ * The turns and system texts of an input. `needsSignatures`: the model demands signatures on calls.
  * @throws GatewayError `unprocessable` with the path of an item or part that Gemini cannot express.
  */
-export function encodeContents(input: string | readonly InputItem[], signing: boolean): EncodedContents {
-  const builder = new Turns(signing)
+export function encodeContents(
+  input: string | readonly InputItem[],
+  needsSignatures: boolean,
+): EncodedContents {
+  const builder = new Turns(needsSignatures)
   if (typeof input === 'string') {
     if (input !== '') builder.add('user', [{ text: input }])
-    return builder.finished()
+    return builder.finish()
   }
-  for (const [index, item] of input.entries()) builder.item({ ...item }, `input[${index}]`)
-  return builder.finished()
+  for (const [index, item] of input.entries()) builder.addItem({ ...item }, `input[${index}]`)
+  return builder.finish()
 }
 
 class Turns {
-  readonly #signing: boolean
-  readonly #turns: { readonly turn: Turn; readonly parts: Json[] }[] = []
+  readonly #needsSignatures: boolean
+  readonly #turns: { readonly turn: TurnKind; readonly parts: Json[] }[] = []
   readonly #system: string[] = []
   /** Function names by call id: a result must repeat the name. */
   readonly #names = new Map<string, string>()
@@ -52,44 +55,44 @@ class Turns {
   /** A signature for the model's next part. */
   #signature: string | null = null
 
-  constructor(signing: boolean) {
-    this.#signing = signing
+  constructor(needsSignatures: boolean) {
+    this.#needsSignatures = needsSignatures
   }
 
-  item(item: Json, path: string): void {
+  addItem(item: Json, path: string): void {
     const type = filled(item['type']) ?? 'message'
-    const own = record(item['native'])?.['parts']
-    if (Array.isArray(own)) {
-      this.add('model', records(own))
+    const nativeParts = record(item['native'])?.['parts']
+    if (Array.isArray(nativeParts)) {
+      this.add('model', records(nativeParts))
       return
     }
     switch (type) {
       case 'message':
-        this.#message(item, path)
+        this.#addMessage(item, path)
         break
       case 'reasoning':
         noteOmittedThought(item, 'google-gemini-v1', path, this.#omissions)
-        this.#reasoning(item)
+        this.#readReasoning(item)
         break
       case 'function_call':
-        // The text of an object; see preconditions/.
-        this.#call(item, record(parseWritten(String(item['arguments']))) ?? {})
+        // preconditions/ has made the arguments the text of an object.
+        this.#addCall(item, record(parseWritten(String(item['arguments']))) ?? {})
         break
       case 'function_call_output':
-        this.#result(item, path)
+        this.#addResult(item, path)
         break
       case 'code_interpreter_call':
-        this.#code(item)
+        this.#addCode(item)
         break
       case 'image_generation_call':
-        this.#image(item)
+        this.#addImage(item)
         break
       default:
         omitItem(type, path, this.#omissions)
     }
   }
 
-  add(turn: Turn, parts: readonly Json[]): void {
+  add(turn: TurnKind, parts: readonly Json[]): void {
     if (parts.length === 0) return
     if (turn !== 'model') this.#settleSignature()
     const last = this.#turns.at(-1)
@@ -97,17 +100,17 @@ class Turns {
     else this.#turns.push({ turn, parts: [...parts] })
   }
 
-  finished(): EncodedContents {
+  finish(): EncodedContents {
     this.#settleSignature()
     const contents = this.#turns.map(({ turn, parts }) => ({
       role: turn === 'model' ? 'model' : 'user',
       parts,
     }))
     // The API accepts calls only after a turn of the user.
-    const isBegun =
+    const hasBegin =
       contents[0]?.role === 'model' && contents[0].parts.some(part => part['functionCall'] !== undefined)
-    if (isBegun) contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
-    return { contents, system: this.#system, isBegun, omissions: this.#omissions }
+    if (hasBegin) contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
+    return { contents, system: this.#system, hasBegin, omissions: this.#omissions }
   }
 
   /** Attaches a signature without a next part to an empty text at the end of the turn, where it came from. */
@@ -118,15 +121,15 @@ class Turns {
     this.add('model', [{ text: '', thoughtSignature: signature }])
   }
 
-  #message(item: Json, path: string): void {
+  #addMessage(item: Json, path: string): void {
     const content = item['content']
     const parts: Json[] = []
     if (typeof content === 'string') {
       if (content !== '') parts.push({ text: content })
     } else {
       for (const [index, part] of records(content).entries()) {
-        const encoded = contentPart(part, `${path}.content[${index}]`)
-        if (encoded !== null) parts.push(encoded)
+        const wire = contentPart(part, `${path}.content[${index}]`)
+        if (wire !== null) parts.push(wire)
       }
     }
     const role = item['role']
@@ -143,26 +146,26 @@ class Turns {
       this.add('user', parts)
       return
     }
-    this.add('model', this.#addSignatures(parts))
+    this.add('model', this.#withSignature(parts))
   }
 
-  #addSignatures(parts: readonly Json[]): readonly Json[] {
-    const [first, ...rest] = parts
-    if (first === undefined || this.#signature === null) return parts
-    const signed = { ...first, thoughtSignature: this.#signature }
+  #withSignature(parts: readonly Json[]): readonly Json[] {
+    const [firstPart, ...otherParts] = parts
+    if (firstPart === undefined || this.#signature === null) return parts
+    const signedPart = { ...firstPart, thoughtSignature: this.#signature }
     this.#signature = null
-    return [signed, ...rest]
+    return [signedPart, ...otherParts]
   }
 
   /** Gemini needs only the signature of its thoughts, not their text, and refuses signatures of other providers. */
-  #reasoning(item: Json): void {
+  #readReasoning(item: Json): void {
     const signature = filled(item['signature'])
     if (item['format'] !== 'google-gemini-v1' || signature === null) return
     this.#settleSignature()
     this.#signature = signature
   }
 
-  #call(item: Json, args: unknown): void {
+  #addCall(item: Json, args: unknown): void {
     const name = String(item['name'])
     const id = String(item['call_id'])
     this.#names.set(id, name)
@@ -175,7 +178,7 @@ class Turns {
     }
     signature ??= filled(record(item['native'])?.['thoughtSignature'])
     // Only the first call of a turn has a signature.
-    if (signature === null && this.#signing && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE
+    if (signature === null && this.#needsSignatures && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE
     const part = { functionCall: { id, name, args } }
     this.add('model', [signature === null ? part : { ...part, thoughtSignature: signature }])
   }
@@ -185,13 +188,13 @@ class Turns {
     return last?.turn === 'model' && last.parts.some(part => 'functionCall' in part)
   }
 
-  #result(item: Json, path: string): void {
+  #addResult(item: Json, path: string): void {
     const id = String(item['call_id'])
     const name = this.#names.get(id)
     if (name === undefined) {
       throw inexpressible(`${path}.call_id`, 'no call with this id precedes this output')
     }
-    // Text; see preconditions/.
+    // preconditions/ has reduced the result to text.
     const { output } = item
     const text =
       typeof output === 'string'
@@ -203,16 +206,16 @@ class Turns {
     this.add('results', [{ functionResponse: { id, name, response } }])
   }
 
-  #code(item: Json): void {
+  #addCode(item: Json): void {
     const code = filled(item['code'])
     if (code === null) return
     const signature = filled(item['signature'])
     const id = filled(item['id'])
     // An id is Google's own only on what Google signed; the gateway's ids mean nothing to it.
-    const own = signature !== null && id !== null && !id.startsWith('st_') ? { id } : {}
+    const idField = signature !== null && id !== null && !id.startsWith('st_') ? { id } : {}
     const parts: Json[] = [
       {
-        executableCode: { ...own, language: 'PYTHON', code },
+        executableCode: { ...idField, language: 'PYTHON', code },
         ...(signature === null ? {} : { thoughtSignature: signature }),
       },
     ]
@@ -221,12 +224,12 @@ class Turns {
     if (item['status'] !== 'incomplete' && Array.isArray(item['outputs'])) {
       const outcome = item['status'] === 'failed' ? 'OUTCOME_FAILED' : 'OUTCOME_OK'
       const output = logs.join('')
-      parts.push({ codeExecutionResult: { ...own, outcome, ...(output === '' ? {} : { output }) } })
+      parts.push({ codeExecutionResult: { ...idField, outcome, ...(output === '' ? {} : { output }) } })
     }
     this.add('model', parts)
   }
 
-  #image(item: Json): void {
+  #addImage(item: Json): void {
     const result = filled(item['result'])
     if (result === null) return
     const signature = filled(item['signature'])
@@ -243,14 +246,14 @@ class Turns {
  */
 function contentPart(part: Json, path: string): Json | null {
   const native = record(part['native'])
-  if (native === null) return saidPart(part, path)
-  const whole = record(native['part']) ?? record(native['unknown'])
-  if (whole !== null) return whole
-  const encoded = saidPart(part, path)
-  return encoded === null ? null : { ...encoded, ...native }
+  if (native === null) return plainPart(part, path)
+  const nativePart = record(native['part']) ?? record(native['unknown'])
+  if (nativePart !== null) return nativePart
+  const wire = plainPart(part, path)
+  return wire === null ? null : { ...wire, ...native }
 }
 
-function saidPart(part: Json, path: string): Json | null {
+function plainPart(part: Json, path: string): Json | null {
   const text =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
   if (text !== undefined) return typeof text === 'string' && text !== '' ? { text } : null
@@ -259,19 +262,15 @@ function saidPart(part: Json, path: string): Json | null {
 
 /** A failure is sent under the API's name for it. */
 function responseObject(output: string, isError: boolean): unknown {
-  const response = parsedObject(output)
+  const response = record(parseJson(output))
   if (!isError) return response ?? { output }
   return response !== null && 'error' in response ? response : { error: response ?? output }
-}
-
-function parsedObject(text: string): Json | null {
-  return record(parseJson(text))
 }
 
 // Content parts
 
 /** Media types by file name extension, for addresses and files without a type. */
-const TYPES: ReadonlyMap<string, string> = new Map([
+const MEDIA_TYPES: ReadonlyMap<string, string> = new Map([
   ['png', 'image/png'],
   ['jpg', 'image/jpeg'],
   ['jpeg', 'image/jpeg'],
@@ -321,7 +320,7 @@ function encodePart(part: InputPart, path: string): Json | null {
           `${path}.${part.file_url == null ? 'file_id' : 'file_url'}`,
         )
       }
-      if (part.file_data.startsWith('data:')) return inline(part.file_data, type, `${path}.file_data`)
+      if (part.file_data.startsWith('data:')) return inlineData(part.file_data, type, `${path}.file_data`)
       return { inlineData: { mimeType: type ?? 'application/pdf', data: part.file_data } }
     }
     case 'input_audio':
@@ -332,7 +331,7 @@ function encodePart(part: InputPart, path: string): Json | null {
 }
 
 function fromUrl(url: string | null, fallbackType: string | null, path: string): Json {
-  if (url !== null && /^data:/i.test(url)) return inline(url, fallbackType, path)
+  if (url !== null && /^data:/i.test(url)) return inlineData(url, fallbackType, path)
   // Google's own file ids are addresses; ids of other providers mean nothing to it.
   if (url === null || !/^(?:https?|gs):\/\//i.test(url)) {
     throw inexpressible(path, 'must be a data URL, or a URL with http, https or gs')
@@ -350,7 +349,7 @@ const IMAGE_TYPES: ReadonlySet<string> = new Set([
   'image/heif',
 ])
 
-function inline(url: string, fallbackType: string | null, path: string): Json {
+function inlineData(url: string, fallbackType: string | null, path: string): Json {
   const comma = url.indexOf(',')
   const [type = '', ...parameters] = url.slice('data:'.length, comma).split(';')
   const mediaType = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
@@ -374,5 +373,5 @@ function inline(url: string, fallbackType: string | null, path: string): Json {
 
 function typeOfName(name: string): string | null {
   const extension = /\.([a-z0-9]{1,5})$/i.exec(name)?.[1]
-  return extension === undefined ? null : (TYPES.get(extension.toLowerCase()) ?? null)
+  return extension === undefined ? null : (MEDIA_TYPES.get(extension.toLowerCase()) ?? null)
 }

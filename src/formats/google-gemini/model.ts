@@ -28,14 +28,14 @@ const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
 export function modelPath(name: string): string {
   const segments = name.split('/')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused here
-  const isOdd = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
-  if (isOdd || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
+  const isInvalid = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
+  if (isInvalid || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
     throw inexpressible('model', 'the model name cannot be part of a URL')
   }
-  const resource = segments.length > 1 && RESOURCE_ROOTS.has(segments[0] ?? '')
-  const parts = resource ? segments : [name]
+  const isResource = segments.length > 1 && RESOURCE_ROOTS.has(segments[0] ?? '')
+  const parts = isResource ? segments : [name]
   const path = parts.map(part => encodeURIComponent(part).replaceAll('%40', '@')).join('/')
-  return resource ? `/${path}` : `/models/${path}`
+  return isResource ? `/${path}` : `/models/${path}`
 }
 
 type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
@@ -46,7 +46,7 @@ type Thinking =
   | { readonly by: 'level'; readonly levels: readonly ThinkingLevel[] }
   | { readonly by: 'budget'; readonly minTokens: number; readonly maxTokens: number }
 
-const THINKING: readonly (readonly [RegExp, Thinking])[] = [
+const THINKING_BY_MODEL: readonly (readonly [RegExp, Thinking])[] = [
   [/gemini-(?:1\.|2\.0|2\.5-flash-image)|gemma/, { by: 'nothing' }],
   [/gemini-3-pro/, { by: 'level', levels: ['LOW', 'HIGH'] }],
   [/gemini-3\.7-flash(?!-lite)/, { by: 'level', levels: ['LOW', 'MEDIUM', 'HIGH'] }],
@@ -57,27 +57,27 @@ const THINKING: readonly (readonly [RegExp, Thinking])[] = [
 ]
 
 /** Models with a budget that refuse one of 0. */
-const NEEDS_BUDGET = /gemini-2\.5-pro/
+const ALWAYS_THINKING_MODELS = /gemini-2\.5-pro/
 
 /** The setting for unknown names: later generations accept budgets too. */
-const BUDGET: Thinking = { by: 'budget', minTokens: 0, maxTokens: 24_576 }
+const DEFAULT_THINKING: Thinking = { by: 'budget', minTokens: 0, maxTokens: 24_576 }
 
 export function thinkingOf(model: string): Thinking {
-  return THINKING.find(([pattern]) => pattern.test(model))?.[1] ?? BUDGET
+  return THINKING_BY_MODEL.find(([pattern]) => pattern.test(model))?.[1] ?? DEFAULT_THINKING
 }
 
 /**
  * True if the model requires signatures on function calls and can run its own tools together with functions. Both came
  * with the generation that has thinking levels.
  */
-export function isSigning(model: string): boolean {
+export function demandsSignatures(model: string): boolean {
   return thinkingOf(model).by === 'level'
 }
 
 // Reasoning settings of a request as `thinkingConfig`
 
 /** The level nearest to an effort. */
-const LEVEL_OF: Readonly<Record<Effort, ThinkingLevel>> = {
+const LEVEL_BY_EFFORT: Readonly<Record<Effort, ThinkingLevel>> = {
   max: 'HIGH',
   xhigh: 'HIGH',
   high: 'HIGH',
@@ -91,7 +91,7 @@ const LEVELS: readonly ThinkingLevel[] = ['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']
 /** The lowest budget for an effort, documented with the shares. */
 const BUDGET_FLOOR_TOKENS = 1024
 /** The output limit of models with a budget if the endpoint has none. */
-const OUTPUT_TOKENS = 65_536
+const DEFAULT_OUTPUT_TOKENS = 65_536
 
 /** The thinking settings of a request; null if it leaves thinking to the model. */
 export function thinkingConfig(
@@ -101,23 +101,23 @@ export function thinkingConfig(
   const reasoning = request.reasoning
   if (reasoning == null) return null
   // The setting of a client of this API.
-  const { thinking: own } = reasoning as { thinking?: Readonly<Record<string, unknown>> | null }
-  if (own !== undefined) return own
+  const { thinking: ownSetting } = reasoning as { thinking?: Readonly<Record<string, unknown>> | null }
+  if (ownSetting !== undefined) return ownSetting
   const maxTokens = reasoning.max_tokens ?? null
   const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
   if (effort === 'none' || fieldThatStops(reasoning) !== null) {
     const thinking = thinkingOf(endpoint.upstreamModel)
     if (thinking.by === 'nothing') return null
     if (thinking.by === 'level') return { thinkingLevel: thinking.levels[0] }
-    return { thinkingBudget: NEEDS_BUDGET.test(endpoint.upstreamModel) ? thinking.minTokens : 0 }
+    return { thinkingBudget: ALWAYS_THINKING_MODELS.test(endpoint.upstreamModel) ? thinking.minTokens : 0 }
   }
   const thinking = thinkingOf(endpoint.upstreamModel)
   if (thinking.by === 'nothing') return null
   if (effort === null && maxTokens === null)
     return reasoning.summary == null ? null : { includeThoughts: true }
-  const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? OUTPUT_TOKENS
+  const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? DEFAULT_OUTPUT_TOKENS
   if (thinking.by === 'level') {
-    const wantedLevel = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
+    const wantedLevel = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_BY_EFFORT[effort]
     return { includeThoughts: true, thinkingLevel: nearest(wantedLevel, thinking.levels) }
   }
   const share = effort === null ? 0 : EFFORT_SHARES[effort]
@@ -131,15 +131,16 @@ export function thinkingConfig(
 }
 
 /** The changes of a request that turns thinking off at a model that always thinks; null: there are none. */
-export function keptThinking({ reasoning }: ResponsesRequest, model: string): readonly Change[] | null {
-  if (reasoning == null || (thinkingOf(model).by !== 'level' && !NEEDS_BUDGET.test(model))) return null
-  const { thinking: own } = reasoning as { readonly thinking?: unknown }
-  const field = own === undefined ? fieldThatStops(reasoning) : null
+export function unstoppedThinking({ reasoning }: ResponsesRequest, model: string): readonly Change[] | null {
+  if (reasoning == null || (thinkingOf(model).by !== 'level' && !ALWAYS_THINKING_MODELS.test(model)))
+    return null
+  const { thinking: ownSetting } = reasoning as { readonly thinking?: unknown }
+  const field = ownSetting === undefined ? fieldThatStops(reasoning) : null
   if (field === null) return null
-  return [{ field: `reasoning.${field}`, action: 'changed', reason: KEEPS_THINKING }]
+  return [{ field: `reasoning.${field}`, action: 'changed', reason: ALWAYS_THINKS }]
 }
 
-const KEEPS_THINKING = 'thinking cannot be turned off for this model: it gets the lowest setting'
+const ALWAYS_THINKS = 'thinking cannot be turned off for this model: it gets the lowest setting'
 
 function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
   const share = tokens / limit
@@ -149,8 +150,8 @@ function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
 }
 
 /** The nearest offered level; the higher one of two that are equally near. */
-function nearest(wanted: ThinkingLevel, offered: readonly ThinkingLevel[]): ThinkingLevel {
-  const at = LEVELS.indexOf(wanted)
-  const distance = (level: ThinkingLevel) => Math.abs(LEVELS.indexOf(level) - at)
-  return offered.reduce((best, level) => (distance(level) <= distance(best) ? level : best))
+function nearest(wantedLevel: ThinkingLevel, offeredLevels: readonly ThinkingLevel[]): ThinkingLevel {
+  const position = LEVELS.indexOf(wantedLevel)
+  const distance = (level: ThinkingLevel) => Math.abs(LEVELS.indexOf(level) - position)
+  return offeredLevels.reduce((best, level) => (distance(level) <= distance(best) ? level : best))
 }

@@ -9,10 +9,10 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change } from '../format.ts'
 import type { Preconditions } from '../preconditions/table.ts'
-import { isSigning } from './model.ts'
+import { demandsSignatures } from './model.ts'
 
 /** Tools that Google runs, by their type in a request. */
-const HOSTED: ReadonlyMap<string, Json> = new Map([
+const WIRE_TOOLS: ReadonlyMap<string, Json> = new Map([
   ['web_search', { googleSearch: {} }],
   ['web_search_2025_08_26', { googleSearch: {} }],
   ['web_search_preview', { googleSearch: {} }],
@@ -21,72 +21,73 @@ const HOSTED: ReadonlyMap<string, Json> = new Map([
   ['url_context', { urlContext: {} }],
 ])
 /** Tools that only clients of this API name. */
-const OWN_TOOL = /^google_/
+const GOOGLE_TOOL = /^google_/
 
-export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
+export const HOSTED_TOOLS: ReadonlySet<string> = new Set(WIRE_TOOLS.keys())
 
 export interface EncodedTools {
   readonly tools: readonly Json[]
   /** Null if the request needs none. */
   readonly toolConfig: Json | null
   /** Tools that Google does not run in such a request. */
-  readonly leftOut: readonly Change[]
+  readonly omittedTools: readonly Change[]
 }
 
-const ALONE = 'the provider runs its tools only in requests without functions'
+const NOT_BESIDE_FUNCTIONS = 'the provider runs its tools only in requests without functions'
 
 /** Settings of tools that only clients of this API can give. */
-type Own = { readonly toolConfig?: unknown }
+type OwnSettings = { readonly toolConfig?: unknown }
 
 /** @throws GatewayError `unprocessable` with the path of a tool or choice that Gemini cannot express. */
 export function encodeTools(
   request: ResponsesRequest,
   model: string,
-  place: Preconditions['hosted'] = 'beside-functions',
+  hostedRule: Preconditions['hosted'] = 'beside-functions',
 ): EncodedTools {
   const choice: unknown = request.tool_choice
-  const allowed = allowedTools(choice)
+  const allowedKeys = allowedTools(choice)
   const functions: Json[] = []
   const hosted = new Map<string, Json>()
   const hostedPaths: string[] = []
   for (const [position, tool] of (request.tools ?? []).entries()) {
     const path = `tools[${position}]`
     const type = String(tool.type)
-    if (allowed !== null && !allowed.has(type === 'function' ? `function ${nameOf(tool)}` : type)) continue
-    const own = nativeTool(tool) ?? HOSTED.get(type)
+    if (allowedKeys !== null && !allowedKeys.has(type === 'function' ? `function ${nameOf(tool)}` : type))
+      continue
+    const hostedTool = nativeTool(tool) ?? WIRE_TOOLS.get(type)
     if (type === 'function') functions.push(declaration(tool))
-    else if (own === undefined) throw lacks(`${path}.type`, 'tool of this kind')
+    else if (hostedTool === undefined) throw missingFeature(`${path}.type`, 'tool of this kind')
     else {
       refuseDomains(tool, path)
       // The mode NONE stops functions only.
       if (choice === 'none') continue
-      hosted.set(Object.keys(own)[0] ?? type, own)
+      hosted.set(Object.keys(hostedTool)[0] ?? type, hostedTool)
       hostedPaths.push(path)
     }
   }
-  const isAlone = place === 'alone' && functions.length > 0
-  const leftOut = isAlone
-    ? hostedPaths.map((field): Change => ({ field, action: 'dropped', reason: ALONE }))
+  const isAlone = hostedRule === 'alone' && functions.length > 0
+  const omittedTools = isAlone
+    ? hostedPaths.map((field): Change => ({ field, action: 'dropped', reason: NOT_BESIDE_FUNCTIONS }))
     : []
   if (isAlone) hosted.clear()
   const tools: Json[] = [...hosted.values()]
   if (functions.length > 0) tools.push({ functionDeclarations: functions })
 
-  const { mode: autoMode = 'AUTO', ...config } = record((request as Own).toolConfig) ?? {}
+  const { mode: autoMode = 'AUTO', ...config } = record((request as OwnSettings).toolConfig) ?? {}
   const functionCallingConfig = callingConfig(choice, functions, String(autoMode))
-  const isMixed = functions.length > 0 && hosted.size > 0 && isSigning(model)
+  const isMixed = functions.length > 0 && hosted.size > 0 && demandsSignatures(model)
   const toolConfig = {
     ...config,
     ...(functionCallingConfig === null ? {} : { functionCallingConfig }),
     ...(isMixed ? { includeServerSideToolInvocations: true } : {}),
   }
-  return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig, leftOut }
+  return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig, omittedTools }
 }
 
 /** The tool as a client of this API wrote it; null for a function, and for tools of other clients. */
 function nativeTool(tool: Json): Json | null {
   const type = String(tool['type'])
-  return HOSTED.has(type) || OWN_TOOL.test(type) ? record(tool['native']) : null
+  return WIRE_TOOLS.has(type) || GOOGLE_TOOL.test(type) ? record(tool['native']) : null
 }
 
 function declaration(tool: Json): Json {
@@ -110,9 +111,10 @@ function refuseDomains(tool: Json, path: string): void {
     [path, tool],
     [`${path}.filters`, record(tool['filters'])],
   ]
-  for (const [at, settings] of holders) {
+  for (const [holderPath, settings] of holders) {
     for (const key of ['allowed_domains', 'blocked_domains', 'excluded_domains']) {
-      if (strings(settings?.[key]).length > 0) throw lacks(`${at}.${key}`, 'search limited to domains')
+      if (strings(settings?.[key]).length > 0)
+        throw missingFeature(`${holderPath}.${key}`, 'search limited to domains')
     }
   }
 }
@@ -134,24 +136,24 @@ function callingConfig(choice: unknown, functions: readonly Json[], autoMode: st
   const object = record(choice)
   if (object?.['type'] === 'function') {
     const name = nameOf(object)
-    if (!functions.some(declared => declared['name'] === name)) {
+    if (!functions.some(tool => tool['name'] === name)) {
       throw inexpressible('tool_choice.name', 'no such function in tools')
     }
     return { mode: 'ANY', allowedFunctionNames: [name] }
   }
-  const word = object?.['type'] === 'allowed_tools' ? object['mode'] : choice
-  if (word === 'required') {
+  const mode = object?.['type'] === 'allowed_tools' ? object['mode'] : choice
+  if (mode === 'required') {
     // Only functions can be demanded; the tools that Google runs are always its own choice.
     if (functions.length === 0)
-      throw lacks('tool_choice', 'way to force a call to a tool that is not a function')
+      throw missingFeature('tool_choice', 'way to force a call to a tool that is not a function')
     return { mode: 'ANY' }
   }
   // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
-  if (word === 'auto') return functions.length === 0 ? null : { mode: autoMode }
-  if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
-  throw lacks('tool_choice.type', 'way to force a call to a tool that is not a function')
+  if (mode === 'auto') return functions.length === 0 ? null : { mode: autoMode }
+  if (mode === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
+  throw missingFeature('tool_choice.type', 'way to force a call to a tool that is not a function')
 }
 
-function lacks(path: string, what: string): GatewayError {
-  return inexpressible(path, `the provider's API has no ${what}`)
+function missingFeature(path: string, feature: string): GatewayError {
+  return inexpressible(path, `the provider's API has no ${feature}`)
 }

@@ -8,22 +8,25 @@ export function usageOf(metadata: Json, webSearchRequests: number): Usage | null
   const candidates = count(metadata['candidatesTokenCount'])
   const total = count(metadata['totalTokenCount'])
   if (prompt === null && candidates === null && total === null) return null
-  const tools = count(metadata['toolUsePromptTokenCount']) ?? 0
-  const thoughts = count(metadata['thoughtsTokenCount']) ?? 0
-  const outputs = candidates ?? 0
-  const inputs = prompt ?? 0
+  const toolTokens = count(metadata['toolUsePromptTokenCount']) ?? 0
+  const thoughtTokens = count(metadata['thoughtsTokenCount']) ?? 0
+  const candidateTokens = candidates ?? 0
+  const promptTokens = prompt ?? 0
 
   // Gemini counts tool prompts and thoughts in addition to prompt and candidates. Some resellers include them; the
   // total shows which.
-  let inputTokens = inputs + tools
-  let outputTokens = outputs + thoughts
+  let inputTokens = promptTokens + toolTokens
+  let outputTokens = candidateTokens + thoughtTokens
   if (total !== null && total !== inputTokens + outputTokens) {
-    if (candidates === null && total > inputTokens) outputTokens = Math.max(total - inputTokens, thoughts)
-    else if (thoughts > 0 && total === inputTokens + outputs) outputTokens = Math.max(outputs, thoughts)
-    else if (tools > 0 && total === inputs + outputs + thoughts) inputTokens = inputs
-    else if (tools > 0 && thoughts > 0 && total === inputs + outputs) {
-      inputTokens = inputs
-      outputTokens = Math.max(outputs, thoughts)
+    if (candidates === null && total > inputTokens)
+      outputTokens = Math.max(total - inputTokens, thoughtTokens)
+    else if (thoughtTokens > 0 && total === inputTokens + candidateTokens)
+      outputTokens = Math.max(candidateTokens, thoughtTokens)
+    else if (toolTokens > 0 && total === promptTokens + candidateTokens + thoughtTokens)
+      inputTokens = promptTokens
+    else if (toolTokens > 0 && thoughtTokens > 0 && total === promptTokens + candidateTokens) {
+      inputTokens = promptTokens
+      outputTokens = Math.max(candidateTokens, thoughtTokens)
     }
   }
   return {
@@ -31,9 +34,9 @@ export function usageOf(metadata: Json, webSearchRequests: number): Usage | null
     cachedTokens: Math.min(count(metadata['cachedContentTokenCount']) ?? 0, inputTokens),
     cacheWriteTokens: 0,
     ...audioIn(metadata, inputTokens),
-    ...(tools === 0 ? undefined : { toolPromptTokens: Math.min(tools, inputTokens) }),
+    ...(toolTokens === 0 ? undefined : { toolPromptTokens: Math.min(toolTokens, inputTokens) }),
     outputTokens,
-    reasoningTokens: Math.min(thoughts, outputTokens),
+    reasoningTokens: Math.min(thoughtTokens, outputTokens),
     webSearchRequests,
   }
 }
@@ -51,7 +54,7 @@ function audioIn(metadata: Json, inputTokens: number): Pick<Usage, 'audioTokens'
   return audio === 0 ? undefined : { audioTokens: Math.min(audio, inputTokens) }
 }
 
-const TIERS: ReadonlyMap<string, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<string, string> = new Map([
   ['standard', 'default'],
   ['flex', 'flex'],
   ['priority', 'priority'],
@@ -61,5 +64,5 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 
 /** The service tier of the reply in the gateway's words; null if unknown. */
 export function tierOf(metadata: Json): string | null {
-  return TIERS.get(filled(metadata['serviceTier']) ?? filled(metadata['trafficType']) ?? '') ?? null
+  return SERVICE_TIERS.get(filled(metadata['serviceTier']) ?? filled(metadata['trafficType']) ?? '') ?? null
 }

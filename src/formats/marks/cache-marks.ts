@@ -10,7 +10,7 @@ const CACHE_MARKS_MAX = 4
 const DEPTH_MAX = 3
 /** Members of a block or item that may contain blocks. */
 const NESTED = ['content', 'output'] as const
-const LONG = '1h'
+const LONG_TTL = '1h'
 
 /** How a provider writes marks. */
 interface MarkForm {
@@ -25,20 +25,22 @@ export const BREAKPOINT: MarkForm = { name: 'prompt_cache_breakpoint', isBlock: 
 export const CACHE_POINT: MarkForm = { name: 'cachePoint', isBlock: true }
 
 /** The parts of a body with blocks, in the order in which providers cache them. */
-const PARTS = ['tools', 'system', 'messages'] as const
+const BODY_PARTS = ['tools', 'system', 'messages'] as const
 
 /** The body with the marks that its provider accepts, including `cache_control` of the whole request. */
 export function withLastMarks<Body extends Json>(body: Body): Body {
   const closing = body['cache_control']
-  const lists = PARTS.map(name => body[name])
-  const last = lastMarks(isMark(closing) ? [...lists, [body]] : lists, CACHE_CONTROL)
-  if (last === null) return body
-  const whole = last[PARTS.length] as readonly Body[] | undefined
-  const changed = { ...(whole?.[0] ?? body) }
+  const lists = BODY_PARTS.map(name => body[name])
+  const acceptedLists = lastMarks(isMark(closing) ? [...lists, [body]] : lists, CACHE_CONTROL)
+  if (acceptedLists === null) return body
+  const acceptedBody = acceptedLists[BODY_PARTS.length] as readonly Body[] | undefined
+  const copy = { ...(acceptedBody?.[0] ?? body) }
   return Object.assign(
-    changed,
+    copy,
     Object.fromEntries(
-      PARTS.flatMap((name, at) => (last[at] === undefined ? [] : [[name, last[at]] as const])),
+      BODY_PARTS.flatMap((name, index) =>
+        acceptedLists[index] === undefined ? [] : [[name, acceptedLists[index]] as const],
+      ),
     ),
   )
 }
@@ -52,9 +54,9 @@ export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly u
   const ttls: unknown[] = []
   for (const list of lists) collectTtls(list, form, DEPTH_MAX, ttls)
   const surplusCount = Math.max(0, ttls.length - CACHE_MARKS_MAX)
-  const shortFrom = ttls.findIndex((ttl, at) => at >= surplusCount && ttl !== LONG)
-  if (surplusCount === 0 && (shortFrom === -1 || ttls.lastIndexOf(LONG) < shortFrom)) return null
-  const changes = new Changes(form, surplusCount, shortFrom === -1 ? ttls.length : shortFrom)
+  const shortFrom = ttls.findIndex((ttl, index) => index >= surplusCount && ttl !== LONG_TTL)
+  if (surplusCount === 0 && (shortFrom === -1 || ttls.lastIndexOf(LONG_TTL) < shortFrom)) return null
+  const changes = new MarkLimiter(form, surplusCount, shortFrom === -1 ? ttls.length : shortFrom)
   return lists.map(list => changes.markBlocks(list, DEPTH_MAX))
 }
 
@@ -74,15 +76,15 @@ function collectTtls(value: unknown, form: MarkForm, depth: number, ttls: unknow
 }
 
 /** Copies lists of blocks without their first marks, and lowers marks after the first five-minute mark that stays. */
-class Changes {
+class MarkLimiter {
   readonly #form: MarkForm
-  readonly #excess: number
+  readonly #surplusCount: number
   readonly #shortFrom: number
-  #at = 0
+  #markIndex = 0
 
   constructor(form: MarkForm, surplusCount: number, shortFrom: number) {
     this.#form = form
-    this.#excess = surplusCount
+    this.#surplusCount = surplusCount
     this.#shortFrom = shortFrom
   }
 
@@ -102,9 +104,9 @@ class Changes {
     }
     const mark = block[name]
     if (!isMark(mark)) return [copy]
-    const at = this.#at++
-    if (at >= this.#excess) {
-      if (at < this.#shortFrom || !isRecord(mark) || mark['ttl'] !== LONG) return [copy]
+    const markIndex = this.#markIndex++
+    if (markIndex >= this.#surplusCount) {
+      if (markIndex < this.#shortFrom || !isRecord(mark) || mark['ttl'] !== LONG_TTL) return [copy]
       const { ttl: _, ...shortMark } = mark
       return [{ ...copy, [name]: shortMark }]
     }
@@ -117,50 +119,50 @@ class Changes {
 // Marks that a provider does not get
 
 /** Members of a request, or of a body of any format, that may contain a marked block. */
-const LEADING = [...NESTED, 'tools', 'system', 'messages', 'input', 'toolConfig', 'toolResult'] as const
-const MARKS: readonly string[] = ['cache_control', 'prompt_cache_breakpoint', 'cachePoint']
+const PARENT_FIELDS = [...NESTED, 'tools', 'system', 'messages', 'input', 'toolConfig', 'toolResult'] as const
+const MARK_FIELDS: readonly string[] = ['cache_control', 'prompt_cache_breakpoint', 'cachePoint']
 /** The depth of a block in the content of a result in the content of a message in the body. */
-const LEADING_DEPTH_MAX = 8
+const SEARCH_DEPTH_MAX = 8
 
 /**
  * The fields of the caller's marks that are missing in a body, for the pipeline. Empty where each mark is there, and
  * none for an hour was lowered.
  */
 export function lostMarks(request: object, body: object): readonly string[] {
-  const marks = new MarkCount(request)
-  if (marks.marks === 0) return []
-  const sent = new MarkCount(body)
-  const name = marks.hasControl ? 'cache_control' : 'prompt_cache_breakpoint'
-  if (sent.marks === 0 || sent.inBlocks < marks.inBlocks) return [name]
-  return sent.long < marks.long ? [`${name}.ttl`] : []
+  const requestMarks = new MarkCount(request)
+  if (requestMarks.count === 0) return []
+  const sentMarks = new MarkCount(body)
+  const name = requestMarks.hasControl ? 'cache_control' : 'prompt_cache_breakpoint'
+  if (sentMarks.count === 0 || sentMarks.blockCount < requestMarks.blockCount) return [name]
+  return sentMarks.longCount < requestMarks.longCount ? [`${name}.ttl`] : []
 }
 
 class MarkCount {
-  marks = 0
+  count = 0
   /** The number of marks in blocks, not counting the mark of the whole request. */
-  readonly inBlocks: number
-  long = 0
+  readonly blockCount: number
+  longCount = 0
   hasControl = false
 
-  constructor(whole: object) {
-    this.#walk(whole, LEADING_DEPTH_MAX)
-    this.inBlocks = isMark((whole as Json)['cache_control']) ? this.marks - 1 : this.marks
+  constructor(root: object) {
+    this.#countIn(root, SEARCH_DEPTH_MAX)
+    this.blockCount = isMark((root as Json)['cache_control']) ? this.count - 1 : this.count
   }
 
-  #walk(value: unknown, depth: number): void {
+  #countIn(value: unknown, depth: number): void {
     if (depth === 0) return
     if (Array.isArray(value)) {
-      for (const each of value) this.#walk(each, depth - 1)
+      for (const element of value) this.#countIn(element, depth - 1)
       return
     }
     if (!isRecord(value)) return
-    for (const name of MARKS) {
+    for (const name of MARK_FIELDS) {
       const mark = value[name]
       if (!isMark(mark)) continue
-      this.marks++
+      this.count++
       if (name === 'cache_control') this.hasControl = true
-      if (isRecord(mark) && mark['ttl'] === LONG) this.long++
+      if (isRecord(mark) && mark['ttl'] === LONG_TTL) this.longCount++
     }
-    for (const name of LEADING) this.#walk(value[name], depth - 1)
+    for (const name of PARENT_FIELDS) this.#countIn(value[name], depth - 1)
   }
 }

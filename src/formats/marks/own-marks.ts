@@ -14,9 +14,9 @@ export const MARKED_FORMATS: ReadonlySet<AnyFormatName> = new Set<AnyFormatName>
   'bedrock-converse',
 ])
 
-const MARK = { type: 'ephemeral' }
+const CACHE_MARK = { type: 'ephemeral' }
 /** User messages at the end that are marked: the last one, and the last one of the previous call. */
-const MESSAGES_MARKED = 2
+const MARKED_MESSAGES_MAX = 2
 /** The depth of a block in the content of a tool result in the content of a message. */
 const DEPTH_MAX = 3
 
@@ -29,17 +29,17 @@ export function mayPay({ mayMark }: ModelRequest, { pricing }: Endpoint): boolea
  * The body of a request to the Messages API with the gateway's marks if they save money; otherwise the body itself.
  * `isSeen`: true if the prompt begins with one that was sent shortly before.
  */
-export function withOwnMarks<Body extends Json>(body: Body, isSeen: () => boolean = never): Body {
+export function withOwnMarks<Body extends Json>(body: Body, isSeen: () => boolean = neverSeen): Body {
   const messages = records(body['messages'])
   const endsInTool = endsInResult(messages)
-  if (!endsInTool && isSeen === never) return body
+  if (!endsInTool && isSeen === neverSeen) return body
   if (isMarked(body) || !(endsInTool || isSeen())) return body
-  const marked: Record<string, unknown> = { messages: markedMessages(messages) }
+  const fields: Record<string, unknown> = { messages: markedMessages(messages) }
   const tools = markedTools(records(body['tools']))
-  if (tools !== null) marked['tools'] = tools
+  if (tools !== null) fields['tools'] = tools
   const system = markedSystem(body['system'])
-  if (system !== null) marked['system'] = system
-  return { ...body, ...marked }
+  if (system !== null) fields['system'] = system
+  return { ...body, ...fields }
 }
 
 function endsInResult(messages: readonly Json[]): boolean {
@@ -61,8 +61,8 @@ function hasMark(list: unknown, depth: number): boolean {
 
 /** Marks the last tool that the model sees from the start: a deferred tool cannot have a mark. */
 function markedTools(tools: readonly Json[]): readonly Json[] | null {
-  const at = tools.findLastIndex(tool => tool['defer_loading'] !== true)
-  return at === -1 ? null : tools.with(at, withMark(tools[at] ?? {}))
+  const index = tools.findLastIndex(tool => tool['defer_loading'] !== true)
+  return index === -1 ? null : tools.with(index, withMark(tools[index] ?? {}))
 }
 
 function markedSystem(system: unknown): readonly Json[] | null {
@@ -72,29 +72,29 @@ function markedSystem(system: unknown): readonly Json[] | null {
 }
 
 function markedMessages(messages: readonly Json[]): readonly Json[] {
-  const marked = [...messages]
-  let marksLeft = MESSAGES_MARKED
-  for (let at = messages.length - 1; at >= 0 && marksLeft > 0; at--) {
-    const message = messages[at]
+  const copy = [...messages]
+  let marksLeft = MARKED_MESSAGES_MAX
+  for (let index = messages.length - 1; index >= 0 && marksLeft > 0; index--) {
+    const message = messages[index]
     if (message?.['role'] !== 'user') continue
     const { content } = message
     const blocks = typeof content === 'string' ? [{ type: 'text', text: content }] : records(content)
     if (blocks.length === 0) continue
-    marked[at] = { ...message, content: blocks.with(-1, withMark(blocks.at(-1) ?? {})) }
+    copy[index] = { ...message, content: blocks.with(-1, withMark(blocks.at(-1) ?? {})) }
     marksLeft--
   }
-  return marked
+  return copy
 }
 
 function withMark(block: Json): Json {
-  return { ...block, cache_control: MARK }
+  return { ...block, cache_control: CACHE_MARK }
 }
 
-function never(): boolean {
+function neverSeen(): boolean {
   return false
 }
 
-const POINT = { cachePoint: { type: 'default' } }
+const POINT_BLOCK = { cachePoint: { type: 'default' } }
 
 /**
  * The same for a body of Converse: its cache points are separate blocks after the blocks that they cover. `onTools`:
@@ -103,7 +103,7 @@ const POINT = { cachePoint: { type: 'default' } }
 export function withOwnPoints<Body extends Json>(
   body: Body,
   onTools: boolean,
-  isSeen: () => boolean = never,
+  isSeen: () => boolean = neverSeen,
 ): Body {
   const messages = records(body['messages'])
   const config = recordOrEmpty(body['toolConfig'])
@@ -112,19 +112,19 @@ export function withOwnPoints<Body extends Json>(
   const last = messages.at(-1)
   const endsInTool =
     last?.['role'] === 'user' && records(last['content']).some(block => block['toolResult'] !== undefined)
-  if (!endsInTool && isSeen === never) return body
+  if (!endsInTool && isSeen === neverSeen) return body
   if ([...tools, ...system, ...contents].some(block => block['cachePoint'] !== undefined)) return body
   if (!(endsInTool || isSeen())) return body
-  let marksLeft = MESSAGES_MARKED
-  const marked = messages.toReversed().map(message => {
+  let marksLeft = MARKED_MESSAGES_MAX
+  const reversedMessages = messages.toReversed().map(message => {
     if (message['role'] !== 'user' || marksLeft === 0) return message
     marksLeft--
-    return { ...message, content: [...records(message['content']), POINT] }
+    return { ...message, content: [...records(message['content']), POINT_BLOCK] }
   })
   return {
     ...body,
-    messages: marked.toReversed(),
-    ...(system.length === 0 ? {} : { system: [...system, POINT] }),
-    ...(tools.length === 0 || !onTools ? {} : { toolConfig: { ...config, tools: [...tools, POINT] } }),
+    messages: reversedMessages.toReversed(),
+    ...(system.length === 0 ? {} : { system: [...system, POINT_BLOCK] }),
+    ...(tools.length === 0 || !onTools ? {} : { toolConfig: { ...config, tools: [...tools, POINT_BLOCK] } }),
   }
 }

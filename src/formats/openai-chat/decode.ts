@@ -10,10 +10,10 @@ import { providerFailure } from '../failure.ts'
 import { finishReason, isCut } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
-import { nameIn, oneMore, Withheld } from '../withheld.ts'
+import { checkedCount, nameIn, Withheld } from '../withheld.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
-import { ChatReasoning, ChatText, says, thinkingTexts } from './message.ts'
+import { ChatReasoning, ChatText, hasReplyContent, thinkingTexts } from './message.ts'
 import { chatUsage } from './usage.ts'
 
 export class ChatDecoder implements Decoder {
@@ -25,13 +25,13 @@ export class ChatDecoder implements Decoder {
   /** Null until there is one: few replies have any. */
   #hosted: ChatHosted | null = null
   readonly #withheld = new Withheld()
-  #items = 0
-  #started = false
-  #ended = false
+  #itemCount = 0
+  #isStarted = false
+  #isEnded = false
   #upstreamId: string | null = null
 
   /** True once reasoning has arrived. */
-  #thought = false
+  #hasReasoning = false
   /** The latest lists of citations and search results, and their sizes. */
   #citations: readonly unknown[] | null = null
   #searchResults: readonly unknown[] | null = null
@@ -39,25 +39,25 @@ export class ChatDecoder implements Decoder {
   #resultBytes = 0
 
   #finish: string | null = null
-  #native: string | null = null
+  #nativeFinish: string | null = null
   #stopSequence: string | null = null
   #serviceTier: string | null = null
   /** True for a whole reply, which cannot be cut off. Some servers send no finish reason in it, or '' for calls. */
   #isWholeReply = false
   #hasUsage = false
-  #sentinel = false
+  #hasSentinel = false
   isSettled = false
   readonly #takeMessage: TakeMessage | null
   /** The only text of a whole reply; its status is known at the end. */
-  #plain: Pick<WholeMessage, 'text' | 'json'> | null = null
+  #wholeText: Pick<WholeMessage, 'text' | 'json'> | null = null
 
   constructor(emit: (delta: Delta) => void, takeMessage: TakeMessage | null = null) {
     this.#emit = emit
     this.#takeMessage = takeMessage
-    const next = this.#next
+    const nextItem = this.#nextItem
     const withheld = this.#withheld
-    this.#message = new ChatText(emit, next, withheld, () => this.#reasoning.close())
-    this.#reasoning = new ChatReasoning(emit, next, withheld, () => this.#message.close())
+    this.#message = new ChatText(emit, nextItem, withheld, () => this.#reasoning.close())
+    this.#reasoning = new ChatReasoning(emit, nextItem, withheld, () => this.#message.close())
   }
 
   get withheld(): number {
@@ -65,22 +65,22 @@ export class ChatDecoder implements Decoder {
   }
 
   frame(event: string, data: string): void {
-    if (this.#ended || data === '') return
+    if (this.#isEnded || data === '') return
     if (data.startsWith('[DONE]')) {
-      this.#sentinel = true
-      if (this.#certain()) this.#complete()
+      this.#hasSentinel = true
+      if (this.#isComplete()) this.#finishReply()
       return
     }
-    const body = this.#parse(data)
+    const body = this.#parseBody(data)
     const choices = list(body['choices'])
-    this.#common(body, choices)
+    this.#readCommon(body, choices)
     if (choices === null || event === 'error' || body['error'] != null) this.#throwError(event, body, choices)
     if (choices === null) return
     for (const element of choices) {
       const choice = record(element)
       const index = choice?.['index']
       if (choice !== null && (index === undefined || index === null || index === 0)) {
-        this.#choice(choice, body, data)
+        this.#readChoice(choice, body, data)
         break
       }
     }
@@ -88,28 +88,26 @@ export class ChatDecoder implements Decoder {
   }
 
   end(): void {
-    if (this.#ended) return
-    if (!this.#certain()) {
+    if (this.#isEnded) return
+    if (!this.#isComplete()) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
-    this.#complete()
+    this.#finishReply()
   }
 
-  readonly #next = (): number => this.#nextItem()
-
-  #nextItem(): number {
-    const item = oneMore(this.#items, 'output items')
-    this.#items++
+  readonly #nextItem = (): number => {
+    const item = checkedCount(this.#itemCount, 'output items')
+    this.#itemCount++
     return item
   }
 
-  #certain(): boolean {
+  #isComplete(): boolean {
     if (this.#finish !== null) return true
     // Without a finish reason, a stream is complete only with its usage and its closing mark.
-    return this.#isWholeReply ? this.#spokeAtAll() : this.#sentinel && this.#hasUsage
+    return this.#isWholeReply ? this.#hasContent() : this.#hasSentinel && this.#hasUsage
   }
 
-  #parse(data: string): Json {
+  #parseBody(data: string): Json {
     const value = parseFrame(data)
     const body = record(value)
     if (body !== null) return body
@@ -119,13 +117,13 @@ export class ChatDecoder implements Decoder {
   }
 
   /** Reads the fields outside the choices. Usage comes first: the provider may bill a failed reply. */
-  #common(body: Json, choices: readonly unknown[] | null): void {
-    if (!this.#started) {
+  #readCommon(body: Json, choices: readonly unknown[] | null): void {
+    if (!this.#isStarted) {
       const upstreamId = nameIn(body['id'])
       const model = filled(body['model'])
       // Azure begins with a chunk that has neither; the next one knows.
       if (upstreamId !== null || (choices !== null && choices.length > 0)) {
-        this.#started = true
+        this.#isStarted = true
         this.#upstreamId = upstreamId
         this.#emit({ kind: 'start', upstreamId, model })
       }
@@ -165,31 +163,33 @@ export class ChatDecoder implements Decoder {
     if (error !== null) throw providerFailure(error)
   }
 
-  #choice(choice: Json, body: Json, data: string): void {
+  #readChoice(choice: Json, body: Json, data: string): void {
     const delta = record(choice['delta'])
     const wholeMessage = record(choice['message'])
     // Perplexity sends the message so far next to each delta; in a whole reply, next to an empty delta.
-    const useWhole = wholeMessage !== null && !this.#spokeAtAll() && (delta === null || !says(delta))
-    const message = useWhole ? wholeMessage : delta
-    if (useWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
+    const usesWhole =
+      wholeMessage !== null && !this.#hasContent() && (delta === null || !hasReplyContent(delta))
+    const message = usesWhole ? wholeMessage : delta
+    if (usesWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
       this.#isWholeReply = true
     }
-    const plain = this.#takeMessage !== null && this.#isWholeReply ? this.#plainText(message, choice) : null
-    if (plain !== null) this.#plain = { text: plain, json: jsonOf(plain, data, 'content') }
+    const wholeText =
+      this.#takeMessage !== null && this.#isWholeReply ? this.#plainText(message, choice) : null
+    if (wholeText !== null) this.#wholeText = { text: wholeText, json: jsonOf(wholeText, data, 'content') }
     else if (message !== null) {
       const { logprobs } = choice
       this.#message.keepLogprobs(logprobs)
-      this.#addMessage(message, useWhole)
+      this.#addMessage(message, usesWhole)
       this.#message.weighLogprobs(logprobs)
     }
     const finish = nameIn(choice['finish_reason'])
     if (finish !== null) {
       this.#finish = finish
-      this.#native = nameIn(choice['native_finish_reason']) ?? finish
+      this.#nativeFinish = nameIn(choice['native_finish_reason']) ?? finish
       // vLLM and SGLang say which sequence ended the text; a number is a token of the model's own.
-      const { stop_reason: reason, matched_stop: matched } = choice
-      if (reason !== undefined || matched !== undefined)
-        this.#stopSequence = nameIn(reason) ?? nameIn(matched)
+      const { stop_reason: stopReason, matched_stop: matchedStop } = choice
+      if (stopReason !== undefined || matchedStop !== undefined)
+        this.#stopSequence = nameIn(stopReason) ?? nameIn(matchedStop)
     }
     const usage = choice['usage']
     if (usage !== undefined && body['usage'] == null) {
@@ -223,19 +223,19 @@ export class ChatDecoder implements Decoder {
     }
     if (hasMore) this.#beforeContent(message)
     if (typeof content === 'string') this.#message.text(content)
-    else if (Array.isArray(content)) this.#parts(content as readonly unknown[])
+    else if (Array.isArray(content)) this.#readParts(content as readonly unknown[])
     if (hasMore) this.#afterContent(message, isWhole)
   }
 
   #beforeContent(message: Json): void {
-    this.#takeSignature(message)
-    if (this.#reasoning.read(message)) this.#thought = true
-    const executed = list(message['executed_tools'])
-    if (executed !== null && executed.length > 0) {
+    this.#readSignature(message)
+    if (this.#reasoning.read(message)) this.#hasReasoning = true
+    const executedTools = list(message['executed_tools'])
+    if (executedTools !== null && executedTools.length > 0) {
       this.#reasoning.close()
-      this.#hosted ??= new ChatHosted(this.#emit, this.#next)
-      for (let at = 0; at < executed.length; at++)
-        this.#hosted.takeExecuted(executed[at], at, this.#upstreamId)
+      this.#hosted ??= new ChatHosted(this.#emit, this.#nextItem)
+      for (let index = 0; index < executedTools.length; index++)
+        this.#hosted.addExecuted(executedTools[index], index, this.#upstreamId)
     }
     const annotations = list(message['annotations'])
     if (annotations !== null) this.#message.annotate(annotations)
@@ -247,17 +247,20 @@ export class ChatDecoder implements Decoder {
     const transcript = filled(record(message['audio'])?.['transcript'])
     if (transcript !== null) this.#message.text(transcript)
     const images = list(message['images'])
-    if (images !== null) for (const image of images) this.#image(image)
+    if (images !== null) for (const image of images) this.#addImage(image)
     const calls = list(message['tool_calls'])
-    if (calls !== null) for (const call of calls) this.#call(record(call), isWhole)
-    const legacy = record(message['function_call'])
-    if (legacy !== null && (filled(legacy['name']) !== null || filled(legacy['arguments']) !== null)) {
-      this.#call({ function: legacy, index: 0 }, isWhole)
+    if (calls !== null) for (const call of calls) this.#addCall(record(call), isWhole)
+    const legacyCall = record(message['function_call'])
+    if (
+      legacyCall !== null &&
+      (filled(legacyCall['name']) !== null || filled(legacyCall['arguments']) !== null)
+    ) {
+      this.#addCall({ function: legacyCall, index: 0 }, isWhole)
     }
   }
 
   /** Reads content as a list: thinking and text (Mistral), images (image models), or text (all others). */
-  #parts(parts: readonly unknown[]): void {
+  #readParts(parts: readonly unknown[]): void {
     for (const element of parts) {
       const part = record(element)
       if (part === null) {
@@ -268,11 +271,11 @@ export class ChatDecoder implements Decoder {
         case 'thinking':
         case 'reasoning':
           for (const text of thinkingTexts(part['thinking'] ?? part['reasoning'] ?? part['text'])) {
-            if (this.#reasoning.text(text)) this.#thought = true
+            if (this.#reasoning.text(text)) this.#hasReasoning = true
           }
           break
         case 'image_url':
-          this.#image(part)
+          this.#addImage(part)
           break
         case 'refusal': {
           const refusal = filled(part['refusal'])
@@ -287,18 +290,18 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  #image(image: unknown): void {
+  #addImage(image: unknown): void {
     this.#reasoning.close()
     this.#message.close()
-    this.#hosted ??= new ChatHosted(this.#emit, this.#next)
-    this.#hosted.image(image, this.#upstreamId)
+    this.#hosted ??= new ChatHosted(this.#emit, this.#nextItem)
+    this.#hosted.addImage(image, this.#upstreamId)
   }
 
   /**
    * Reads an element of `tool_calls`, or `{function}` around a legacy `function_call`. In a whole reply each is a call of
    * its own.
    */
-  #call(call: Json | null, isWhole: boolean): void {
+  #addCall(call: Json | null, isWhole: boolean): void {
     if (call === null) return
     this.#reasoning.close()
     // The message stays open: some providers continue it, even if only with blanks, and it is one text.
@@ -323,50 +326,50 @@ export class ChatDecoder implements Decoder {
     if (isWhole) this.#calls.begin(this.#nextItem(), start).complete(input)
     else {
       const piece = { ...start, index: typeof index === 'number' ? index : null, input: inputText(input) }
-      this.#calls.piece(piece, this.#next)
+      this.#calls.piece(piece, this.#nextItem)
     }
   }
 
   /** Reads Google's signature of the whole message as reasoning without text. */
-  #takeSignature(message: Json): void {
+  #readSignature(message: Json): void {
     const google = record(record(message['extra_content'])?.['google'])
     const signature = filled(google?.['thought_signature'])
     if (signature === null) return
-    this.#reasoning.signature(signature, 'google-gemini-v1')
+    this.#reasoning.addSignature(signature, 'google-gemini-v1')
     this.#reasoning.close()
   }
 
-  #spokeAtAll(): boolean {
+  #hasContent(): boolean {
     return (
-      this.#plain !== null ||
-      this.#thought ||
-      this.#message.any ||
+      this.#wholeText !== null ||
+      this.#hasReasoning ||
+      this.#message.hasText ||
       this.#calls !== null ||
-      this.#hosted?.any === true
+      this.#hosted?.hasItems === true
     )
   }
 
-  #complete(): void {
-    this.#ended = true
+  #finishReply(): void {
+    this.#isEnded = true
     const native = this.#finish
     const reason =
       native === null
         ? this.#calls === null
           ? 'stop'
           : 'tool_calls'
-        : finishReason(native, this.#plain !== null || this.#items > 0)
-    if (reason === 'content_filter' && !this.#spokeAtAll()) {
+        : finishReason(native, this.#wholeText !== null || this.#itemCount > 0)
+    if (reason === 'content_filter' && !this.#hasContent()) {
       throw new GatewayError(
         'content_policy_violation',
         'The provider refused the request because of its content policy',
       )
     }
-    if (this.#plain !== null) {
+    if (this.#wholeText !== null) {
       this.#takeMessage?.({
         id: null,
         phase: null,
         status: isCut(reason) ? 'incomplete' : 'completed',
-        ...this.#plain,
+        ...this.#wholeText,
       })
     }
     this.#message.cite(this.#searchResults, this.#citations)
@@ -379,7 +382,7 @@ export class ChatDecoder implements Decoder {
     this.#emit({
       kind: 'finish',
       reason,
-      native: this.#native,
+      native: this.#nativeFinish,
       serviceTier: this.#serviceTier,
       ...(this.#stopSequence === null || reason !== 'stop'
         ? undefined

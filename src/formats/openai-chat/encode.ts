@@ -9,9 +9,9 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'
-import { prepares, unknownFields } from '../outgoing.ts'
+import { preparingEncoder, unknownFields } from '../outgoing.ts'
 import { preconditionsOf } from '../preconditions/table.ts'
-import { fieldThatStops, nearestEffort, takenEffort } from '../reasoning.ts'
+import { acceptedEffort, fieldThatStops, nearestEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 
@@ -44,10 +44,10 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
 ])
 
 /** The same, with the chat names of `max_output_tokens`, where the request has that. */
-const OWN_OF_LIMITED: ReadonlySet<string> = new Set([...OWN_NAMES, 'max_tokens', 'max_completion_tokens'])
+const LIMITED_NAMES: ReadonlySet<string> = new Set([...OWN_NAMES, 'max_tokens', 'max_completion_tokens'])
 
 /** The tier names on the wire; omitting the field means `auto`. */
-const TIERS: Readonly<Record<string, string | undefined>> = {
+const SERVICE_TIERS: Readonly<Record<string, string | undefined>> = {
   auto: undefined,
   fast: 'priority',
   ultrafast: 'priority',
@@ -56,19 +56,19 @@ const TIERS: Readonly<Record<string, string | undefined>> = {
 const VERBOSITY: Readonly<Record<string, string>> = { xhigh: 'high', max: 'high' }
 
 /** The efforts that can replace a budget. */
-const EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
+const BUDGET_EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
 /**
- * Field by field, without an entry or a call for those that are not set.
+ * Writes field by field, without an entry or a call for fields that are not set.
  * @throws GatewayError `unprocessable` that names the field without a form in this format.
  */
 function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request } = model
   const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
-  refuse(request)
+  refuseUnsupported(request)
   const { tools, toolChoice } = chatTools(request, quirks)
   // Later fields win.
-  const body = unknownFields(request, request.max_output_tokens == null ? OWN_NAMES : OWN_OF_LIMITED)
+  const body = unknownFields(request, request.max_output_tokens == null ? OWN_NAMES : LIMITED_NAMES)
   for (const name of SAME_NAME) if (request[name] != null) body[name] = request[name]
   body['model'] = endpoint.upstreamModel
   const omissions: Change[] = []
@@ -90,7 +90,9 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   if (request.modalities?.includes('image') === true) body['modalities'] = request.modalities
   const requestedTier = request.service_tier
   const tier =
-    requestedTier != null && Object.hasOwn(TIERS, requestedTier) ? TIERS[requestedTier] : requestedTier
+    requestedTier != null && Object.hasOwn(SERVICE_TIERS, requestedTier)
+      ? SERVICE_TIERS[requestedTier]
+      : requestedTier
   if (tier != null) body['service_tier'] = tier
   if (model.endUser != null && !quirks.has('no-user')) body['user'] = model.endUser
   if (typeof request.top_logprobs === 'number') {
@@ -98,21 +100,21 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
     body['top_logprobs'] = request.top_logprobs
   }
   const path = '/chat/completions'
-  const acceptedBody = withTakenMarks(body, quirks)
+  const acceptedBody = withMarks(body, quirks)
   return omissions.length === 0
     ? { path, body: acceptedBody }
     : { path, body: acceptedBody, changes: omissions }
 }
 
-export const encodeChat = prepares('openai-chat', writeChat)
+export const encodeChat = preparingEncoder('openai-chat', writeChat)
 
-function withTakenMarks(body: Record<string, unknown>, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
+function withMarks(body: Record<string, unknown>, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
   if (quirks.has('cache-control')) return withLastMarks(body)
   const marks = quirks.has('cache-breakpoints') ? lastMarks([body['messages']], BREAKPOINT) : null
   return marks === null ? body : { ...body, messages: marks[0] }
 }
 
-function refuse(request: ResponsesRequest): void {
+function refuseUnsupported(request: ResponsesRequest): void {
   if (request.prompt !== undefined && request.prompt !== null) {
     throw inexpressible('prompt', 'stored prompts cannot be sent to this provider')
   }
@@ -124,15 +126,16 @@ function refuse(request: ResponsesRequest): void {
 function addReasoning(
   body: Record<string, unknown>,
   request: ResponsesRequest,
-  wanted: NonNullable<ResponsesRequest['reasoning']>,
+  reasoning: NonNullable<ResponsesRequest['reasoning']>,
   endpoint: Endpoint,
   quirks: ReadonlySet<Quirk>,
 ): void {
   const { efforts } = preconditionsOf('openai-chat', endpoint)
   if (quirks.has('reasoning-object')) {
-    const { max_tokens, enabled, summary } = wanted
-    const hasEffort = wanted.effort != null && (wanted.effort === 'none' || fieldThatStops(wanted) === null)
-    const effort = hasEffort ? takenEffort(wanted.effort as EffortName, efforts) : null
+    const { max_tokens, enabled, summary } = reasoning
+    const hasEffort =
+      reasoning.effort != null && (reasoning.effort === 'none' || fieldThatStops(reasoning) === null)
+    const effort = hasEffort ? acceptedEffort(reasoning.effort as EffortName, efforts) : null
     const object = Object.fromEntries(
       Object.entries({ effort, max_tokens, enabled, summary }).filter(
         ([, value]) => value !== undefined && value !== null,
@@ -141,8 +144,8 @@ function addReasoning(
     if (Object.keys(object).length > 0) body['reasoning'] = object
     return
   }
-  const wish = effortOf(wanted, request.max_output_tokens ?? endpoint.maxOutputTokens)
-  const effort = wish === null ? null : takenEffort(wish, efforts)
+  const wantedEffort = effortOf(reasoning, request.max_output_tokens ?? endpoint.maxOutputTokens)
+  const effort = wantedEffort === null ? null : acceptedEffort(wantedEffort, efforts)
   if (effort === 'none' && quirks.has('thinking-switch')) body['thinking'] = { type: 'disabled' }
   else if (effort !== null) body['reasoning_effort'] = effort
 }
@@ -160,24 +163,24 @@ function stopThinking(
   if (body['reasoning_effort'] !== undefined) {
     delete body['reasoning_effort']
     const field = reasoning?.effort == null ? 'reasoning' : 'reasoning.effort'
-    changes.push({ field, action: 'dropped', reason: FORCED })
+    changes.push({ field, action: 'dropped', reason: THINKING_OFF_REASON })
   } else if (body['thinking'] === undefined)
-    changes.push({ field: 'tool_choice', action: 'added', reason: FORCED })
+    changes.push({ field: 'tool_choice', action: 'added', reason: THINKING_OFF_REASON })
   body['thinking'] = { type: 'disabled' }
 }
 
-const FORCED = 'thinking is off, because the provider does not think before a forced tool call'
+const THINKING_OFF_REASON = 'thinking is off, because the provider does not think before a forced tool call'
 
 /** The effort, also for a switch or a token budget. */
 function effortOf(
-  wanted: NonNullable<ResponsesRequest['reasoning']>,
+  reasoning: NonNullable<ResponsesRequest['reasoning']>,
   maxTokens: number | null,
 ): EffortName | null {
-  if (fieldThatStops(wanted) !== null) return 'none'
-  if (wanted.effort != null) return wanted.effort
-  const budget = wanted.max_tokens ?? null
-  if (budget !== null && maxTokens !== null) return nearestEffort(budget / maxTokens, EFFORTS)
-  return budget !== null || wanted.enabled === true ? 'medium' : null
+  if (fieldThatStops(reasoning) !== null) return 'none'
+  if (reasoning.effort != null) return reasoning.effort
+  const budget = reasoning.max_tokens ?? null
+  if (budget !== null && maxTokens !== null) return nearestEffort(budget / maxTokens, BUDGET_EFFORTS)
+  return budget !== null || reasoning.enabled === true ? 'medium' : null
 }
 
 function addText(

@@ -24,8 +24,8 @@ export function chatFailure(status: number, body: string): GatewayError {
   const error = errorIn(value)
   if (error !== null) return providerFailure({ ...error, status })
   const text = body.trim()
-  const page = value !== undefined || text.startsWith('<') || text.startsWith('{') || text.startsWith('[')
-  return providerFailure({ status, code: null, message: page ? null : text })
+  const isPage = value !== undefined || text.startsWith('<') || text.startsWith('{') || text.startsWith('[')
+  return providerFailure({ status, code: null, message: isPage ? null : text })
 }
 
 /** The error in a body or frame; null if there is none. */
@@ -49,11 +49,11 @@ export function errorIn(value: unknown): ProviderError | null {
 
 /**
  * The error in a body without an `error` field that is not a reply: it has a message, calls itself an error, or is
- * known to be one (`certain`).
+ * known to be one (`isCertain`).
  */
-export function bareErrorIn(body: Json, certain = false): ProviderError | null {
+export function bareErrorIn(body: Json, isCertain = false): ProviderError | null {
   const message = body['message'] ?? body['detail'] ?? body['errors']
-  const isError = certain || body['object'] === 'error' || body['type'] === 'error'
+  const isError = isCertain || body['object'] === 'error' || body['type'] === 'error'
   if (!isError && (message === undefined || message === null)) return null
   return readError(body, message, body)
 }
@@ -69,8 +69,8 @@ function parseBody(body: string): unknown {
 }
 
 function readError(error: Json, message: unknown, body: Json): ProviderError {
-  const code = word(error['code']) ?? word(error['type']) ?? word(error['status'])
-  const kind = word(error['type'])
+  const code = wordIn(error['code']) ?? wordIn(error['type']) ?? wordIn(error['status'])
+  const kind = wordIn(error['type'])
   return {
     status: statusIn(error) ?? statusIn(body) ?? STATUS_OF_KIND.get(kind ?? '') ?? null,
     code,
@@ -80,7 +80,7 @@ function readError(error: Json, message: unknown, body: Json): ProviderError {
 }
 
 /** A code that is a word; numbers, even as text, are statuses. */
-function word(value: unknown): string | null {
+function wordIn(value: unknown): string | null {
   const text = filled(value)
   return text === null || /^\d+$/.test(text) ? null : text
 }

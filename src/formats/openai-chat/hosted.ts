@@ -19,10 +19,10 @@ import type { Delta } from '../format.ts'
 export class ChatHosted {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Executed tools by the provider's index; `done`: the result has arrived. Few replies have any. */
-  #executed: Map<number, { item: number; done: boolean }> | null = null
-  /** True once there is one. Written only here. */
-  any = false
+  /** Executed tools by the provider's index; `isDone`: the result has arrived. Few replies have any. */
+  #executed: Map<number, { item: number; isDone: boolean }> | null = null
+  /** True once there is an item. Only this class writes it. */
+  hasItems = false
 
   constructor(emit: (delta: Delta) => void, nextItem: () => number) {
     this.#emit = emit
@@ -30,11 +30,11 @@ export class ChatHosted {
   }
 
   /** Takes an image, `{image_url:{url}}` or `{image_url:"…"}`: a data URL or an address. */
-  image(raw: unknown, upstreamId: string | null): void {
+  addImage(raw: unknown, upstreamId: string | null): void {
     const source = record(raw)?.['image_url']
     const url = filled(record(source)?.['url']) ?? filled(source)
     if (url === null) return
-    this.any = true
+    this.hasItems = true
     const item = this.#nextItem()
     const id = hostedId(upstreamId, item)
     this.#emit({
@@ -49,78 +49,78 @@ export class ChatHosted {
   }
 
   /** Takes a tool that the provider ran. A stream has it twice: at its start and, with `output`, at its end. */
-  takeExecuted(raw: unknown, position: number, upstreamId: string | null): void {
+  addExecuted(raw: unknown, position: number, upstreamId: string | null): void {
     const tool = record(raw)
     const kind = filled(tool?.['type'])
     if (tool === null || kind === null) return
-    this.any = true
+    this.hasItems = true
     const index = typeof tool['index'] === 'number' ? tool['index'] : position
     this.#executed ??= new Map()
-    let known = this.#executed.get(index)
+    let state = this.#executed.get(index)
     const shape = shapeOf(kind)
-    if (known === undefined) {
+    if (state === undefined) {
       const item = this.#nextItem()
-      known = { item, done: false }
-      this.#executed.set(index, known)
+      state = { item, isDone: false }
+      this.#executed.set(index, state)
       const id = hostedId(upstreamId, item)
       this.#emit({
         kind: 'open',
         item,
         start: {
           type: 'hosted',
-          item: { type: shape.type, id, status: 'in_progress', ...shape.firstForm(tool) },
+          item: { type: shape.type, id, status: 'in_progress', ...shape.startFields(tool) },
         },
       })
       for (const name of shape.progress) this.#emit({ kind: 'progress', item, name, fields: {} })
     }
-    if (known.done || filled(tool['output']) === null) return
-    known.done = true
+    if (state.isDone || filled(tool['output']) === null) return
+    state.isDone = true
     if (shape.progress.length > 0) {
-      this.#emit({ kind: 'progress', item: known.item, name: `${shape.type}.completed`, fields: {} })
+      this.#emit({ kind: 'progress', item: state.item, name: `${shape.type}.completed`, fields: {} })
     }
-    this.#emit({ kind: 'close', item: known.item, fields: { status: 'completed', ...shape.done(tool) } })
+    this.#emit({ kind: 'close', item: state.item, fields: { status: 'completed', ...shape.endFields(tool) } })
   }
 }
 
-interface Shape {
+interface ItemShape {
   readonly type: 'web_search_call' | 'code_interpreter_call' | 'mcp_call'
   readonly progress: readonly string[]
-  firstForm(tool: Json): Record<string, unknown>
-  done(tool: Json): Record<string, unknown>
+  startFields(tool: Json): Record<string, unknown>
+  endFields(tool: Json): Record<string, unknown>
 }
 
-const SEARCH: Shape = {
+const SEARCH_SHAPE: ItemShape = {
   type: 'web_search_call',
   progress: ['web_search_call.in_progress', 'web_search_call.searching'],
-  firstForm: tool => ({ action: { type: 'search', query: argument(tool, 'query') } }),
-  done: tool => ({ action: { type: 'search', query: argument(tool, 'query'), sources: sources(tool) } }),
+  startFields: tool => ({ action: { type: 'search', query: argument(tool, 'query') } }),
+  endFields: tool => ({ action: { type: 'search', query: argument(tool, 'query'), sources: sources(tool) } }),
 }
 
-const CODE: Shape = {
+const CODE_SHAPE: ItemShape = {
   type: 'code_interpreter_call',
   progress: ['code_interpreter_call.in_progress', 'code_interpreter_call.interpreting'],
-  firstForm: tool => ({ code: argument(tool, 'code') }),
-  done: tool => ({
+  startFields: tool => ({ code: argument(tool, 'code') }),
+  endFields: tool => ({
     code: argument(tool, 'code'),
     outputs: [{ type: 'logs', logs: filled(tool['output']) ?? '' }],
   }),
 }
 
 /** Any other tool. Its item kind has a tool name and no documented progress events. */
-const OTHER: Shape = {
+const OTHER_SHAPE: ItemShape = {
   type: 'mcp_call',
   progress: [],
-  firstForm: tool => ({
+  startFields: tool => ({
     name: filled(tool['name']) ?? filled(tool['type']),
     arguments: filled(tool['arguments']) ?? '{}',
     server_label: filled(tool['server_label']) ?? 'provider',
   }),
-  done: tool => ({ output: filled(tool['output']) ?? '' }),
+  endFields: tool => ({ output: filled(tool['output']) ?? '' }),
 }
 
-function shapeOf(kind: string): Shape {
-  if (/search|browse|visit/i.test(kind)) return SEARCH
-  return /python|code/i.test(kind) ? CODE : OTHER
+function shapeOf(kind: string): ItemShape {
+  if (/search|browse|visit/i.test(kind)) return SEARCH_SHAPE
+  return /python|code/i.test(kind) ? CODE_SHAPE : OTHER_SHAPE
 }
 
 function argument(tool: Json, name: string): string {
@@ -145,26 +145,26 @@ function hostedId(upstreamId: string | null, item: number): string {
 
 /** Reads an element of `annotations`: `{type:"url_citation", url_citation:{…}}`, its flat form, or a parsed file. */
 export function chatAnnotation(raw: unknown): Annotation | null {
-  const outer = record(raw)
-  if (outer === null) return null
-  if (outer['type'] === 'file') {
-    const file = record(outer['file'])
+  const annotation = record(raw)
+  if (annotation === null) return null
+  if (annotation['type'] === 'file') {
+    const file = record(annotation['file'])
     const hash = filled(file?.['hash'])
     if (file === null || hash === null) return null
     const name = filled(file['name'])
     const content = [...records(file['content'])]
     return { type: 'file', file: { hash, ...(name === null ? {} : { name }), content } }
   }
-  const inner = record(outer['url_citation']) ?? outer
-  const url = filled(inner['url'])
-  if (outer['type'] !== 'url_citation' || url === null) return null
-  const content = filled(inner['content'])
+  const citation = record(annotation['url_citation']) ?? annotation
+  const url = filled(citation['url'])
+  if (annotation['type'] !== 'url_citation' || url === null) return null
+  const content = filled(citation['content'])
   return {
     type: 'url_citation',
     url,
-    title: filled(inner['title']) ?? '',
-    start_index: countOrZero(inner['start_index']),
-    end_index: countOrZero(inner['end_index']),
+    title: filled(citation['title']) ?? '',
+    start_index: countOrZero(citation['start_index']),
+    end_index: countOrZero(citation['end_index']),
     ...(content === null ? {} : { content }),
   }
 }
@@ -176,22 +176,22 @@ export function chatAnnotation(raw: unknown): Annotation | null {
 export function replyCitations(
   results: readonly unknown[] | null,
   urls: readonly unknown[] | null,
-  at: number,
+  position: number,
 ): Annotation[] {
-  const found: Annotation[] = []
-  const seen = new Set<string>()
+  const citations: Annotation[] = []
+  const seenUrls = new Set<string>()
   for (const entry of [...(results ?? []), ...(urls ?? [])]) {
     const result = record(entry)
     const url = filled(result?.['url']) ?? filled(entry)
-    if (url === null || seen.has(url)) continue
-    seen.add(url)
-    found.push({
+    if (url === null || seenUrls.has(url)) continue
+    seenUrls.add(url)
+    citations.push({
       type: 'url_citation',
       url,
       title: filled(result?.['title']) ?? '',
-      start_index: at,
-      end_index: at,
+      start_index: position,
+      end_index: position,
     })
   }
-  return found
+  return citations
 }

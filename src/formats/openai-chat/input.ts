@@ -5,7 +5,7 @@
  * The encoder omits reasoning of earlier turns, which most providers ignore or refuse. Quirks of the provider's row
  * send it back: as `reasoning_details` if signed or encrypted (`reasoning-object`), as `reasoning_content`
  * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
- * model's other items only calls have a form here; see formats/outgoing.ts for the rest.
+ * model's other items only calls have a form here; see formats/replayed.ts for the rest.
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
@@ -36,7 +36,7 @@ export function chatMessages(
   if (typeof request.instructions === 'string')
     conversation.push({ role: 'system', content: request.instructions })
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
-  else for (const [index, item] of request.input.entries()) conversation.item(item, `input[${index}]`)
+  else for (const [index, item] of request.input.entries()) conversation.addItem(item, `input[${index}]`)
   const messages = conversation.finish()
   if (request.cache_control !== undefined && quirks.has('cache-control'))
     markLast(messages, cacheMark(request.cache_control))
@@ -51,9 +51,9 @@ function markLast(messages: readonly Message[], mark: Record<string, unknown>): 
   const parts: ChatPart[] = Array.isArray(content)
     ? [...(content as ChatPart[])]
     : [{ type: 'text', text: content }]
-  const end = parts.at(-1)
-  if (end === undefined) return
-  parts[parts.length - 1] = { ...end, cache_control: mark }
+  const lastPart = parts.at(-1)
+  if (lastPart === undefined) return
+  parts[parts.length - 1] = { ...lastPart, cache_control: mark }
   last['content'] = parts
 }
 
@@ -65,20 +65,20 @@ interface Turn {
   calls: Record<string, unknown>[]
   signature: string | null
   /** True if the items contained an assistant message, even an empty one. */
-  spoke: boolean
+  hasMessage: boolean
 }
 
 class Conversation {
   readonly #quirks: ReadonlySet<Quirk>
-  readonly #breakpoints: boolean
+  readonly #takesBreakpoints: boolean
   readonly #messages: Message[] = []
   readonly #omissions: Change[]
   #turn: Turn | null = null
 
-  constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean, omissions: Change[]) {
+  constructor(quirks: ReadonlySet<Quirk>, takesBreakpoints: boolean, omissions: Change[]) {
     this.#omissions = omissions
     this.#quirks = quirks
-    this.#breakpoints = breakpoints
+    this.#takesBreakpoints = takesBreakpoints
   }
 
   push(message: Message): void {
@@ -91,27 +91,27 @@ class Conversation {
     return this.#messages
   }
 
-  item(item: InputItem, path: string): void {
+  addItem(item: InputItem, path: string): void {
     switch (item.type) {
       case undefined:
       case 'message':
-        this.#message(item, path)
+        this.#addMessage(item, path)
         return
       case 'reasoning':
-        this.#reasoning(item, path)
+        this.#addReasoning(item, path)
         return
       case 'function_call':
-        this.#call(item, path, {
+        this.#addCall(item, path, {
           type: 'function',
           function: { name: item.name, arguments: item.arguments.trim() === '' ? '{}' : item.arguments },
         })
         return
       case 'custom_tool_call':
-        this.#call(item, path, { type: 'custom', custom: { name: item.name, input: item.input } })
+        this.#addCall(item, path, { type: 'custom', custom: { name: item.name, input: item.input } })
         return
       case 'function_call_output':
       case 'custom_tool_call_output':
-        // Results are text; see preconditions/.
+        // preconditions/ has reduced results to text.
         this.push({
           role: 'tool',
           tool_call_id: item.call_id,
@@ -123,9 +123,9 @@ class Conversation {
     }
   }
 
-  #message(item: InputMessage, path: string): void {
+  #addMessage(item: InputMessage, path: string): void {
     if (item.role === 'assistant') {
-      this.#assistant(item, `${path}.content`)
+      this.#addAssistant(item, `${path}.content`)
       return
     }
     this.#endTurn()
@@ -134,31 +134,31 @@ class Conversation {
     const { name } = item as { name?: unknown }
     this.#messages.push({
       role,
-      content: this.#content(item.content, `${path}.content`),
+      content: this.#contentOf(item.content, `${path}.content`),
       ...(typeof name === 'string' ? { name } : {}),
     })
   }
 
-  #content(content: InputMessage['content'], path: string): string | readonly ChatPart[] {
+  #contentOf(content: InputMessage['content'], path: string): string | readonly ChatPart[] {
     if (content === null) return ''
     if (typeof content === 'string') return content
-    return foldParts(chatParts(content, path, this.#quirks, this.#breakpoints))
+    return foldParts(chatParts(content, path, this.#quirks, this.#takesBreakpoints))
   }
 
-  #assistant(item: AssistantMessage, path: string): void {
+  #addAssistant(item: AssistantMessage, path: string): void {
     // Two consecutive messages of the model stay separate, but text after its calls must come before their outputs.
-    if (this.#turn?.spoke === true && this.#turn.calls.length === 0) this.#endTurn()
-    const turn = this.#begin()
-    turn.spoke = true
+    if (this.#turn?.hasMessage === true && this.#turn.calls.length === 0) this.#endTurn()
+    const turn = this.#beginTurn()
+    turn.hasMessage = true
     if (item.content === null) return
     const parts: readonly ChatPart[] =
       typeof item.content === 'string'
         ? [{ type: 'text', text: item.content }]
-        : chatParts(item.content, path, this.#quirks, this.#breakpoints)
+        : chatParts(item.content, path, this.#quirks, this.#takesBreakpoints)
     turn.parts.push(...parts)
   }
 
-  #reasoning(item: InputReasoning, path: string): void {
+  #addReasoning(item: InputReasoning, path: string): void {
     const text = (item.content ?? []).map(part => part.text).join('')
     const summary = (item.summary ?? []).map(part => part.text).join('\n')
     const details = this.#quirks.has('reasoning-object') ? reasoningDetails(item, text) : []
@@ -172,14 +172,14 @@ class Conversation {
       return
     }
     // Reasoning after calls belongs to the next turn, unless their outputs are still missing.
-    if (this.#turn?.spoke === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
-    const turn = this.#begin()
+    if (this.#turn?.hasMessage === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
+    const turn = this.#beginTurn()
     for (const detail of details) turn.details.push({ ...detail, index: turn.details.length })
     if (wantsText) turn.thinking = (turn.thinking ?? '') + (text === '' ? summary : text)
     turn.signature ??= signature
   }
 
-  #call(
+  #addCall(
     item: Extract<InputItem, { type: 'function_call' | 'custom_tool_call' }>,
     path: string,
     body: Record<string, unknown>,
@@ -188,16 +188,16 @@ class Conversation {
       throw inexpressible(`${path}.namespace`, 'namespaces cannot be sent to this provider')
     }
     const signature: unknown = (item as Record<string, unknown>)['signature']
-    const signed = typeof signature === 'string' && this.#quirks.has('thought-signatures')
-    this.#begin().calls.push({
+    const isSigned = typeof signature === 'string' && this.#quirks.has('thought-signatures')
+    this.#beginTurn().calls.push({
       id: item.call_id,
       ...body,
-      ...(signed ? { extra_content: { google: { thought_signature: signature } } } : {}),
+      ...(isSigned ? { extra_content: { google: { thought_signature: signature } } } : {}),
     })
   }
 
-  #begin(): Turn {
-    this.#turn ??= { parts: [], thinking: null, details: [], calls: [], signature: null, spoke: false }
+  #beginTurn(): Turn {
+    this.#turn ??= { parts: [], thinking: null, details: [], calls: [], signature: null, hasMessage: false }
     return this.#turn
   }
 
@@ -230,8 +230,8 @@ function textOf(output: readonly InputPart[]): string {
 /** The content of an assistant message. Several texts become one string: many providers accept only that. */
 function assistantContent(turn: Turn): string | readonly ChatPart[] | null {
   if (turn.parts.length === 0) return turn.calls.length > 0 ? null : ''
-  const plain = turn.parts.every(part => part['type'] === 'text' && !isMarked(part))
-  return plain ? turn.parts.map(part => part['text']).join('') : turn.parts
+  const isPlain = turn.parts.every(part => part['type'] === 'text' && !isMarked(part))
+  return isPlain ? turn.parts.map(part => part['text']).join('') : turn.parts
 }
 
 function isMarked(part: ChatPart): boolean {
@@ -241,21 +241,22 @@ function isMarked(part: ChatPart): boolean {
 /** The details of one reasoning item; empty for plain text, which no provider can verify. */
 function reasoningDetails(item: InputReasoning, text: string): Record<string, unknown>[] {
   const signature = item.signature ?? null
-  const encrypted = item.encrypted_content ?? null
-  if (signature === null && encrypted === null) return []
+  const encryptedContent = item.encrypted_content ?? null
+  if (signature === null && encryptedContent === null) return []
   const lateId: unknown = (item as Record<string, unknown>)['detail_id']
   const id = typeof lateId === 'string' ? lateId : item.id
-  const common = {
+  const origin = {
     ...(typeof item.format === 'string' ? { format: item.format } : {}),
     ...(typeof id === 'string' ? { id } : {}),
   }
   const details: Record<string, unknown>[] = []
   for (const part of item.summary ?? [])
-    details.push({ type: 'reasoning.summary', summary: part.text, ...common })
+    details.push({ type: 'reasoning.summary', summary: part.text, ...origin })
   if (text !== '' || signature !== null) {
-    details.push({ type: 'reasoning.text', text, ...(signature === null ? {} : { signature }), ...common })
+    details.push({ type: 'reasoning.text', text, ...(signature === null ? {} : { signature }), ...origin })
   }
-  if (encrypted !== null) details.push({ type: 'reasoning.encrypted', data: encrypted, ...common })
+  if (encryptedContent !== null)
+    details.push({ type: 'reasoning.encrypted', data: encryptedContent, ...origin })
   return details
 }
 
@@ -264,14 +265,14 @@ function reasoningDetails(item: InputReasoning, text: string): Record<string, un
 type ChatPart = Record<string, unknown>
 
 /**
- * Encodes content parts. `breakpoints`: the request uses OpenAI's explicit cache breakpoints.
+ * Encodes content parts. `takesBreakpoints`: the request uses OpenAI's explicit cache breakpoints.
  * @throws GatewayError `unprocessable` that names the part without a form in this format.
  */
 function chatParts(
   parts: readonly AssistantPart[],
   path: string,
   quirks: ReadonlySet<Quirk>,
-  breakpoints: boolean,
+  takesBreakpoints: boolean,
 ): readonly ChatPart[] {
   return parts.map((part, index) => {
     const wire = chatPart(part, `${path}[${index}]`)
@@ -282,14 +283,15 @@ function chatParts(
       if (control !== null) return { ...wire, cache_control: cacheMark(control) }
       return breakpoint === null ? wire : { ...wire, cache_control: { type: 'ephemeral' } }
     }
-    const mark = breakpoint ?? (control !== null && quirks.has('cache-breakpoints') ? EXPLICIT : null)
-    return mark !== null && (breakpoints || quirks.has('cache-breakpoints'))
+    const mark =
+      breakpoint ?? (control !== null && quirks.has('cache-breakpoints') ? EXPLICIT_BREAKPOINT : null)
+    return mark !== null && (takesBreakpoints || quirks.has('cache-breakpoints'))
       ? { ...wire, prompt_cache_breakpoint: mark }
       : wire
   })
 }
 
-const EXPLICIT = { mode: 'explicit' } as const
+const EXPLICIT_BREAKPOINT = { mode: 'explicit' } as const
 
 function cacheMark(control: CacheControl): Record<string, unknown> {
   return typeof control.ttl === 'string' ? { type: 'ephemeral', ttl: control.ttl } : { type: 'ephemeral' }
@@ -297,10 +299,10 @@ function cacheMark(control: CacheControl): Record<string, unknown> {
 
 /** A single plain text as a string, which every provider accepts; other parts unchanged. */
 function foldParts(parts: readonly ChatPart[]): string | readonly ChatPart[] {
-  const only = parts[0]
-  if (only === undefined) return ''
-  const plain = parts.length === 1 && only['type'] === 'text' && Object.keys(only).length === 2
-  return plain && typeof only['text'] === 'string' ? only['text'] : parts
+  const first = parts[0]
+  if (first === undefined) return ''
+  const isPlain = parts.length === 1 && first['type'] === 'text' && Object.keys(first).length === 2
+  return isPlain && typeof first['text'] === 'string' ? first['text'] : parts
 }
 
 function chatPart(part: AssistantPart, path: string): ChatPart {
@@ -314,11 +316,11 @@ function chatPart(part: AssistantPart, path: string): ChatPart {
     case 'input_image': {
       if (typeof part.image_url !== 'string') throw refusePart(path, 'an image without an image_url')
       const detail = part.detail === 'original' ? 'high' : part.detail
-      const auto = detail === undefined || detail === null || detail === 'auto'
-      return { type: 'image_url', image_url: { url: part.image_url, ...(auto ? {} : { detail }) } }
+      const isAuto = detail === undefined || detail === null || detail === 'auto'
+      return { type: 'image_url', image_url: { url: part.image_url, ...(isAuto ? {} : { detail }) } }
     }
     case 'input_file':
-      return { type: 'file', file: file(part, path) }
+      return { type: 'file', file: fileOf(part, path) }
     case 'input_audio':
       return {
         type: 'input_audio',
@@ -331,7 +333,7 @@ function chatPart(part: AssistantPart, path: string): ChatPart {
   }
 }
 
-function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string): Record<string, unknown> {
+function fileOf(part: Extract<AssistantPart, { type: 'input_file' }>, path: string): Record<string, unknown> {
   const url = part.file_url ?? null
   const inline = url?.startsWith('data:') === true ? url : null
   const data = part.file_data ?? inline
@@ -347,6 +349,6 @@ function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string
   return { filename: part.filename ?? nameFor(file_data), file_data }
 }
 
-function refusePart(path: string, what: string): GatewayError {
-  return inexpressible(path, `${what} cannot be sent to this provider`)
+function refusePart(path: string, kind: string): GatewayError {
+  return inexpressible(path, `${kind} cannot be sent to this provider`)
 }

@@ -18,8 +18,8 @@ export class ChatText {
   readonly #withheld: Withheld
   /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
-  /** True once there was text. Written only here. */
-  any = false
+  /** True once there was text. Only this class writes it. */
+  hasText = false
   /** The open message, and the number and kind of its open part. */
   #message: number | null = null
   #part = -1
@@ -42,7 +42,7 @@ export class ChatText {
 
   text(text: string): void {
     if (text === '') return
-    const item = this.#write('text')
+    const item = this.#openPart('text')
     const logprobs = this.#logprobs
     this.#logprobs = null
     this.#textUnits += text.length
@@ -51,7 +51,7 @@ export class ChatText {
   }
 
   refuse(text: string): void {
-    const item = this.#write('refusal')
+    const item = this.#openPart('refusal')
     this.#emit({ kind: 'refusal', item, part: this.#part, text })
   }
 
@@ -94,8 +94,8 @@ export class ChatText {
   }
 
   /** Opens a message and a part of this kind if needed; returns the message's item. */
-  #write(kind: 'text' | 'refusal'): number {
-    this.any = true
+  #openPart(kind: 'text' | 'refusal'): number {
+    this.hasText = true
     this.#beforeText()
     if (this.#message === null) {
       this.#message = this.#nextItem()
@@ -121,7 +121,7 @@ export class ChatText {
 }
 
 /** True if a delta has any content of the reply. */
-export function says(delta: Json): boolean {
+export function hasReplyContent(delta: Json): boolean {
   return [
     'content',
     'reasoning_content',
@@ -139,7 +139,7 @@ export function says(delta: Json): boolean {
 // Reasoning. It arrives under four names: `reasoning_content`, `reasoning`, `reasoning_details[]`, content parts of
 // type `thinking`. Several providers send the same text under two names; it counts once.
 
-interface Open {
+interface OpenItem {
   readonly item: number
   readonly id: string | null
   /** The next part of each form, and the provider's index of the current part. */
@@ -148,7 +148,7 @@ interface Open {
   summaryPart: number
   summaryIndex: number | null
   /** True: the item is signed or encrypted and can take no more text. */
-  sealed: boolean
+  isSealed: boolean
   fields: Record<string, unknown> | null
 }
 
@@ -157,8 +157,8 @@ export class ChatReasoning {
   readonly #nextItem: () => number
   readonly #withheld: Withheld
   /** Ends the open message before reasoning begins. */
-  readonly #beforeWords: () => void
-  #open: Open | null = null
+  readonly #beforeReasoning: () => void
+  #openItem: OpenItem | null = null
   /** The ids of all items; few providers send any. */
   #ids: Set<string> | null = null
   /** All reasoning text so far, to recognise the same text under another name. */
@@ -169,54 +169,54 @@ export class ChatReasoning {
     emit: (delta: Delta) => void,
     nextItem: () => number,
     withheld: Withheld,
-    beforeWords: () => void,
+    beforeReasoning: () => void,
   ) {
     this.#emit = emit
     this.#nextItem = nextItem
     this.#withheld = withheld
-    this.#beforeWords = beforeWords
+    this.#beforeReasoning = beforeReasoning
   }
 
   /** Reads the reasoning fields of a delta or message. Returns true if there were any. */
   read(message: Json): boolean {
     const details = list(message['reasoning_details'])
-    let found = false
+    let hasAny = false
     let hasText = false
     if (details !== null) {
-      for (let at = 0; at < details.length; at++) {
-        const detail = record(details[at])
+      for (let index = 0; index < details.length; index++) {
+        const detail = record(details[index])
         if (detail === null) continue
-        const content = this.#detail(detail, details, at)
-        if (content !== 'nothing') found = true
+        const content = this.#readDetail(detail, details, index)
+        if (content !== 'nothing') hasAny = true
         if (content === 'words') hasText = true
       }
     }
     if (hasText) return true
-    return this.text(filled(message['reasoning_content']) ?? filled(message['reasoning'])) || found
+    return this.text(filled(message['reasoning_content']) ?? filled(message['reasoning'])) || hasAny
   }
 
-  /** Takes raw thinking text without details. */
+  /** Adds raw thinking text without details; returns false if there is none. */
   text(text: string | null): boolean {
     if (text === null) return false
     if (this.#isKnown(text, 'plain')) return true
-    this.#addText('text', text, 'plain', this.#openForWords() ?? this.#next(null, null))
+    this.#addText('text', text, 'plain', this.#itemForText() ?? this.#beginForText(null, null))
     return true
   }
 
   /** Reads a signature outside the content. */
-  signature(signature: string, format: ReasoningFormat): void {
+  addSignature(signature: string, format: ReasoningFormat): void {
     this.#source ??= 'plain'
-    this.#seal(this.#openForSeal('signature', signature, null, format), 'signature', signature)
+    this.#seal(this.#itemForSeal('signature', signature, null, format), 'signature', signature)
   }
 
   close(): void {
-    const open = this.#open
+    const open = this.#openItem
     if (open === null) return
-    this.#open = null
+    this.#openItem = null
     this.#emit({ kind: 'close', item: open.item, fields: open.fields })
   }
 
-  #detail(detail: Json, all: readonly unknown[], at: number): 'words' | 'seal' | 'nothing' {
+  #readDetail(detail: Json, details: readonly unknown[], position: number): 'words' | 'seal' | 'nothing' {
     const isSummary = detail['type'] === 'reasoning.summary'
     const text = filled(isSummary ? detail['summary'] : detail['text'])
     const signature = filled(detail['signature'])
@@ -225,7 +225,7 @@ export class ChatReasoning {
     const id = filled(detail['id'])
     const format = filled(detail['format'])
     if (text !== null && !this.#isKnown(text, 'details')) {
-      const open = this.#openForWords() ?? this.#next(id ?? idAhead(all, at), format)
+      const open = this.#itemForText() ?? this.#beginForText(id ?? idAhead(details, position), format)
       const index = wholeNumber(detail['index'])
       if (isSummary) {
         if (open.summaryPart === -1 || open.summaryIndex !== index) open.summaryPart++
@@ -238,18 +238,18 @@ export class ChatReasoning {
     }
     this.#source = 'details'
     if (signature !== null)
-      this.#seal(this.#openForSeal('signature', signature, id, format), 'signature', signature, detail)
+      this.#seal(this.#itemForSeal('signature', signature, id, format), 'signature', signature, detail)
     if (data !== null)
-      this.#seal(this.#openForSeal('encrypted_content', data, id, format), 'encrypted_content', data, detail)
+      this.#seal(this.#itemForSeal('encrypted_content', data, id, format), 'encrypted_content', data, detail)
     return text === null ? 'seal' : 'words'
   }
 
   /** True if this text has already arrived under another name. */
   #isKnown(text: string, source: 'plain' | 'details'): boolean {
-    return this.#source !== null && this.#source !== source && this.#text.is(text)
+    return this.#source !== null && this.#source !== source && this.#text.equals(text)
   }
 
-  #addText(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
+  #addText(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: OpenItem): void {
     if (form === 'text' && open.textPart === -1) open.textPart = 0
     this.#text.add(text)
     this.#source = source
@@ -258,49 +258,49 @@ export class ChatReasoning {
   }
 
   /** The open item if it can take more text, else null. */
-  #openForWords(): Open | null {
-    return this.#open === null || this.#open.sealed ? null : this.#open
+  #itemForText(): OpenItem | null {
+    return this.#openItem === null || this.#openItem.isSealed ? null : this.#openItem
   }
 
   /** Opens another item for text. */
-  #next(id: string | null, format: string | null): Open {
-    this.#beforeWords()
-    return this.#begin(id, format)
+  #beginForText(id: string | null, format: string | null): OpenItem {
+    this.#beforeReasoning()
+    return this.#beginItem(id, format)
   }
 
   /** The item for a signature or encrypted part: the open one, unless it already holds another. */
-  #openForSeal(field: string, value: string, id: string | null, format: string | null): Open {
-    const openValue = this.#open?.fields?.[field]
-    if (this.#open !== null && (openValue === undefined || openValue === value)) return this.#open
-    return this.#begin(id, format)
+  #itemForSeal(field: string, value: string, id: string | null, format: string | null): OpenItem {
+    const openValue = this.#openItem?.fields?.[field]
+    if (this.#openItem !== null && (openValue === undefined || openValue === value)) return this.#openItem
+    return this.#beginItem(id, format)
   }
 
-  #begin(id: string | null, format: string | null): Open {
+  #beginItem(id: string | null, format: string | null): OpenItem {
     this.close()
     // A repeated id would turn two items into one.
-    const own = id === null || this.#ids?.has(id) === true ? null : id
-    if (own !== null) {
+    const uniqueId = id === null || this.#ids?.has(id) === true ? null : id
+    if (uniqueId !== null) {
       this.#ids ??= new Set()
-      this.#ids.add(own)
+      this.#ids.add(uniqueId)
     }
-    const open: Open = {
+    const open: OpenItem = {
       item: this.#nextItem(),
-      id: own,
+      id: uniqueId,
       textPart: -1,
       textIndex: null,
       summaryPart: -1,
       summaryIndex: null,
-      sealed: false,
+      isSealed: false,
       fields: null,
     }
-    this.#open = open
-    const start = { type: 'reasoning' as const, id: own, format: reasoningFormat(format) }
+    this.#openItem = open
+    const start = { type: 'reasoning' as const, id: uniqueId, format: reasoningFormat(format) }
     this.#emit({ kind: 'open', item: open.item, start })
     return open
   }
 
-  #seal(open: Open, field: string, value: string, detail?: Json): void {
-    open.sealed = true
+  #seal(open: OpenItem, field: string, value: string, detail?: Json): void {
+    open.isSealed = true
     this.#withheld.add(detail ?? value)
     open.fields ??= {}
     open.fields[field] = value
@@ -312,10 +312,10 @@ export class ChatReasoning {
   }
 }
 
-/** The id of the item that begins at detail `at`: often only its last, encrypted part has an id. */
-function idAhead(details: readonly unknown[], at: number): string | null {
-  for (let next = at; next < details.length; next++) {
-    const detail = record(details[next])
+/** The id of the item that begins at detail `start`: often only its last, encrypted part has an id. */
+function idAhead(details: readonly unknown[], start: number): string | null {
+  for (let index = start; index < details.length; index++) {
+    const detail = record(details[index])
     const id = filled(detail?.['id'])
     if (id !== null) return id
     if (filled(detail?.['signature']) !== null || filled(detail?.['data']) !== null) return null

@@ -16,12 +16,12 @@ interface ChatTools {
 /** @throws GatewayError `unprocessable` that names the tool or choice without a form in this format. */
 export function chatTools(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): ChatTools {
   const choice = request.tool_choice
-  const allowed =
+  const choiceNames =
     typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedNames(choice.tools) : null
   const tools = (request.tools ?? [])
     .map((tool, index) => ({ name: nameOf(tool), wire: chatTool(tool, index, quirks) }))
     // Only OpenAI has the chat form of `allowed_tools`; sending only those tools has the same effect everywhere.
-    .filter(({ name }) => allowed === null || allowed.has(name))
+    .filter(({ name }) => choiceNames === null || choiceNames.has(name))
     .map(({ wire }) => wire)
   return { tools, toolChoice: choice === undefined ? undefined : chatChoice(choice, quirks) }
 }
@@ -37,7 +37,7 @@ function chatTool(tool: Tool, index: number, quirks: ReadonlySet<Quirk>): Record
 }
 
 function functionTool(tool: FunctionTool, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
-  const cached =
+  const isCached =
     quirks.has('cache-control') && tool.cache_control !== undefined && tool.cache_control !== null
   return {
     type: 'function',
@@ -48,7 +48,7 @@ function functionTool(tool: FunctionTool, quirks: ReadonlySet<Quirk>): Record<st
       parameters: tool.parameters ?? { type: 'object', properties: {} },
       ...(typeof tool.strict === 'boolean' && !quirks.has('no-strict-tools') ? { strict: tool.strict } : {}),
     },
-    ...(cached ? { cache_control: tool.cache_control } : {}),
+    ...(isCached ? { cache_control: tool.cache_control } : {}),
   }
 }
 
@@ -69,14 +69,14 @@ function customTool(tool: CustomTool): Record<string, unknown> {
 }
 
 function chatChoice(choice: ToolChoice, quirks: ReadonlySet<Quirk>): unknown {
-  if (typeof choice === 'string') return word(choice, quirks)
+  if (typeof choice === 'string') return choiceWord(choice, quirks)
   if (choice.type === 'function') return { type: 'function', function: { name: choice.name } }
   if (choice.type === 'custom') return { type: 'custom', custom: { name: choice.name } }
-  if (choice.type === 'allowed_tools') return word(choice.mode, quirks)
+  if (choice.type === 'allowed_tools') return choiceWord(choice.mode, quirks)
   throw inexpressible('tool_choice', `this provider cannot be made to call a tool of type ${choice.type}`)
 }
 
-function word(choice: 'auto' | 'none' | 'required', quirks: ReadonlySet<Quirk>): string {
+function choiceWord(choice: 'auto' | 'none' | 'required', quirks: ReadonlySet<Quirk>): string {
   return choice === 'required' && quirks.has('any-tool-choice') ? 'any' : choice
 }
 

@@ -5,7 +5,7 @@
 import { countOrZero, type Json, record } from '../../base/json.ts'
 import type { Usage } from '../format.ts'
 
-const NAMES: ReadonlySet<string> = new Set([
+const OPENAI_FIELDS: ReadonlySet<string> = new Set([
   'prompt_tokens',
   'completion_tokens',
   'total_tokens',
@@ -22,27 +22,27 @@ const OUTPUT_DETAILS: ReadonlySet<string> = new Set([
 
 /** Like `chatUsage`, but only for usage in OpenAI's own fields with valid counts that agree; null for any other. */
 function plainUsage(usage: Json): Usage | null {
-  for (const name in usage) if (!NAMES.has(name)) return null
+  for (const name in usage) if (!OPENAI_FIELDS.has(name)) return null
   const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usage
   if (!(Number.isSafeInteger(input) && Number.isSafeInteger(output))) return null
   const [inputTokens, outputTokens] = [input as number, output as number]
   if (inputTokens < 0 || outputTokens < 0 || total !== inputTokens + outputTokens) return null
-  let [cachedTokens, audioTold, reasoningTokens] = [0, 0, 0]
-  const read = usage['prompt_tokens_details'] as Json | null | undefined
-  if (read != null) {
-    for (const name in read) {
-      const counted = read[name]
-      if (!INPUT_DETAILS.has(name) || typeof counted !== 'number' || !(counted >= 0)) return null
+  let [cachedTokens, audioTokens, reasoningTokens] = [0, 0, 0]
+  const inputDetails = usage['prompt_tokens_details'] as Json | null | undefined
+  if (inputDetails != null) {
+    for (const name in inputDetails) {
+      const count = inputDetails[name]
+      if (!INPUT_DETAILS.has(name) || typeof count !== 'number' || !(count >= 0)) return null
     }
-    const { cached_tokens: cached = 0, audio_tokens: audio = 0 } = read
+    const { cached_tokens: cached = 0, audio_tokens: audio = 0 } = inputDetails
     if (!(Number.isSafeInteger(cached) && Number.isSafeInteger(audio))) return null
     cachedTokens = Math.min(cached as number, inputTokens)
-    audioTold = audio as number
+    audioTokens = audio as number
   }
-  const details = usage['completion_tokens_details'] as Json | null | undefined
-  if (details != null) {
-    for (const name in details) if (!OUTPUT_DETAILS.has(name)) return null
-    const { reasoning_tokens: reasoning = 0 } = details
+  const outputDetails = usage['completion_tokens_details'] as Json | null | undefined
+  if (outputDetails != null) {
+    for (const name in outputDetails) if (!OUTPUT_DETAILS.has(name)) return null
+    const { reasoning_tokens: reasoning = 0 } = outputDetails
     if (!Number.isSafeInteger(reasoning) || (reasoning as number) < 0) return null
     reasoningTokens = Math.min(reasoning as number, outputTokens)
   }
@@ -50,7 +50,7 @@ function plainUsage(usage: Json): Usage | null {
     inputTokens,
     cachedTokens,
     cacheWriteTokens: 0,
-    ...(audioTold === 0 ? undefined : { audioTokens: Math.min(audioTold, inputTokens) }),
+    ...(audioTokens === 0 ? undefined : { audioTokens: Math.min(audioTokens, inputTokens) }),
     outputTokens,
     reasoningTokens,
     webSearchRequests: 0,
@@ -62,11 +62,11 @@ function plainUsage(usage: Json): Usage | null {
  * and a bill must never be negative.
  */
 export function chatUsage(usage: Json): Usage {
-  const plainFigures = plainUsage(usage)
-  if (plainFigures !== null) return plainFigures
+  const simpleUsage = plainUsage(usage)
+  if (simpleUsage !== null) return simpleUsage
   const promptDetails = record(usage['prompt_tokens_details'])
   const outputDetails = record(usage['completion_tokens_details'])
-  const cached = firstCount(
+  const cachedCount = firstCount(
     promptDetails?.['cached_tokens'],
     usage['prompt_cache_hit_tokens'],
     usage['cached_tokens'],
@@ -78,41 +78,41 @@ export function chatUsage(usage: Json): Usage {
     promptDetails?.['cache_creation_tokens'],
     usage['cache_creation_input_tokens'],
   )
-  const toldReasoning = firstCount(outputDetails?.['reasoning_tokens'], usage['reasoning_tokens'])
+  const reportedReasoning = firstCount(outputDetails?.['reasoning_tokens'], usage['reasoning_tokens'])
   const audio = countOrZero(promptDetails?.['audio_tokens'])
   let input = firstCount(usage['prompt_tokens'], usage['input_tokens'])
   let output = firstCount(usage['completion_tokens'], usage['output_tokens'])
-  let reasoning = toldReasoning
+  let reasoning = reportedReasoning
 
   // A total above the sum includes something that was counted separately; an exact match shows what.
   const uncounted = countOrZero(usage['total_tokens']) - input - output
   if (uncounted > 0) {
-    if (uncounted === toldReasoning) output += uncounted
+    if (uncounted === reportedReasoning) output += uncounted
     else if (
       uncounted === audio ||
-      uncounted === cached + cacheWrites ||
-      uncounted === cached ||
+      uncounted === cachedCount + cacheWrites ||
+      uncounted === cachedCount ||
       uncounted === cacheWrites
     )
       input += uncounted
     else {
       // Thinking that the vendor bills but does not itemise.
       output += uncounted
-      if (toldReasoning === 0) reasoning = uncounted
+      if (reportedReasoning === 0) reasoning = uncounted
     }
   }
   // Counts with Anthropic's names are not included in the prompt; others are.
   const anthropicCache =
     countOrZero(usage['cache_read_input_tokens']) + countOrZero(usage['cache_creation_input_tokens'])
-  if (anthropicCache > input && anthropicCache === cached + cacheWrites) input += anthropicCache
-  const cachedTokens = Math.min(cached, input)
+  if (anthropicCache > input && anthropicCache === cachedCount + cacheWrites) input += anthropicCache
+  const cachedTokens = Math.min(cachedCount, input)
   const cacheWriteTokens = Math.min(cacheWrites, input - cachedTokens)
-  const hour = Math.min(hourOf(usage, promptDetails), cacheWriteTokens)
+  const cacheWrite1hTokens = Math.min(cacheWrite1hIn(usage, promptDetails), cacheWriteTokens)
   return {
     inputTokens: input,
     cachedTokens,
     cacheWriteTokens,
-    ...(hour === 0 ? undefined : { cacheWrite1hTokens: hour }),
+    ...(cacheWrite1hTokens === 0 ? undefined : { cacheWrite1hTokens: cacheWrite1hTokens }),
     ...(audio === 0 ? undefined : { audioTokens: Math.min(audio, input) }),
     outputTokens: output,
     reasoningTokens: Math.min(reasoning, output),
@@ -125,7 +125,7 @@ export function chatUsage(usage: Json): Usage {
 }
 
 /** Cache-write tokens that stay for an hour, in the fields of the gateways that report them. */
-function hourOf(usage: Json, promptDetails: Json | null): number {
+function cacheWrite1hIn(usage: Json, promptDetails: Json | null): number {
   const name = 'ephemeral_1h_input_tokens'
   return firstCount(
     promptDetails?.['cache_write_1h_tokens'],
@@ -137,8 +137,8 @@ function hourOf(usage: Json, promptDetails: Json | null): number {
 
 function firstCount(...values: readonly unknown[]): number {
   for (const value of values) {
-    const found = countOrZero(value)
-    if (found > 0) return found
+    const number = countOrZero(value)
+    if (number > 0) return number
   }
   return 0
 }

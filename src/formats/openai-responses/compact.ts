@@ -8,7 +8,7 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { Decoder, Delta, ModelRequest, WireRequest } from '../format.ts'
 import { ResponsesDecoder } from './decode.ts'
 import { encodeResponses } from './encode.ts'
-import { failureOf, tellsError } from './failure.ts'
+import { failureOf, reportsError } from './failure.ts'
 
 /** The fields that the operation knows. */
 const FIELDS = ['model', 'input', 'instructions', 'prompt_cache_key', 'prompt_cache_options', 'service_tier']
@@ -48,7 +48,7 @@ export class CompactDecoder implements Decoder {
 
   frame(_event: string, data: string): void {
     const body = recordOrEmpty(parseFrame(data))
-    if (tellsError(body)) throw failureOf(body, null)
+    if (reportsError(body)) throw failureOf(body, null)
     const output = records(body['output']).filter(({ type }) => type === 'compaction')
     if (output.length !== 1) {
       throw new GatewayError('provider_unavailable', 'The provider sent no summary of the conversation')

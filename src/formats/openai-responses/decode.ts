@@ -19,68 +19,69 @@ import { finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta, Usage } from '../format.ts'
 import { ownReasoning } from '../reasoning.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
-import { nameIn, oneMore } from '../withheld.ts'
-import { failureOf, tellsError } from './failure.ts'
+import { checkedCount, nameIn } from '../withheld.ts'
+import { failureOf, reportsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
-import { type Form, formOf, plainMessage, type Slot, Slots, startType } from './slots.ts'
+import { formOf, type PartForm, plainMessage, type Slot, Slots, startType } from './slots.ts'
 
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
 
-function delta(form: Form, index: 'content_index' | 'summary_index'): Handler {
-  return (decoder, event) => decoder.takeText(form, event, index, event['delta'], true)
+function onDelta(form: PartForm, index: 'content_index' | 'summary_index'): Handler {
+  return (decoder, event) => decoder.readText(form, event, index, event['delta'], true)
 }
 
-function done(form: Form, index: 'content_index' | 'summary_index', key: 'text' | 'refusal'): Handler {
-  return (decoder, event) => decoder.takeText(form, event, index, event[key], false)
+function onDone(form: PartForm, index: 'content_index' | 'summary_index', key: 'text' | 'refusal'): Handler {
+  return (decoder, event) => decoder.readText(form, event, index, event[key], false)
 }
 
-const started: Handler = (decoder, event) => decoder.start(recordOrEmpty(event['response']))
-const ended: Handler = (decoder, event) => decoder.finish(event)
-const failed: Handler = (_, event) => {
+function onInput(key: 'delta' | 'arguments' | 'input'): Handler {
+  return (decoder, event) => decoder.readInput(event, event[key], key === 'delta')
+}
+
+const handleStart: Handler = (decoder, event) => decoder.start(recordOrEmpty(event['response']))
+const handleEnd: Handler = (decoder, event) => decoder.finish(event)
+const handleFailure: Handler = (_, event) => {
   throw failureOf(event, null)
 }
-const wholePart: Handler = (decoder, event) => decoder.takePart(event)
+const handlePart: Handler = (decoder, event) => decoder.readPart(event)
 
 /** Handlers by event type, in the spellings of all known providers. The decoder ignores others but progress. */
 const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
-  ['response.created', started],
-  ['response.queued', started],
-  ['response.in_progress', started],
-  ['response.output_item.added', (decoder, event) => decoder.add(event)],
+  ['response.created', handleStart],
+  ['response.queued', handleStart],
+  ['response.in_progress', handleStart],
+  ['response.output_item.added', (decoder, event) => decoder.addItem(event)],
   ['response.output_item.done', (decoder, event) => decoder.closeItem(event)],
-  ['response.content_part.added', wholePart],
-  ['response.content_part.done', wholePart],
-  ['response.reasoning_part.added', wholePart],
-  ['response.reasoning_part.done', wholePart],
-  ['response.reasoning_summary_part.added', wholePart],
-  ['response.reasoning_summary_part.done', wholePart],
-  ['response.output_text.delta', delta('text', 'content_index')],
-  ['response.output_text.done', done('text', 'content_index', 'text')],
-  ['response.output_text.annotation.added', (decoder, event) => decoder.annotation(event)],
-  ['response.refusal.delta', delta('refusal', 'content_index')],
-  ['response.refusal.done', done('refusal', 'content_index', 'refusal')],
-  ['response.reasoning_text.delta', delta('reasoning', 'content_index')],
-  ['response.reasoning_text.done', done('reasoning', 'content_index', 'text')],
-  ['response.reasoning.delta', delta('reasoning', 'content_index')],
-  ['response.reasoning.done', done('reasoning', 'content_index', 'text')],
-  ['response.reasoning_summary_text.delta', delta('summary', 'summary_index')],
-  ['response.reasoning_summary_text.done', done('summary', 'summary_index', 'text')],
-  ['response.reasoning_summary.delta', delta('summary', 'summary_index')],
-  ['response.reasoning_summary.done', done('summary', 'summary_index', 'text')],
-  ['response.function_call_arguments.delta', (decoder, event) => decoder.input(event, event['delta'], true)],
-  [
-    'response.function_call_arguments.done',
-    (decoder, event) => decoder.input(event, event['arguments'], false),
-  ],
-  ['response.custom_tool_call_input.delta', (decoder, event) => decoder.input(event, event['delta'], true)],
-  ['response.custom_tool_call_input.done', (decoder, event) => decoder.input(event, event['input'], false)],
-  ['response.completed', ended],
-  ['response.done', ended],
-  ['response.incomplete', ended],
-  ['response.cancelled', ended],
-  ['response.failed', failed],
-  ['response.error', failed],
-  ['error', failed],
+  ['response.content_part.added', handlePart],
+  ['response.content_part.done', handlePart],
+  ['response.reasoning_part.added', handlePart],
+  ['response.reasoning_part.done', handlePart],
+  ['response.reasoning_summary_part.added', handlePart],
+  ['response.reasoning_summary_part.done', handlePart],
+  ['response.output_text.delta', onDelta('text', 'content_index')],
+  ['response.output_text.done', onDone('text', 'content_index', 'text')],
+  ['response.output_text.annotation.added', (decoder, event) => decoder.readAnnotation(event)],
+  ['response.refusal.delta', onDelta('refusal', 'content_index')],
+  ['response.refusal.done', onDone('refusal', 'content_index', 'refusal')],
+  ['response.reasoning_text.delta', onDelta('reasoning', 'content_index')],
+  ['response.reasoning_text.done', onDone('reasoning', 'content_index', 'text')],
+  ['response.reasoning.delta', onDelta('reasoning', 'content_index')],
+  ['response.reasoning.done', onDone('reasoning', 'content_index', 'text')],
+  ['response.reasoning_summary_text.delta', onDelta('summary', 'summary_index')],
+  ['response.reasoning_summary_text.done', onDone('summary', 'summary_index', 'text')],
+  ['response.reasoning_summary.delta', onDelta('summary', 'summary_index')],
+  ['response.reasoning_summary.done', onDone('summary', 'summary_index', 'text')],
+  ['response.function_call_arguments.delta', onInput('delta')],
+  ['response.function_call_arguments.done', onInput('arguments')],
+  ['response.custom_tool_call_input.delta', onInput('delta')],
+  ['response.custom_tool_call_input.done', onInput('input')],
+  ['response.completed', handleEnd],
+  ['response.done', handleEnd],
+  ['response.incomplete', handleEnd],
+  ['response.cancelled', handleEnd],
+  ['response.failed', handleFailure],
+  ['response.error', handleFailure],
+  ['error', handleFailure],
 ])
 
 /** Status of a response whose own field is missing or out of date. */
@@ -96,23 +97,23 @@ const RUNNING_STATUSES: ReadonlySet<unknown> = new Set(['queued', 'in_progress']
 export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   /** The provider whose own reasoning has no format name; null: none. */
-  readonly #maker: string | null
+  readonly #slug: string | null
   /** Both are null until an item opens. A reply that is one message opens no item. */
   #slots: Slots | null = null
   #lookup: SlotLookup | null = null
   readonly #takeMessage: TakeMessage | null
   /** The whole reply; null: it is streamed. */
-  #whole: string | null = null
-  /** How many messages were emitted whole. */
-  #messages = 0
-  #started = false
-  #finished = false
+  #document: string | null = null
+  /** The number of messages that were emitted whole. */
+  #wholeMessages = 0
+  #isStarted = false
+  #isFinished = false
 
-  /** `maker`: slug of the provider after which reasoning items without a format of their own are named. */
-  constructor(emit: (delta: Delta) => void, maker: string | null, takeMessage: TakeMessage | null = null) {
+  /** `slug`: the provider after which reasoning items without a format of their own are named. */
+  constructor(emit: (delta: Delta) => void, slug: string | null, takeMessage: TakeMessage | null = null) {
     this.#emit = emit
     this.#takeMessage = takeMessage
-    this.#maker = maker
+    this.#slug = slug
   }
 
   get withheld(): number {
@@ -120,62 +121,62 @@ export class ResponsesDecoder implements Decoder {
   }
 
   frame(event: string, data: string): void {
-    if (this.#finished || data === '' || data === '[DONE]') return
+    if (this.#isFinished || data === '' || data === '[DONE]') return
     const value = parseFrame(data)
     if (!isRecord(value)) throw failureOf(value, null)
     const type = filled(value['type']) ?? event
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
     else if (type !== '' && isProgress(type)) this.#progress(type, value)
-    else if (type === '' || value['object'] === 'response') this.#body(value, data)
+    else if (type === '' || value['object'] === 'response') this.#readBody(value, data)
     // Events with other names are hints (keep-alives, rate limits, undocumented kinds), unless one is an error.
-    else if (!type.startsWith('response.') && tellsError(value)) throw failureOf(value, null)
+    else if (!type.startsWith('response.') && reportsError(value)) throw failureOf(value, null)
   }
 
   end(): void {
-    if (!this.#finished) {
+    if (!this.#isFinished) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
   }
 
   start(response: Json): void {
-    if (this.#started) return
-    this.#started = true
+    if (this.#isStarted) return
+    this.#isStarted = true
     this.#emit({ kind: 'start', upstreamId: nameIn(response['id']), model: nameIn(response['model']) })
   }
 
-  add(event: Json): void {
+  addItem(event: Json): void {
     const item = event['item']
     if (!isRecord(item)) return
     const index = outputIndex(event)
-    const known = this.#lookup?.at(index) ?? null
+    const knownSlot = this.#lookup?.slotAt(index) ?? null
     // Some providers announce an item twice; another id under a used index is another item.
-    if (known !== null && !known.closed && isSameItem(known, item)) return
-    this.#open(item, index)
+    if (knownSlot !== null && !knownSlot.isClosed && isSameItem(knownSlot, item)) return
+    this.#openSlot(item, index)
   }
 
   closeItem(event: Json): void {
     const item = event['item']
     if (!isRecord(item)) return
     const type = startType(item)
-    const known = this.#lookup?.find({ output_index: event['output_index'], item_id: item['id'] }) ?? null
-    const isSame = known !== null && known.type === type
-    if (isSame && known.closed && isSameItem(known, item)) return
-    const slot = isSame && !known.closed ? known : this.#open(item, outputIndex(event))
+    const knownSlot = this.#lookup?.find({ output_index: event['output_index'], item_id: item['id'] }) ?? null
+    const isSame = knownSlot !== null && knownSlot.type === type
+    if (isSame && knownSlot.isClosed && isSameItem(knownSlot, item)) return
+    const slot = isSame && !knownSlot.isClosed ? knownSlot : this.#openSlot(item, outputIndex(event))
     if (slot !== null) this.#slots?.close(slot, item)
   }
 
   /** Reads a piece of a part's text, or all of it. */
-  takeText(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
+  readText(form: PartForm, event: Json, indexKey: string, text: unknown, isPiece: boolean): void {
     if (typeof text !== 'string') return
     const slot = this.#slotFor(form, event)
     if (slot === null) return
     const index = wholeNumber(event[indexKey]) ?? 0
-    if (piece) this.#slots?.append(slot, form, index, text, event['logprobs'])
+    if (isPiece) this.#slots?.append(slot, form, index, text, event['logprobs'])
     else this.#slots?.complete(slot, form, index, text, event['logprobs'])
   }
 
-  takePart(event: Json): void {
+  readPart(event: Json): void {
     const part = recordOrEmpty(event['part'])
     const form = formOf(part)
     const text = form === 'refusal' ? part['refusal'] : part['text']
@@ -186,7 +187,7 @@ export class ResponsesDecoder implements Decoder {
     if (slot !== null) this.#slots?.complete(slot, form, index, text, part['logprobs'])
   }
 
-  annotation(event: Json): void {
+  readAnnotation(event: Json): void {
     if (!isRecord(event['annotation'])) return
     const slot = this.#slotFor('text', event)
     if (slot !== null)
@@ -194,13 +195,13 @@ export class ResponsesDecoder implements Decoder {
   }
 
   /** Reads arguments of an open call. Arguments of an unknown call arrive again with its item, which has the name. */
-  input(event: Json, text: unknown, piece: boolean): void {
+  readInput(event: Json, text: unknown, isPiece: boolean): void {
     const slot =
       this.#lookup?.find(event) ??
-      this.#lookup?.current(event, 'function_call') ??
-      this.#lookup?.current(event, 'custom_tool_call')
-    if (slot == null || slot.closed) return
-    if (!piece) slot.call?.complete(text)
+      this.#lookup?.openSlot(event, 'function_call') ??
+      this.#lookup?.openSlot(event, 'custom_tool_call')
+    if (slot == null || slot.isClosed) return
+    if (!isPiece) slot.call?.complete(text)
     else if (typeof text === 'string') slot.call?.add(text)
   }
 
@@ -210,7 +211,7 @@ export class ResponsesDecoder implements Decoder {
     this.#conclude(response, STATUS_OF_EVENT.get(event['type']) ?? 'completed')
   }
 
-  #body(body: Json, data: string): void {
+  #readBody(body: Json, data: string): void {
     const response = isRecord(body['response']) ? body['response'] : body
     if (
       response['object'] === 'response' ||
@@ -220,9 +221,9 @@ export class ResponsesDecoder implements Decoder {
         this.start(response)
         return
       }
-      this.#whole = data
-      this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
-    } else if (tellsError(body)) throw failureOf(body, null)
+      this.#document = data
+      this.#conclude(response, reportsError(response) ? 'failed' : 'completed')
+    } else if (reportsError(body)) throw failureOf(body, null)
     else throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a response')
   }
 
@@ -236,15 +237,15 @@ export class ResponsesDecoder implements Decoder {
     }
     this.start(response)
     this.#reconcile(response)
-    const slots = this.#slots?.all ?? NONE
-    const calls = slots.some(slot => slot.call !== null)
+    const slots = this.#slots?.slots ?? NO_SLOTS
+    const hasCalls = slots.some(slot => slot.call !== null)
     const isIncomplete = status === 'incomplete'
     const native = isIncomplete
       ? (filled(recordOrEmpty(response['incomplete_details'])['reason']) ?? status)
       : status
-    const hasSaid = slots.length + this.#messages > 0
-    const reason = isIncomplete ? finishReason(native, hasSaid) : calls ? 'tool_calls' : 'stop'
-    if (reason === 'content_filter' && !hasSaid) {
+    const hasOutput = slots.length + this.#wholeMessages > 0
+    const reason = isIncomplete ? finishReason(native, hasOutput) : hasCalls ? 'tool_calls' : 'stop'
+    if (reason === 'content_filter' && !hasOutput) {
       throw providerFailure({
         status: 400,
         code: 'content_filter',
@@ -252,67 +253,68 @@ export class ResponsesDecoder implements Decoder {
       })
     }
     this.#slots?.calls?.finish(isIncomplete)
-    this.#finished = true
+    this.#isFinished = true
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
     this.#emit({ kind: 'finish', reason, native, serviceTier: filled(response['service_tier']) })
     this.#slots?.forget()
-    this.#whole = null
+    this.#document = null
   }
 
   /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */
   #reconcile(response: Json): void {
-    const finals = records(response['output'])
+    const finalItems = records(response['output'])
     // A reply that is one document has streamed nothing to match.
-    const matches = this.#lookup?.match(finals) ?? NONE
-    const takesMessages = this.#takeMessage !== null && this.#whole !== null && this.#slots === null
-    for (let at = 0; at < finals.length; at++) {
-      const item = finals[at] as Json
-      if (takesMessages && this.#tookMessage(item, finals)) continue
-      const slot = matches[at] ?? this.#open(item, NO_INDEX)
+    const matches = this.#lookup?.match(finalItems) ?? NO_SLOTS
+    const takesMessages = this.#takeMessage !== null && this.#document !== null && this.#slots === null
+    for (let index = 0; index < finalItems.length; index++) {
+      const item = finalItems[index] as Json
+      if (takesMessages && this.#emitsWhole(item, finalItems)) continue
+      const slot = matches[index] ?? this.#openSlot(item, NO_INDEX)
       if (slot === null) continue
-      if (!slot.closed) this.#slots?.close(slot, item)
+      if (!slot.isClosed) this.#slots?.close(slot, item)
       // Its own end may have been without arguments.
       else if (slot.call !== null) this.#slots?.settle(slot, item)
     }
-    const all = this.#slots?.all ?? NONE
+    const slots = this.#slots?.slots ?? NO_SLOTS
     // An item that is still open was never finished: all its content may be in its announcement.
-    for (const slot of all) if (!slot.closed) this.#slots?.settle(slot, slot.form)
-    if (all.length + this.#messages === 0) this.#textOnly(response)
+    for (const slot of slots) if (!slot.isClosed) this.#slots?.settle(slot, slot.form)
+    if (slots.length + this.#wholeMessages === 0) this.#addOutputText(response)
   }
 
   /** True for a message that was emitted whole. */
-  #tookMessage(item: Json, finals: readonly Json[]): boolean {
-    const plain = plainMessage(item)
-    if (plain === null) return false
-    const others = (this.#slots?.all.length ?? 0) + this.#messages++
-    if (others > 0) oneMore(others, 'output items')
-    const { text } = plain
+  #emitsWhole(item: Json, finalItems: readonly Json[]): boolean {
+    const message = plainMessage(item)
+    if (message === null) return false
+    const otherItems = (this.#slots?.slots.length ?? 0) + this.#wholeMessages++
+    if (otherItems > 0) checkedCount(otherItems, 'output items')
+    const { text } = message
     // Texts of several messages may become one.
-    const isOnly = finals.length === 1 || finals.filter(one => startType(one) === 'message').length === 1
-    const json = isOnly ? jsonOf(text, this.#whole ?? '', 'text') : null
-    this.#takeMessage?.({ ...plain, json })
+    const isOnly =
+      finalItems.length === 1 || finalItems.filter(element => startType(element) === 'message').length === 1
+    const json = isOnly ? jsonOf(text, this.#document ?? '', 'text') : null
+    this.#takeMessage?.({ ...message, json })
     return true
   }
 
   /** Reads `output_text` of servers that send no items. */
-  #textOnly(response: Json): void {
+  #addOutputText(response: Json): void {
     const text = filled(response['output_text'])
-    const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)
+    const slot = text === null ? null : this.#openSlot({ type: 'message' }, NO_INDEX)
     if (slot !== null) this.#slots?.close(slot, { content: text })
   }
 
   #progress(type: string, event: Json): void {
     const slot = this.#lookup?.find(event)
-    if (slot == null || slot.closed || slot.type !== 'hosted') return
+    if (slot == null || slot.isClosed || slot.type !== 'hosted') return
     this.#slots?.progress(slot, type.slice('response.'.length), progressFields(event))
   }
 
-  #open(item: Json, index: number): Slot | null {
+  #openSlot(item: Json, index: number): Slot | null {
     const type = startType(item)
     if (type === null) return null
     this.start({})
-    this.#slots ??= new Slots(this.#emit, this.#maker === null ? null : ownReasoning(this.#maker))
+    this.#slots ??= new Slots(this.#emit, this.#slug === null ? null : ownReasoning(this.#slug))
     this.#lookup ??= new SlotLookup(this.#slots)
     const slot = this.#slots.open(type, item)
     this.#lookup.add(slot, index)
@@ -320,11 +322,11 @@ export class ResponsesDecoder implements Decoder {
   }
 
   /** The item for this form of text; opens it if no event announced it. */
-  #slotFor(form: Form, event: Json): Slot | null {
+  #slotFor(form: PartForm, event: Json): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
-    const known = this.#lookup?.find(event) ?? this.#lookup?.current(event, type)
-    if (known != null) return known.type === type && !known.closed ? known : null
-    return this.#open({ type, id: event['item_id'] }, outputIndex(event))
+    const knownSlot = this.#lookup?.find(event) ?? this.#lookup?.openSlot(event, type)
+    if (knownSlot != null) return knownSlot.type === type && !knownSlot.isClosed ? knownSlot : null
+    return this.#openSlot({ type, id: event['item_id'] }, outputIndex(event))
   }
 }
 
@@ -333,13 +335,13 @@ export class ResponsesDecoder implements Decoder {
 
 /** Stands for a missing output index. */
 const NO_INDEX = -1
-const NONE: readonly never[] = []
+const NO_SLOTS: readonly never[] = []
 
 class SlotLookup {
   readonly #slots: Slots
   /** The current item of each output index of the provider; null while the latest item is the only one. */
   #byIndex: Map<number, Slot> | null = null
-  #latest: Slot | null = null
+  #latestSlot: Slot | null = null
   #latestIndex = NO_INDEX
 
   constructor(slots: Slots) {
@@ -347,47 +349,47 @@ class SlotLookup {
   }
 
   add(slot: Slot, index: number): void {
-    if (this.#latest !== null) {
-      this.#byIndex ??= new Map([[this.#latestIndex, this.#latest]])
+    if (this.#latestSlot !== null) {
+      this.#byIndex ??= new Map([[this.#latestIndex, this.#latestSlot]])
       this.#byIndex.set(index, slot)
     }
-    this.#latest = slot
+    this.#latestSlot = slot
     this.#latestIndex = index
   }
 
-  at(index: number): Slot | null {
+  slotAt(index: number): Slot | null {
     if (index === NO_INDEX) return null
-    return index === this.#latestIndex ? this.#latest : (this.#byIndex?.get(index) ?? null)
+    return index === this.#latestIndex ? this.#latestSlot : (this.#byIndex?.get(index) ?? null)
   }
 
   find(event: Json): Slot | null {
     const index = outputIndex(event)
-    if (index !== NO_INDEX) return this.at(index)
+    if (index !== NO_INDEX) return this.slotAt(index)
     const id = filled(event['item_id'])
-    return id === null ? this.#latest : this.#slots.byId(id)
+    return id === null ? this.#latestSlot : this.#slots.byId(id)
   }
 
   /** The open item, for an event without an index and with an unknown id. */
-  current(event: Json, type: Slot['type']): Slot | null {
-    const latest = this.#latest
-    return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
+  openSlot(event: Json, type: Slot['type']): Slot | null {
+    const slot = this.#latestSlot
+    return outputIndex(event) === NO_INDEX && slot?.type === type && !slot.isClosed ? slot : null
   }
 
   /**
    * The streamed item of each final item, if any: by id, else by call id, else by position, else the first of its type
    * that is left. This order finds items with changed ids and repeats none.
    */
-  match(finals: readonly Json[]): readonly (Slot | undefined)[] {
-    const slots = this.#slots.all
-    const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
+  match(finalItems: readonly Json[]): readonly (Slot | undefined)[] {
+    const slots = this.#slots.slots
+    const matches: (Slot | undefined)[] = new Array(finalItems.length).fill(undefined)
     const unmatched = new Set(slots)
-    const match = (choose: (final: Json, at: number) => Slot | undefined): void => {
-      finals.forEach((final, at) => {
-        if (matches[at] !== undefined || unmatched.size === 0) return
-        const slot = choose(final, at)
+    const match = (choose: (final: Json, index: number) => Slot | undefined): void => {
+      finalItems.forEach((final, index) => {
+        if (matches[index] !== undefined || unmatched.size === 0) return
+        const slot = choose(final, index)
         if (slot === undefined || !unmatched.has(slot) || slot.type !== startType(final)) return
         if (slot.type === 'hosted' && slot.form['type'] !== final['type']) return
-        matches[at] = slot
+        matches[index] = slot
         unmatched.delete(slot)
       })
     }
@@ -395,7 +397,7 @@ class SlotLookup {
     const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
     match(final => ids.get(filled(final['id']) ?? ''))
     match(final => calls.get(filled(final['call_id']) ?? ''))
-    match((_, at) => this.at(at) ?? undefined)
+    match((_, index) => this.slotAt(index) ?? undefined)
     const byKind = Map.groupBy(unmatched, slot => kindOf(slot.type, slot.form))
     match(final => byKind.get(kindOf(startType(final), final))?.shift())
     return matches
@@ -407,8 +409,8 @@ function outputIndex(event: Json): number {
 }
 
 /** True if an event announces a known item again. */
-function isSameItem(known: Slot, item: Json): boolean {
-  return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
+function isSameItem(slot: Slot, item: Json): boolean {
+  return slot.type === startType(item) && slot.id === (filled(item['id']) ?? filled(item['item_id']))
 }
 
 function kindOf(type: Slot['type'] | null, form: Json): string {
@@ -423,22 +425,24 @@ function usageOf(response: Json, searches: number): Usage | null {
   const outputDetails = recordOrEmpty(usage['output_tokens_details'] ?? usage['completion_tokens_details'])
   const input = countOrZero(usage['input_tokens'] ?? usage['prompt_tokens'])
   const output = countOrZero(usage['output_tokens'] ?? usage['completion_tokens'])
-  const cached = countOrZero(inputDetails['cached_tokens'])
-  const written = countOrZero(inputDetails['cache_write_tokens'])
-  const hour = written === 0 ? 0 : countOrZero(inputDetails['cache_write_1h_tokens'])
+  const cachedTokens = countOrZero(inputDetails['cached_tokens'])
+  const cacheWriteTokens = countOrZero(inputDetails['cache_write_tokens'])
+  const cacheWrite1hTokens = cacheWriteTokens === 0 ? 0 : countOrZero(inputDetails['cache_write_1h_tokens'])
   const audio = countOrZero(inputDetails['audio_tokens'])
   const reasoning = countOrZero(outputDetails['reasoning_tokens'])
   // If more is cached than read, or more is thought than written, the whole cannot include the part.
-  const apartInput = cached > input
-  const apartOutput =
+  const excludesCached = cachedTokens > input
+  const excludesReasoning =
     reasoning > output || (reasoning > 0 && countOrZero(usage['total_tokens']) === input + output + reasoning)
   return {
-    inputTokens: apartInput ? input + cached + written : input,
-    cachedTokens: cached,
-    cacheWriteTokens: written,
-    ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, written) }),
+    inputTokens: excludesCached ? input + cachedTokens + cacheWriteTokens : input,
+    cachedTokens,
+    cacheWriteTokens,
+    ...(cacheWrite1hTokens === 0
+      ? undefined
+      : { cacheWrite1hTokens: Math.min(cacheWrite1hTokens, cacheWriteTokens) }),
     ...(audio === 0 ? undefined : { audioTokens: audio }),
-    outputTokens: apartOutput ? output + reasoning : output,
+    outputTokens: excludesReasoning ? output + reasoning : output,
     reasoningTokens: reasoning,
     webSearchRequests: webSearches(response, usage) ?? searches,
   }
@@ -446,13 +450,13 @@ function usageOf(response: Json, searches: number): Usage | null {
 
 function webSearches(
   { tool_usage: tools }: Json,
-  { server_side_tool_usage_details: atServer, server_tool_use_details: details }: Json,
+  { server_side_tool_usage_details: serverSide, server_tool_use_details: details }: Json,
 ): number | null {
   // Most replies report neither.
-  if (tools === undefined && atServer === undefined && details === undefined) return null
+  if (tools === undefined && serverSide === undefined && details === undefined) return null
   const searches =
     recordOrEmpty(recordOrEmpty(tools)['web_search'])['num_requests'] ??
-    recordOrEmpty(atServer)['web_search_calls'] ??
+    recordOrEmpty(serverSide)['web_search_calls'] ??
     recordOrEmpty(details)['web_search_requests']
   return searches === undefined ? null : countOrZero(searches)
 }

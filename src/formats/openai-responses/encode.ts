@@ -6,16 +6,16 @@ import { type Json, recordOrEmpty, records, remainder } from '../../base/json.ts
 import type { EffortName, Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
-import { isUnknownField, prepares } from '../outgoing.ts'
+import { isUnknownField, preparingEncoder } from '../outgoing.ts'
 import { preconditionsOf } from '../preconditions/table.ts'
-import { fieldThatStops, nearestEffort, takenEffort } from '../reasoning.ts'
+import { acceptedEffort, fieldThatStops, nearestEffort } from '../reasoning.ts'
 import { encodeInput } from './input.ts'
 import { encodeToolChoice, encodeTools, runsAtProvider } from './tools.ts'
 
-type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
+type FieldEncoder = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
 /** Fields that go out unchanged. Those of the chat dialect are present only if a Responses caller sent them. */
-const SAME = [
+const COPIED_FIELDS = [
   'max_output_tokens',
   'temperature',
   'top_p',
@@ -40,8 +40,8 @@ const SAME = [
 ] as const satisfies readonly (keyof ResponsesRequest)[]
 
 /** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
-const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
-  ...SAME.map((name): [string, Field] => [name, copyField]),
+const FIELD_ENCODERS: ReadonlyMap<string, FieldEncoder> = new Map<string, FieldEncoder>([
+  ...COPIED_FIELDS.map((name): [string, FieldEncoder] => [name, copyField]),
   [
     'instructions',
     (value, _, endpoint) => (typeof value === 'string' ? value : encodeInput(value, endpoint)),
@@ -49,11 +49,11 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ['tools', (value, _, endpoint) => encodeTools(records(value), 'tools', endpoint.provider.quirks)],
   ['tool_choice', (value, _, endpoint) => encodeToolChoice(value, endpoint.provider.quirks)],
   ['max_tool_calls', maxToolCalls],
-  ['reasoning', reasoning],
-  ['text', text],
+  ['reasoning', encodeReasoning],
+  ['text', encodeText],
   // Text alone is the default, and not every provider of this format knows the field.
   ['modalities', value => (Array.isArray(value) && value.includes('image') ? value : undefined)],
-  ['service_tier', value => TIERS.get(value) ?? value],
+  ['service_tier', value => SERVICE_TIERS.get(value) ?? value],
   ['stream_options', (value, model) => (model.stream ? value : undefined)],
   // No provider of this format is known to support it; a row can say that one does.
   [
@@ -63,7 +63,7 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
 ])
 
 /** Tiers with another name on the wire; `ultrafast` becomes the next best. */
-const TIERS: ReadonlyMap<unknown, string> = new Map([
+const SERVICE_TIERS: ReadonlyMap<unknown, string> = new Map([
   ['fast', 'priority'],
   ['ultrafast', 'priority'],
 ])
@@ -74,15 +74,15 @@ const VERBOSITIES: ReadonlyMap<unknown, string> = new Map([
 ])
 
 /** The efforts that can replace a budget. Few models know higher ones. */
-const EFFORTS = ['minimal', 'low', 'medium', 'high'] as const
+const BUDGET_EFFORTS = ['minimal', 'low', 'medium', 'high'] as const
 
 /** The output limit for the share of a reasoning budget if neither caller nor endpoint sets one. */
 const USUAL_OUTPUT_TOKENS = 32_768
 
-const LOGPROBS = 'message.output_text.logprobs'
+const LOGPROBS_INCLUDE = 'message.output_text.logprobs'
 const NOT_IN_REASONING: ReadonlySet<string> = new Set(['max_tokens', 'enabled', 'exclude', 'effort'])
 const NOT_IN_TEXT: ReadonlySet<string> = new Set(['format', 'verbosity'])
-const NONE: ReadonlySet<string> = new Set()
+const NO_FIELDS: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
 function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
@@ -95,9 +95,9 @@ function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
       body['input'] = typeof value === 'string' ? value : encodeInput(value, endpoint, omissions)
       continue
     }
-    const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
-    const written = field?.(value, model, endpoint)
-    if (written !== undefined) body[name] = written
+    const encodeField = FIELD_ENCODERS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
+    const wireValue = encodeField?.(value, model, endpoint)
+    if (wireValue !== undefined) body[name] = wireValue
   }
   if (body['top_logprobs'] !== undefined) askForLogprobs(body)
   body['stream'] = model.stream
@@ -108,14 +108,14 @@ function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
     : { path: '/responses', body, changes: omissions }
 }
 
-export const encodeResponses = prepares('openai-responses', writeResponses)
+export const encodeResponses = preparingEncoder('openai-responses', writeResponses)
 
 /** Adds `include` for log probabilities; without it, the API refuses their number. */
 function askForLogprobs(body: Record<string, unknown>): void {
-  const { top_logprobs: wanted, include } = body
-  if (typeof wanted !== 'number' || wanted === 0) return
-  const list: readonly unknown[] = Array.isArray(include) ? include : []
-  if (!list.includes(LOGPROBS)) body['include'] = [...list, LOGPROBS]
+  const { top_logprobs: count, include } = body
+  if (typeof count !== 'number' || count === 0) return
+  const entries: readonly unknown[] = Array.isArray(include) ? include : []
+  if (!entries.includes(LOGPROBS_INCLUDE)) body['include'] = [...entries, LOGPROBS_INCLUDE]
 }
 
 function copyField(value: unknown): unknown {
@@ -128,32 +128,34 @@ function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
   return records(request.tools).some(runsAtProvider) ? value : undefined
 }
 
-function text(value: unknown): Json | undefined {
+function encodeText(value: unknown): Json | undefined {
   const config = recordOrEmpty(value)
   const { format, verbosity } = config
-  const written: Record<string, unknown> = { ...remainder(config, NOT_IN_TEXT) }
-  if (format != null) written['format'] = remainder(recordOrEmpty(format), NONE)
-  if (verbosity != null) written['verbosity'] = VERBOSITIES.get(verbosity) ?? verbosity
-  return Object.keys(written).length === 0 ? undefined : written
+  const wire: Record<string, unknown> = { ...remainder(config, NOT_IN_TEXT) }
+  if (format != null) wire['format'] = remainder(recordOrEmpty(format), NO_FIELDS)
+  if (verbosity != null) wire['verbosity'] = VERBOSITIES.get(verbosity) ?? verbosity
+  return Object.keys(wire).length === 0 ? undefined : wire
 }
 
-function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint): Json | undefined {
+function encodeReasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint): Json | undefined {
   const config = recordOrEmpty(value)
   const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? USUAL_OUTPUT_TOKENS
-  const wish = effortOf(request.reasoning, limit)
+  const wantedEffort = effortOf(request.reasoning, limit)
   const effort =
-    wish === null ? null : takenEffort(wish, preconditionsOf('openai-responses', endpoint).efforts)
-  const written: Record<string, unknown> = { ...remainder(config, NOT_IN_REASONING) }
-  if (effort != null) written['effort'] = effort
-  return Object.keys(written).length === 0 ? undefined : written
+    wantedEffort === null
+      ? null
+      : acceptedEffort(wantedEffort, preconditionsOf('openai-responses', endpoint).efforts)
+  const wire: Record<string, unknown> = { ...remainder(config, NOT_IN_REASONING) }
+  if (effort != null) wire['effort'] = effort
+  return Object.keys(wire).length === 0 ? undefined : wire
 }
 
 /** The effort, also for a switch or a budget: this format has efforts only. */
-function effortOf(wanted: ResponsesRequest['reasoning'], limit: number): EffortName | null {
-  if (wanted == null) return null
-  if (fieldThatStops(wanted) !== null) return 'none'
-  if (wanted.effort != null) return wanted.effort
-  const budget = wanted.max_tokens ?? null
-  if (budget !== null) return nearestEffort(budget / limit, EFFORTS)
-  return wanted.enabled === true ? 'medium' : null
+function effortOf(reasoning: ResponsesRequest['reasoning'], limit: number): EffortName | null {
+  if (reasoning == null) return null
+  if (fieldThatStops(reasoning) !== null) return 'none'
+  if (reasoning.effort != null) return reasoning.effort
+  const budget = reasoning.max_tokens ?? null
+  if (budget !== null) return nearestEffort(budget / limit, BUDGET_EFFORTS)
+  return reasoning.enabled === true ? 'medium' : null
 }

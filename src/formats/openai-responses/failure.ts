@@ -40,7 +40,7 @@ const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
   ['unsupported_image_media_type', 400],
 ])
 
-interface FailureText {
+interface ErrorFields {
   readonly status: number | null
   readonly code: string | null
   /** The class of the error, for codes that no table has. */
@@ -66,23 +66,23 @@ export function failureOf(value: unknown, status: number | null): GatewayError {
 
 /** The error for a reply with an error status; the body may be JSON of any shape, plain text, HTML or empty. */
 export function responsesFailure(status: number, body: string): GatewayError {
-  const known = status >= 400 ? status : null
+  const httpStatus = status >= 400 ? status : null
   const text = body.trim()
   const value = parseJson(text)
-  if (value !== undefined) return failureOf(value, known)
+  if (value !== undefined) return failureOf(value, httpStatus)
   // HTML pages are for browsers and do not help callers.
-  return providerFailure({ status: known, code: null, message: text.startsWith('<') ? null : text })
+  return providerFailure({ status: httpStatus, code: null, message: text.startsWith('<') ? null : text })
 }
 
 /** True for an error, whatever its HTTP status. */
-export function tellsError(body: Json): boolean {
+export function reportsError(body: Json): boolean {
   const { error, message } = body
   // The form of nearly all replies.
   if (error == null && message == null && body['detail'] == null) return false
-  return isRecord(error) || filled(error) !== null || detail(body) !== null || filled(message) !== null
+  return isRecord(error) || filled(error) !== null || detailMessage(body) !== null || filled(message) !== null
 }
 
-function readError(value: unknown): FailureText {
+function readError(value: unknown): ErrorFields {
   if (typeof value === 'string')
     return { status: null, code: null, type: null, message: value, waitSeconds: null }
   const body = recordOrEmpty(Array.isArray(value) ? value[0] : value)
@@ -99,7 +99,7 @@ function readError(value: unknown): FailureText {
       filled(error) ??
       filled(body['message']) ??
       filled(body['Message']) ??
-      detail(body),
+      detailMessage(body),
     waitSeconds: waitIn(errorObject),
   }
 }
@@ -122,7 +122,7 @@ function errorStatus(error: Json): number | null {
   return null
 }
 
-function detail(body: Json): string | null {
+function detailMessage(body: Json): string | null {
   return (
     filled(body['detail']) ??
     filled(recordOrEmpty(body['detail'])['message']) ??

@@ -3,14 +3,14 @@ import { type Json, recordOrEmpty, remainder } from '../../base/json.ts'
 import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
 
 /** Documented progress events of hosted items. */
-const PROGRESS: ReadonlySet<string> = new Set(
+const PROGRESS_EVENTS: ReadonlySet<string> = new Set(
   STREAM_EVENT_TYPES.filter(type =>
     /^response\.(web_search|code_interpreter|image_generation|apply_patch|fusion)_call/.test(type),
   ),
 )
 
 /** Fields around every event; all others are its own. */
-const ENVELOPE: ReadonlySet<string> = new Set([
+const ENVELOPE_FIELDS: ReadonlySet<string> = new Set([
   'type',
   'sequence_number',
   'item_id',
@@ -19,11 +19,11 @@ const ENVELOPE: ReadonlySet<string> = new Set([
 ])
 
 export function isProgress(type: string): boolean {
-  return PROGRESS.has(type)
+  return PROGRESS_EVENTS.has(type)
 }
 
 export function progressFields(event: Json): Json {
-  return remainder(event, ENVELOPE) ?? {}
+  return remainder(event, ENVELOPE_FIELDS) ?? {}
 }
 
 /** True for a new search: opening a found page belongs to an earlier one. */

@@ -16,9 +16,9 @@ import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import {
   callIdOf,
-  isOurPatch,
-  isOurs,
-  isSpentElsewhere,
+  isGatewayPatch,
+  isGatewayType,
+  isRunElsewhere,
   noteOmittedItem,
   noteOmittedThought,
   refuseItem,
@@ -47,7 +47,7 @@ const NOT_IN_RESULT: ReadonlySet<string> = new Set([
   'imageB64',
   'screenshotB64',
 ])
-const NONE: ReadonlySet<string> = new Set()
+const NO_FIELDS: ReadonlySet<string> = new Set()
 
 /** Fields that providers demand in citations; those of other providers may lack them, and then do not go out. */
 const CITATION_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
@@ -58,7 +58,7 @@ const CITATION_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
 ])
 
 const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
-  ['message', message],
+  ['message', messageItems],
   ['reasoning', reasoningItem],
   ['function_call', item => strip(item, NOT_IN_CALL)],
   ['custom_tool_call', item => strip(item, NOT_IN_CALL)],
@@ -83,65 +83,67 @@ export function encodeInput(input: unknown, endpoint: Endpoint, omissions: Chang
   const items = input.flatMap((value, index) => {
     const item = recordOrEmpty(value)
     const type = filled(item['type']) ?? 'message'
-    if (isOurPatch(item)) return [ownPatch(item, index)]
-    if (isOurs(type)) return ourResult(item, type, index)
-    const pair = replayAsCall(item, index)
-    if (pair !== null) return pair.map(each => ({ ...each }))
+    if (isGatewayPatch(item)) return [patchItem(item, index)]
+    if (isGatewayType(type)) return gatewayCall(item, type, index)
+    const callItems = replayAsCall(item, index)
+    if (callItems !== null) return callItems.map(callItem => ({ ...callItem }))
     const path = `input[${index}]`
-    if (isSpentElsewhere(type, item['id'], item['signature'])) {
+    if (isRunElsewhere(type, item['id'], item['signature'])) {
       noteOmittedItem(path, omissions)
       return []
     }
     if (type === 'reasoning' && isForeignThought(item, endpoint))
       noteOmittedThought(item, ownReasoning(endpoint.provider.slug), path, omissions)
     const writer = WRITERS.get(type)
-    return writer === undefined ? strip(item, NONE) : writer(item, endpoint, path)
+    return writer === undefined ? strip(item, NO_FIELDS) : writer(item, endpoint, path)
   })
-  const marks = endpoint.provider.quirks.includes('cache-breakpoints')
-  return (marks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
+  const takesMarks = endpoint.provider.quirks.includes('cache-breakpoints')
+  return (takesMarks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
 }
 
-function strip(item: Json, excluded: ReadonlySet<string>): readonly Json[] {
-  return [remainder(item, excluded) ?? {}]
+function strip(item: Json, excludedFields: ReadonlySet<string>): readonly Json[] {
+  return [remainder(item, excludedFields) ?? {}]
 }
 
 function refuse(item: Json, _: Endpoint, path: string): never {
   throw refuseItem(String(item['type']), path)
 }
 
-function message(item: Json, endpoint: Endpoint): readonly Json[] {
+function messageItems(item: Json, endpoint: Endpoint): readonly Json[] {
   const content = item['content']
   // A message without content has no meaning, and most providers refuse it.
   if (content == null) return []
   const role =
     item['role'] === 'developer' && endpoint.provider.quirks.includes('system-role') ? 'system' : item['role']
-  return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: parts(content, endpoint) }]
+  return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: wireParts(content, endpoint) }]
 }
 
 function agentMessage(item: Json, endpoint: Endpoint): readonly Json[] {
-  return [{ ...remainder(item, NOT_IN_AGENT_MESSAGE), content: parts(item['content'], endpoint) }]
+  return [{ ...remainder(item, NOT_IN_AGENT_MESSAGE), content: wireParts(item['content'], endpoint) }]
 }
 
 function toolOutput(item: Json, endpoint: Endpoint): readonly Json[] {
-  return [{ ...remainder(item, NOT_IN_OUTPUT), output: parts(item['output'], endpoint) }]
+  return [{ ...remainder(item, NOT_IN_OUTPUT), output: wireParts(item['output'], endpoint) }]
 }
 
-function parts(content: unknown, { provider }: Endpoint): unknown {
+function wireParts(content: unknown, { provider }: Endpoint): unknown {
   if (!Array.isArray(content)) return content
-  const marks = provider.quirks.includes('cache-breakpoints')
-  return content.map(part => (isRecord(part) ? wirePart(part, marks) : part))
+  const takesMarks = provider.quirks.includes('cache-breakpoints')
+  return content.map(part => (isRecord(part) ? wirePart(part, takesMarks) : part))
 }
 
-/** `marks`: the provider accepts cache marks in its own form. */
-function wirePart(part: Json, marks: boolean): Json {
-  const all = remainder(part, NOT_IN_PART) ?? {}
-  const rest = typeof part['file_data'] === 'string' ? withName(all, part['file_data']) : all
-  const isMarked = marks && part['cache_control'] != null && part['prompt_cache_breakpoint'] == null
-  const plain = isMarked ? { ...rest, prompt_cache_breakpoint: { mode: 'explicit' } } : rest
+/** `takesMarks`: the provider accepts cache marks in its own form. */
+function wirePart(part: Json, takesMarks: boolean): Json {
+  const fields = remainder(part, NOT_IN_PART) ?? {}
+  const namedFields = typeof part['file_data'] === 'string' ? withName(fields, part['file_data']) : fields
+  const isMarked = takesMarks && part['cache_control'] != null && part['prompt_cache_breakpoint'] == null
+  const markedFields = isMarked
+    ? { ...namedFields, prompt_cache_breakpoint: { mode: 'explicit' } }
+    : namedFields
   const citations = records(part['annotations']).filter(isComplete)
   return citations.length === 0
-    ? plain
-    : { ...plain, annotations: citations.map(citation => remainder(citation, NOT_IN_CITATION)) }
+    ? markedFields
+    : { ...markedFields, annotations: citations.map(citation => remainder(citation, NOT_IN_CITATION)) }
 }
 
 /** A file as this API takes it. */
@@ -151,8 +153,8 @@ function withName(file: Json, data: string): Json {
 }
 
 function isComplete(citation: Json): boolean {
-  const needed = CITATION_FIELDS.get(citation['type'])
-  return needed?.every(field => citation[field] != null) ?? false
+  const requiredFields = CITATION_FIELDS.get(citation['type'])
+  return requiredFields?.every(field => citation[field] != null) ?? false
 }
 
 /**
@@ -162,42 +164,43 @@ function isComplete(citation: Json): boolean {
  */
 function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   if (isForeignThought(item, endpoint)) return []
-  const own = ownReasoning(endpoint.provider.slug)
+  const ownFormat = ownReasoning(endpoint.provider.slug)
   const content = records(item['content'])
-  const encrypted = filled(item['encrypted_content']) !== null
-  if (!encrypted && (own === 'openai-responses-v1' || own === 'azure-openai-responses-v1')) return []
-  if (!encrypted && content.length === 0 && records(item['summary']).length === 0) return []
+  const isEncrypted = filled(item['encrypted_content']) !== null
+  if (!isEncrypted && (ownFormat === 'openai-responses-v1' || ownFormat === 'azure-openai-responses-v1'))
+    return []
+  if (!isEncrypted && content.length === 0 && records(item['summary']).length === 0) return []
   // Other APIs give thoughts no id.
-  const unnamed = item['id'] === '' ? NOT_IN_UNNAMED : NOT_IN_REASONING
-  const plain = { summary: [], ...remainder(item, unnamed) }
-  return [content.length === 0 ? plain : { ...plain, content }]
+  const excludedFields = item['id'] === '' ? NOT_IN_UNNAMED : NOT_IN_REASONING
+  const wire = { summary: [], ...remainder(item, excludedFields) }
+  return [content.length === 0 ? wire : { ...wire, content }]
 }
 
 function isForeignThought(item: Json, { provider }: Endpoint): boolean {
   const origin = reasoningFormat(item['format'])
-  const own = ownReasoning(provider.slug)
+  const ownFormat = ownReasoning(provider.slug)
   return (
     filled(item['format']) !== null &&
     origin !== 'unknown' &&
-    (own === null ? !isOfThisWire(item) : origin !== own)
+    (ownFormat === null ? !isResponsesFormat(item) : origin !== ownFormat)
   )
 }
 
 /** True for reasoning in this wire format, which is part of the name of its format. */
-function isOfThisWire(item: Json): boolean {
+function isResponsesFormat(item: Json): boolean {
   return String(item['format']).includes('responses')
 }
 
-/** Its output has the native form in any case. */
-function ownPatch(item: Json, index: number): Json {
+/** The output of a patch always has the native form, so its call gets that form too. */
+function patchItem(item: Json, index: number): Json {
   const { operation } = item
   return { type: 'apply_patch_call', call_id: callIdOf(item, index), status: 'completed', operation }
 }
 
 /** An item of a gateway tool as a function call and its output, which every provider accepts. */
-function ourResult(item: Json, type: string, index: number): readonly Json[] {
-  const pair = replayAsCall(item, index)
-  if (pair !== null) return pair.map(each => ({ ...each }))
+function gatewayCall(item: Json, type: string, index: number): readonly Json[] {
+  const callItems = replayAsCall(item, index)
+  if (callItems !== null) return callItems.map(callItem => ({ ...callItem }))
   const name = type.slice(type.indexOf(':') + 1)
   const callId = callIdOf(item, index)
   const result = remainder(

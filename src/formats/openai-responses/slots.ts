@@ -15,9 +15,9 @@ import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'
 import type { WholeMessage } from '../whole-message.ts'
-import { oneMore, Withheld } from '../withheld.ts'
+import { checkedCount, Withheld } from '../withheld.ts'
 
-/** One output item. It emits no deltas after `closed`. */
+/** One output item. It emits no deltas once `isClosed` is true. */
 export interface Slot {
   readonly item: number
   readonly type: ItemStart['type']
@@ -29,8 +29,8 @@ export interface Slot {
   /** The call of a function or a custom tool; null for other items. */
   readonly call: Call | null
   /** The last part with a delta; a delta for an earlier part would reopen it. */
-  current: Part | null
-  closed: boolean
+  currentPart: Part | null
+  isClosed: boolean
 }
 
 const START_TYPES: ReadonlyMap<unknown, ItemStart['type']> = new Map([
@@ -50,7 +50,7 @@ const STREAMED_FIELDS: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> 
 }
 
 /** Fields of messages, reasoning and calls that the gateway reads as texts. */
-const TEXTS: ReadonlySet<string> = new Set([
+const TEXT_FIELDS: ReadonlySet<string> = new Set([
   'call_id',
   'encrypted_content',
   'name',
@@ -61,17 +61,17 @@ const TEXTS: ReadonlySet<string> = new Set([
 ])
 
 /** The remainder of a message, reasoning or call; fields of a wrong type count as missing. */
-function shapedRemainder(item: Json, excluded: ReadonlySet<string>): Json | null {
-  let excludedHere = excluded
-  for (const name of TEXTS)
+function shapedRemainder(item: Json, excludedFields: ReadonlySet<string>): Json | null {
+  let allExcluded = excludedFields
+  for (const name of TEXT_FIELDS)
     if (Object.hasOwn(item, name) && typeof item[name] !== 'string')
-      excludedHere = new Set([...excludedHere, name])
-  return remainder(item, excludedHere)
+      allExcluded = new Set([...allExcluded, name])
+  return remainder(item, allExcluded)
 }
 
 const CALL_TYPES: ReadonlySet<ItemStart['type']> = new Set(['function_call', 'custom_tool_call'])
 
-const NOT_EXTRA: ReadonlySet<string> = new Set([...STREAMED_FIELDS.function_call, 'input', 'status'])
+const NON_EXTRA_FIELDS: ReadonlySet<string> = new Set([...STREAMED_FIELDS.function_call, 'input', 'status'])
 
 /**
  * The item kind in deltas for a wire item; null for an item without a type, which cannot pass. A hosted item never has
@@ -90,9 +90,9 @@ export function startType(item: Json): ItemStart['type'] | null {
   return START_TYPES.get(type) ?? (filled(type) === null ? null : 'hosted')
 }
 
-const STATUSES: ReadonlySet<unknown> = new Set(['completed', 'incomplete', 'in_progress'])
+const MESSAGE_STATUSES: ReadonlySet<unknown> = new Set(['completed', 'incomplete', 'in_progress'])
 /** Members of a message that `plainMessage` reads. */
-const PLAIN: ReadonlySet<string> = new Set([...STREAMED_FIELDS.message, 'status', 'phase'])
+const PLAIN_FIELDS: ReadonlySet<string> = new Set([...STREAMED_FIELDS.message, 'status', 'phase'])
 
 /** A final message that has one text and nothing else; null for every other item. */
 export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
@@ -103,10 +103,11 @@ export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
   if (!isRecord(part) || part['type'] !== 'output_text') return null
   const { text, annotations, logprobs } = part
   if (typeof text !== 'string') return null
-  for (const list of [annotations, logprobs]) if (Array.isArray(list) && list.length > 0) return null
-  if (status != null && !STATUSES.has(status)) return null
+  for (const elements of [annotations, logprobs])
+    if (Array.isArray(elements) && elements.length > 0) return null
+  if (status != null && !MESSAGE_STATUSES.has(status)) return null
   if (phase != null && filled(phase) === null) return null
-  for (const name in item) if (!PLAIN.has(name) && item[name] !== null) return null
+  for (const name in item) if (!PLAIN_FIELDS.has(name) && item[name] !== null) return null
   return {
     id: filled(item['id']),
     phase: (phase ?? null) as string | null,
@@ -115,7 +116,7 @@ export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
   }
 }
 
-const NOTHING: Json = {}
+const EMPTY_FORM: Json = {}
 /** Memory of a part, in objects and fields, here and in the answer. No delta opens a part. */
 const PART_PARTS = 8
 
@@ -123,14 +124,14 @@ const PART_PARTS = 8
 export class Slots {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ReasoningFormat | null
-  /** In the order in which they were opened. Written here alone. */
-  readonly all: Slot[] = shortList()
+  /** In the order in which they were opened. Only this class writes it. */
+  readonly slots: Slot[] = shortList()
   /** Items by id; a repeated id means the first item. Made for the first event that names its item by id alone. */
   #byId: Map<string | null, Slot> | null = null
-  /** Null until a call has come. Written here alone. */
+  /** Null until a call has come. Only this class writes it. */
   calls: Calls | null = null
   /** Number of parts of all items. */
-  #parts = 0
+  #partCount = 0
   readonly withheld = new Withheld()
 
   /** `reasoning`: the name for reasoning items without a format of their own. */
@@ -140,13 +141,13 @@ export class Slots {
   }
 
   byId(id: string): Slot | null {
-    this.#byId ??= new Map(this.all.toReversed().map(slot => [slot.id, slot]))
+    this.#byId ??= new Map(this.slots.toReversed().map(slot => [slot.id, slot]))
     return this.#byId.get(id) ?? null
   }
 
   /** @throws GatewayError `provider_unavailable` for too many items; `part` throws it for too many parts. */
   open(type: ItemStart['type'], item: Json): Slot {
-    const number = oneMore(this.all.length, 'output items')
+    const number = checkedCount(this.slots.length, 'output items')
     const callId = callIdIn(item['call_id'])
     const id = filled(item['id']) ?? filled(item['item_id'])
     const slot: Slot = {
@@ -157,10 +158,10 @@ export class Slots {
       form: item,
       parts: shortList(),
       call: CALL_TYPES.has(type) ? this.#beginCall(number, type, id, callId, item) : null,
-      current: null,
-      closed: false,
+      currentPart: null,
+      isClosed: false,
     }
-    this.all.push(slot)
+    this.slots.push(slot)
     if (this.#byId?.has(slot.id) === false) this.#byId.set(slot.id, slot)
     if (slot.call !== null) return slot
     this.calls?.settle()
@@ -178,24 +179,24 @@ export class Slots {
     this.calls?.settle()
     this.calls ??= new Calls(this.#emit, this.withheld)
     const isCustom = type === 'custom_tool_call'
-    const extra = shapedRemainder(item, NOT_EXTRA)
+    const extra = shapedRemainder(item, NON_EXTRA_FIELDS)
     return this.calls.begin(number, { isCustom, id, callId, name: filled(item['name']), extra })
   }
 
   /** Adds streamed text to a part; creates the part if needed. */
-  append(slot: Slot, form: Form, index: number, text: string, logprobs: unknown): void {
+  append(slot: Slot, form: PartForm, index: number, text: string, logprobs: unknown): void {
     this.#add(slot, this.part(slot, form, index), text, Array.isArray(logprobs) ? logprobs : [])
   }
 
   /** Adds the rest of a final text, and its log probabilities if the stream had none. */
-  complete(slot: Slot, form: Form, index: number, whole: unknown, logprobs: unknown): void {
-    if (typeof whole === 'string') this.#complete(slot, this.part(slot, form, index), whole, logprobs)
+  complete(slot: Slot, form: PartForm, index: number, finalText: unknown, logprobs: unknown): void {
+    if (typeof finalText === 'string') this.#complete(slot, this.part(slot, form, index), finalText, logprobs)
   }
 
   /** Releases the provider's texts: after a long reply, these objects are old and would keep others in memory. */
   forget(): void {
-    for (const slot of this.all) {
-      slot.form = NOTHING
+    for (const slot of this.slots) {
+      slot.form = EMPTY_FORM
       for (const { text } of slot.parts) text.forget()
     }
   }
@@ -204,8 +205,8 @@ export class Slots {
     const part = this.part(slot, 'text', index)
     part.annotations++
     if (!isAnnotation(annotation)) return
-    part.emitted = true
-    slot.current ??= part
+    part.isEmitted = true
+    slot.currentPart ??= part
     this.#emit({ kind: 'annotation', item: slot.item, part: part.part, annotation })
   }
 
@@ -216,33 +217,34 @@ export class Slots {
   /** Brings an item to its final form and closes it. */
   close(slot: Slot, final: Json): void {
     this.settle(slot, final)
-    slot.closed = true
+    slot.isClosed = true
     slot.form = final
     const { call } = slot
     if (call !== null) {
       if (call.name === null || call.callId === null)
         call.supply({ name: filled(final['name']), callId: callIdIn(final['call_id']), extra: null })
-      call.end(this.#closing(slot, final))
-    } else this.#emit({ kind: 'close', item: slot.item, fields: this.#closing(slot, final) })
+      call.end(this.#closingFields(slot, final))
+    } else this.#emit({ kind: 'close', item: slot.item, fields: this.#closingFields(slot, final) })
   }
 
   /** Emits content of an item's form that no delta contained. */
   settle(slot: Slot, form: Json): void {
     if (slot.call !== null) slot.call.complete(slot.call.isCustom ? form['input'] : form['arguments'])
-    else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'), SPOKEN)
+    else if (slot.type === 'message')
+      this.#settleParts(slot, partsOf(form['content'], 'output_text'), MESSAGE_FORMS)
     else if (slot.type === 'reasoning') {
-      this.#settleParts(slot, partsOf(form['summary'], 'summary_text'), THOUGHT)
-      this.#settleParts(slot, partsOf(form['content'], 'reasoning_text'), THOUGHT)
+      this.#settleParts(slot, partsOf(form['summary'], 'summary_text'), REASONING_FORMS)
+      this.#settleParts(slot, partsOf(form['content'], 'reasoning_text'), REASONING_FORMS)
     }
   }
 
-  part(slot: Slot, form: Form, index: number): Part {
-    for (const one of slot.parts) if (one.form === form && one.index === index) return one
-    this.#parts = oneMore(this.#parts, 'content parts') + 1
+  part(slot: Slot, form: PartForm, index: number): Part {
+    for (const slotPart of slot.parts) if (slotPart.form === form && slotPart.index === index) return slotPart
+    this.#partCount = checkedCount(this.#partCount, 'content parts') + 1
     this.withheld.addParts(PART_PARTS)
     const kind = numbering(form)
     let part = 0
-    for (const one of slot.parts) if (numbering(one.form) === kind) part++
+    for (const slotPart of slot.parts) if (numbering(slotPart.form) === kind) part++
     const newPart: Part = {
       form,
       index,
@@ -250,7 +252,7 @@ export class Slots {
       text: new TextMark(),
       logprobs: 0,
       annotations: 0,
-      emitted: false,
+      isEmitted: false,
     }
     slot.parts.push(newPart)
     return newPart
@@ -262,7 +264,7 @@ export class Slots {
     return { type: 'hosted', item: item as HostedStart }
   }
 
-  #closing(slot: Slot, final: Json): Json | null {
+  #closingFields(slot: Slot, final: Json): Json | null {
     // A hosted item is final in every field: there a null may replace a value.
     if (slot.type === 'hosted') return remainder(final, STREAMED_FIELDS.hosted, true)
     const fields = shapedRemainder(final, STREAMED_FIELDS[slot.type])
@@ -272,33 +274,35 @@ export class Slots {
   }
 
   /** `forms`: the part forms of this item type; parts of other forms are ignored. */
-  #settleParts(slot: Slot, finals: readonly Json[], forms: ReadonlySet<Form>): void {
+  #settleParts(slot: Slot, finalParts: readonly Json[], forms: ReadonlySet<PartForm>): void {
     // Null where nothing was streamed: then there is nothing to match.
-    const matched = slot.parts.length === 0 ? null : new Set<Part>()
-    for (let at = 0; at < finals.length; at++) {
-      const final = finals[at] as Json
+    const matchedParts = slot.parts.length === 0 ? null : new Set<Part>()
+    for (let index = 0; index < finalParts.length; index++) {
+      const final = finalParts[index] as Json
       const form = formOf(final)
       if (form === null || !forms.has(form)) continue
-      const whole = form === 'refusal' ? final['refusal'] : final['text']
-      if (typeof whole !== 'string') continue
+      const finalText = form === 'refusal' ? final['refusal'] : final['text']
+      if (typeof finalText !== 'string') continue
       const part =
-        matched === null ? this.part(slot, form, at) : this.#partFor(slot, form, at, whole, finals, matched)
-      this.#complete(slot, part, whole, final['logprobs'])
+        matchedParts === null
+          ? this.part(slot, form, index)
+          : this.#partFor(slot, form, index, finalText, finalParts, matchedParts)
+      this.#complete(slot, part, finalText, final['logprobs'])
       if (form === 'text') this.#completeAnnotations(slot, part, records(final['annotations']))
     }
   }
 
   #partFor(
     slot: Slot,
-    form: Form,
-    at: number,
-    whole: string,
-    finals: readonly Json[],
+    form: PartForm,
+    index: number,
+    finalText: string,
+    finalParts: readonly Json[],
     usedParts: Set<Part>,
   ): Part {
     const part =
-      matchingPart(slot.parts, form, at, whole, finals, usedParts) ??
-      this.part(slot, form, unusedIndex(slot.parts, form, at))
+      matchingPart(slot.parts, form, index, finalText, finalParts, usedParts) ??
+      this.part(slot, form, unusedIndex(slot.parts, form, index))
     usedParts.add(part)
     return part
   }
@@ -307,17 +311,18 @@ export class Slots {
     for (const annotation of annotations.slice(part.annotations)) this.annotate(slot, part.index, annotation)
   }
 
-  #complete(slot: Slot, part: Part, whole: string, logprobs: unknown): void {
-    const rest = part.text.begins(whole) ? whole.slice(part.text.length) : ''
-    const isLate = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
+  #complete(slot: Slot, part: Part, finalText: string, logprobs: unknown): void {
+    const missingText = part.text.isBeginningOf(finalText) ? finalText.slice(part.text.length) : ''
+    const isLate = part.form !== 'text' || (missingText === '' && slot.currentPart !== part && part.isEmitted)
     const newLogprobs = Array.isArray(logprobs) && !isLate ? logprobs.slice(part.logprobs) : []
-    if (rest !== '' || newLogprobs.length > 0 || !part.emitted) this.#add(slot, part, rest, newLogprobs)
+    if (missingText !== '' || newLogprobs.length > 0 || !part.isEmitted)
+      this.#add(slot, part, missingText, newLogprobs)
   }
 
   #add(slot: Slot, part: Part, text: string, logprobs: readonly unknown[]): void {
     part.text.add(text)
-    part.emitted = true
-    slot.current = part
+    part.isEmitted = true
+    slot.currentPart = part
     const { item } = slot
     switch (part.form) {
       case 'text': {
@@ -342,13 +347,13 @@ export class Slots {
 // Parts of an item, and the match between streamed and final parts
 
 /** The kind of deltas for a part. */
-export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
+export type PartForm = 'text' | 'refusal' | 'reasoning' | 'summary'
 
-const SPOKEN: ReadonlySet<Form> = new Set(['text', 'refusal'])
-const THOUGHT: ReadonlySet<Form> = new Set(['reasoning', 'summary'])
+const MESSAGE_FORMS: ReadonlySet<PartForm> = new Set(['text', 'refusal'])
+const REASONING_FORMS: ReadonlySet<PartForm> = new Set(['reasoning', 'summary'])
 
 interface Part {
-  readonly form: Form
+  readonly form: PartForm
   /** The provider's content or summary index, which may have gaps and repetitions. */
   readonly index: number
   /** The gateway's number: counts from 0 in order of appearance. */
@@ -357,10 +362,10 @@ interface Part {
   readonly text: TextMark
   logprobs: number
   annotations: number
-  emitted: boolean
+  isEmitted: boolean
 }
 
-const PART_FORMS: ReadonlyMap<unknown, Form> = new Map([
+const PART_FORMS: ReadonlyMap<unknown, PartForm> = new Map([
   ['output_text', 'text'],
   ['text', 'text'],
   ['input_text', 'text'],
@@ -369,12 +374,12 @@ const PART_FORMS: ReadonlyMap<unknown, Form> = new Map([
   ['summary_text', 'summary'],
 ])
 
-export function formOf(part: Json): Form | null {
+export function formOf(part: Json): PartForm | null {
   return PART_FORMS.get(part['type']) ?? null
 }
 
 /** The list that numbers a part: text and refusals share one, raw reasoning and summaries have their own. */
-function numbering(form: Form): Form {
+function numbering(form: PartForm): PartForm {
   return form === 'refusal' ? 'text' : form
 }
 
@@ -390,24 +395,24 @@ function partsOf(content: unknown, type: string): readonly Json[] {
  */
 function matchingPart(
   parts: readonly Part[],
-  form: Form,
-  at: number,
-  whole: string,
-  finals: readonly Json[],
+  form: PartForm,
+  index: number,
+  finalText: string,
+  finalParts: readonly Json[],
   usedParts: ReadonlySet<Part>,
 ): Part | undefined {
   const unusedParts = parts.filter(part => part.form === form && !usedParts.has(part))
-  const sameIndex = unusedParts.find(part => part.index === at)
+  const sameIndex = unusedParts.find(part => part.index === index)
   if (sameIndex !== undefined) return sameIndex
   return unusedParts.find(part => {
-    const claimant = finals[part.index]
-    return (claimant === undefined || formOf(claimant) !== form) && part.text.begins(whole)
+    const claimant = finalParts[part.index]
+    return (claimant === undefined || formOf(claimant) !== form) && part.text.isBeginningOf(finalText)
   })
 }
 
-/** The first index from `preferred` on without a part of this form. */
-function unusedIndex(parts: readonly Part[], form: Form, preferred: number): number {
-  let index = preferred
+/** The first index from `firstIndex` on without a part of this form. */
+function unusedIndex(parts: readonly Part[], form: PartForm, firstIndex: number): number {
+  let index = firstIndex
   while (parts.some(part => part.form === form && part.index === index)) index++
   return index
 }

@@ -8,7 +8,7 @@ import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { Quirk } from '../../protocol/provider.ts'
 import { hostedTools } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
-import { isOurs } from '../replayed.ts'
+import { isGatewayType } from '../replayed.ts'
 
 const WEB_SEARCH = /^web_search(_preview)?(_\d{4}_\d{2}_\d{2})?$/
 const NOT_IN_FUNCTION: ReadonlySet<string> = new Set(['cache_control'])
@@ -50,24 +50,24 @@ export function runsAtProvider(tool: Json): boolean {
 
 function wireTool(tool: Json, path: string, quirks: readonly Quirk[]): Json {
   const type = String(tool['type'])
-  if (isOurs(type)) throw notOurs(`${path}.type`, type)
+  if (isGatewayType(type)) throw gatewayToolError(`${path}.type`, type)
   if (type === 'function') return wireFunction(tool, quirks)
   if (WEB_SEARCH.test(type)) return wireSearch(tool, path)
   const members = tool['tools']
-  const rest = remainder(tool, NOT_IN_FUNCTION) ?? {}
+  const fields = remainder(tool, NOT_IN_FUNCTION) ?? {}
   return type === 'namespace' && Array.isArray(members)
-    ? { ...rest, tools: encodeTools(members, `${path}.tools`, quirks) }
-    : rest
+    ? { ...fields, tools: encodeTools(members, `${path}.tools`, quirks) }
+    : fields
 }
 
 function wireFunction(tool: Json, quirks: readonly Quirk[]): Json {
-  const rest = recordOrEmpty(remainder(tool, NOT_IN_FUNCTION))
-  const { strict, ...loose } = rest
-  const allowed = strict === undefined || quirks.includes('no-strict-tools') ? loose : rest
+  const fields = recordOrEmpty(remainder(tool, NOT_IN_FUNCTION))
+  const { strict, ...looseFields } = fields
+  const sentFields = strict === undefined || quirks.includes('no-strict-tools') ? looseFields : fields
   // Strict providers refuse a function without a schema, and a schema that leaves other keys open.
-  return isRecord(rest['parameters'])
-    ? allowed
-    : { ...allowed, parameters: { type: 'object', properties: {}, additionalProperties: false } }
+  return isRecord(fields['parameters'])
+    ? sentFields
+    : { ...sentFields, parameters: { type: 'object', properties: {}, additionalProperties: false } }
 }
 
 function wireSearch(tool: Json, path: string): Json {
@@ -75,32 +75,34 @@ function wireSearch(tool: Json, path: string): Json {
   if (engine !== 'auto' && engine !== 'native') {
     throw inexpressible(`${path}.engine`, `the provider has no search engine ${String(engine)}`)
   }
-  const rest = recordOrEmpty(remainder(tool, NOT_IN_SEARCH))
+  const fields = recordOrEmpty(remainder(tool, NOT_IN_SEARCH))
   const filters = remainder(
     { allowed_domains: tool['allowed_domains'], blocked_domains: tool['excluded_domains'] },
-    NONE,
+    NO_FIELDS,
   )
-  return filters === null ? rest : { ...rest, filters: { ...filters, ...recordOrEmpty(rest['filters']) } }
+  return filters === null
+    ? fields
+    : { ...fields, filters: { ...filters, ...recordOrEmpty(fields['filters']) } }
 }
 
-const NONE: ReadonlySet<string> = new Set()
+const NO_FIELDS: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` if it names a tool that only the gateway can run. */
 export function encodeToolChoice(choice: unknown, quirks: readonly Quirk[]): unknown {
   if (choice === 'required' && quirks.includes('any-tool-choice')) return 'any'
   if (!isRecord(choice)) return choice
   const type = String(choice['type'])
-  if (isOurs(type)) throw notOurs('tool_choice.type', type)
-  const allowed = choice['tools']
-  if (Array.isArray(allowed)) {
-    allowed.forEach((tool, index) => {
+  if (isGatewayType(type)) throw gatewayToolError('tool_choice.type', type)
+  const allowedTools = choice['tools']
+  if (Array.isArray(allowedTools)) {
+    allowedTools.forEach((tool, index) => {
       const type = String(recordOrEmpty(tool)['type'])
-      if (isOurs(type)) throw notOurs(`tool_choice.tools[${index}].type`, type)
+      if (isGatewayType(type)) throw gatewayToolError(`tool_choice.tools[${index}].type`, type)
     })
   }
   return choice
 }
 
-function notOurs(path: string, type: string): GatewayError {
+function gatewayToolError(path: string, type: string): GatewayError {
   return inexpressible(path, `${type} is run by the gateway, not by this provider`)
 }

@@ -15,10 +15,10 @@ export function isOutput({ type }: InputItem): boolean {
 /** A call, as its turn and its item. */
 interface Call {
   readonly turn: number
-  readonly at: number
+  readonly index: number
 }
 
-export interface Pairs {
+export interface CallPairs {
   /** For each item: the call itself; for an output, the call that it answers; undefined for other items. */
   readonly calls: readonly (Call | undefined)[]
   /** For each turn of the model: the index of its last item. */
@@ -31,7 +31,7 @@ export interface Pairs {
  * A turn is a run of items of the model. An output answers the first open call of its id in the newest turn that has
  * one, because some servers number their calls anew in each turn.
  */
-export function pairsOf(items: readonly InputItem[]): Pairs {
+export function pairsOf(items: readonly InputItem[]): CallPairs {
   const calls: (Call | undefined)[] = []
   const ends: number[] = []
   const open = new Map<string, { readonly calls: Call[]; next: number }>()
@@ -40,29 +40,30 @@ export function pairsOf(items: readonly InputItem[]): Pairs {
   /** The turn that the next output may answer. */
   let answerable = -1
   let isInOrder = true
-  for (let at = 0; at < items.length; at++) {
-    const item = items[at] as InputItem
-    const { call_id: named } = item as Fields
-    const id = typeof named === 'string' ? named : null
-    const answers = item.type?.endsWith('_output') === true
+  for (let index = 0; index < items.length; index++) {
+    const item = items[index] as InputItem
+    const { call_id: value } = item as Fields
+    const id = typeof value === 'string' ? value : null
+    const isAnswer = item.type?.endsWith('_output') === true
     const isMessage = item.type === undefined || item.type === 'message'
     let call: Call | undefined
-    if (answers || (isMessage && item.role !== 'assistant')) isInTurn = false
+    if (isAnswer || (isMessage && item.role !== 'assistant')) isInTurn = false
     else {
       if (!isInTurn) turn++
       isInTurn = true
-      ends[turn] = at
+      ends[turn] = index
     }
-    if (!answers) answerable = isInTurn ? turn : -1
-    if (id !== null && answers) {
-      const waiting = open.get(id)
+    if (!isAnswer) answerable = isInTurn ? turn : -1
+    if (id !== null && isAnswer) {
+      const openCalls = open.get(id)
       // If there are more outputs than calls, the extra ones belong to the last call.
-      if (waiting !== undefined) call = waiting.calls[Math.min(waiting.next++, waiting.calls.length - 1)]
+      if (openCalls !== undefined)
+        call = openCalls.calls[Math.min(openCalls.next++, openCalls.calls.length - 1)]
       if (call !== undefined && call.turn !== answerable) isInOrder = false
     } else if (id !== null) {
-      call = { turn, at }
-      const waiting = open.get(id)
-      if (waiting?.calls[0]?.turn === turn) waiting.calls.push(call)
+      call = { turn, index }
+      const openCalls = open.get(id)
+      if (openCalls?.calls[0]?.turn === turn) openCalls.calls.push(call)
       else open.set(id, { calls: [call], next: 0 })
     }
     calls.push(call)
@@ -71,21 +72,21 @@ export function pairsOf(items: readonly InputItem[]): Pairs {
 }
 
 /** The items in an order in which outputs directly follow the turns of their calls; null if they already do. */
-export function outputsAfterCalls({ calls, ends, isInOrder }: Pairs): readonly number[] | null {
+export function outputsAfterCalls({ calls, ends, isInOrder }: CallPairs): readonly number[] | null {
   if (isInOrder) return null
   const outputs = new Map<number, number[]>()
-  for (const [at, call] of calls.entries()) {
-    if (call === undefined || call.at === at) continue
+  for (const [index, call] of calls.entries()) {
+    if (call === undefined || call.index === index) continue
     const end = ends[call.turn] as number
-    const atEnd = outputs.get(end)
-    if (atEnd === undefined) outputs.set(end, [at])
-    else atEnd.push(at)
+    const outputsAtEnd = outputs.get(end)
+    if (outputsAtEnd === undefined) outputs.set(end, [index])
+    else outputsAtEnd.push(index)
   }
   const order: number[] = []
-  for (const [at, call] of calls.entries()) {
-    if (call !== undefined && call.at !== at) continue
-    order.push(at)
-    for (const output of outputs.get(at) ?? []) order.push(output)
+  for (const [index, call] of calls.entries()) {
+    if (call !== undefined && call.index !== index) continue
+    order.push(index)
+    for (const output of outputs.get(index) ?? []) order.push(output)
   }
   return order
 }
@@ -93,15 +94,15 @@ export function outputsAfterCalls({ calls, ends, isInOrder }: Pairs): readonly n
 /** For each item, the id that replaces the caller's; null if all ids stay unchanged. */
 export function outwardIds(
   items: readonly InputItem[],
-  { calls }: Pairs,
+  { calls }: CallPairs,
   rule: CallIdRule,
 ): ReadonlyMap<number, string> | null {
   const seen = new Set<string>()
   let isFitting = true
-  for (let at = 0; at < items.length && isFitting; at++) {
-    const { call_id: id } = items[at] as Fields
+  for (let index = 0; index < items.length && isFitting; index++) {
+    const { call_id: id } = items[index] as Fields
     if (typeof id !== 'string') continue
-    const isCall = calls[at]?.at === at
+    const isCall = calls[index]?.index === index
     isFitting = rule.fits.test(id) && !(isCall && seen.has(id))
     if (isCall) seen.add(id)
   }
@@ -109,13 +110,14 @@ export function outwardIds(
   const ids = new CallIds(rule)
   const changed = new Map<number, string>()
   const ofCall = new Map<number, string>()
-  for (let at = 0; at < items.length; at++) {
-    const { call_id: id } = items[at] as Fields
+  for (let index = 0; index < items.length; index++) {
+    const { call_id: id } = items[index] as Fields
     if (typeof id !== 'string') continue
-    const call = calls[at]
-    const outward = call === undefined ? ids.plain(id) : (ofCall.get(call.at) ?? ids.next(id, call.turn))
-    if (call !== undefined) ofCall.set(call.at, outward)
-    if (outward !== id) changed.set(at, outward)
+    const call = calls[index]
+    const sentId =
+      call === undefined ? ids.idWithoutCall(id) : (ofCall.get(call.index) ?? ids.idOfCall(id, call.turn))
+    if (call !== undefined) ofCall.set(call.index, sentId)
+    if (sentId !== id) changed.set(index, sentId)
   }
   return changed.size === 0 ? null : changed
 }
@@ -126,52 +128,54 @@ class CallIds {
   /** The caller's id for each id that is sent. */
   readonly #callerIds = new Map<string, string>()
   /** How often each of the caller's ids has occurred. */
-  readonly #times = new Map<string, number>()
+  readonly #counts = new Map<string, number>()
 
   constructor(rule: CallIdRule) {
     this.#rule = rule
   }
 
-  next(id: string, turn: number): string {
+  idOfCall(id: string, turn: number): string {
     const scope = this.#rule.unique === 'request' ? id : `${turn} ${id}`
-    const times = (this.#times.get(scope) ?? 0) + 1
-    this.#times.set(scope, times)
-    return this.#of(id, times)
+    const count = (this.#counts.get(scope) ?? 0) + 1
+    this.#counts.set(scope, count)
+    return this.#uniqueId(id, count)
   }
 
   /** The id for an output without a call. */
-  plain(id: string): string {
-    return this.#of(id, 1)
+  idWithoutCall(id: string): string {
+    return this.#uniqueId(id, 1)
   }
 
-  #of(id: string, times: number): string {
-    const whole = times === 1 ? id : `${id} ${times}`
+  #uniqueId(id: string, times: number): string {
+    const seed = times === 1 ? id : `${id} ${times}`
     for (let salt = 0; ; salt++) {
-      const outward = salt === 0 ? this.#first(id, times) : made(this.#rule, id, `${salt} ${whole}`)
-      const owner = this.#callerIds.get(outward)
-      if (owner !== undefined && owner !== whole) continue
-      this.#callerIds.set(outward, whole)
-      return outward
+      const candidate =
+        salt === 0 ? this.#firstCandidate(id, times) : hashedId(this.#rule, id, `${salt} ${seed}`)
+      const owner = this.#callerIds.get(candidate)
+      if (owner !== undefined && owner !== seed) continue
+      this.#callerIds.set(candidate, seed)
+      return candidate
     }
   }
 
-  #first(id: string, times: number): string {
-    if (times > 1) return made(this.#rule, id, `${id} ${times}`)
-    return this.#rule.fits.test(id) ? id : made(this.#rule, id, id)
+  #firstCandidate(id: string, times: number): string {
+    if (times > 1) return hashedId(this.#rule, id, `${id} ${times}`)
+    return this.#rule.fits.test(id) ? id : hashedId(this.#rule, id, id)
   }
 }
 
-const HASH_CHARS = 8
+const HASH_CHARS_IN_ID = 8
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
 
-/** An id in the allowed alphabet: the readable part of the caller's id with a hash of `whole`, or only a hash. */
-function made({ foreign, maxChars, hashed }: CallIdRule, id: string, whole: string): string {
+/** An id in the allowed alphabet: the readable part of the caller's id with a hash of `seed`, or only a hash. */
+function hashedId({ forbidden, maxChars, hashed }: CallIdRule, id: string, seed: string): string {
   if (hashed === true) {
-    const bytes = hash('sha256', whole, 'buffer')
-    return Array.from({ length: maxChars }, (_, at) => LETTERS[(bytes[at] as number) % LETTERS.length]).join(
-      '',
-    )
+    const bytes = hash('sha256', seed, 'buffer')
+    return Array.from(
+      { length: maxChars },
+      (_, index) => LETTERS[(bytes[index] as number) % LETTERS.length],
+    ).join('')
   }
-  const digest = hash('sha256', whole, 'hex').slice(0, HASH_CHARS)
-  return `${id.slice(0, maxChars - HASH_CHARS - 1).replace(foreign, '_')}_${digest}`
+  const digest = hash('sha256', seed, 'hex').slice(0, HASH_CHARS_IN_ID)
+  return `${id.slice(0, maxChars - HASH_CHARS_IN_ID - 1).replace(forbidden, '_')}_${digest}`
 }

@@ -19,7 +19,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { answersOfOpen } from '../open-calls.ts'
-import { fieldThatStops, takenEffort } from '../reasoning.ts'
+import { acceptedEffort, fieldThatStops } from '../reasoning.ts'
 import { nativeAsCall, replayAsCall } from '../replayed.ts'
 import { isOutput, outputsAfterCalls, outwardIds, pairsOf } from './calls.ts'
 import { type OutwardNames, outwardNames } from './names.ts'
@@ -30,9 +30,9 @@ import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf, ROOT_UNIONS, SPECI
 export type Encode = (model: ModelRequest, endpoint: Endpoint) => WireRequest
 
 /** The origin of an item of the prepared input. */
-interface Place {
+interface Origin {
   /** Its index in the caller's input. */
-  readonly at: number
+  readonly index: number
   /** For a message with parts of an output: the indexes of these parts in the output. */
   readonly parts?: readonly number[]
 }
@@ -49,25 +49,27 @@ interface Survey {
 }
 
 /** Null if the request needs no change. */
-export function prepared(model: ModelRequest, format: FormatName, endpoint: Endpoint): Prompt | null {
+export function preparedPrompt(model: ModelRequest, format: FormatName, endpoint: Endpoint): Prompt | null {
   const { request } = model
-  const { input, text, tools, stop, max_output_tokens: most } = request
-  const survey = typeof input === 'string' ? null : surveyed(input)
+  const { input, text, tools, stop, max_output_tokens: maxTokens } = request
+  const survey = typeof input === 'string' ? null : surveyOf(input)
   const mayRename = tools != null && hasSpecialName(tools)
   const hasOddRoot = tools?.some(isOddRoot) === true
-  const hasLimits = stop != null || (most != null && most < MIN_OUTPUT_MAX)
+  const hasLimits = stop != null || (maxTokens != null && maxTokens < MIN_OUTPUT_MAX)
   const isTuned = hasRefusable(request)
   const isPlain = survey === null && text == null && !hasLimits && !isTuned && !mayRename && !hasOddRoot
   if (isPlain && !hasStrictTool(tools)) return null
   const demands = preconditionsOf(format, endpoint)
   const names = mayRename ? outwardNames(demands.names, tools) : null
-  const wanted = text?.format
-  const instead =
-    wanted == null || wanted.type === 'text' ? null : nearestFormat(request, wanted.type, demands)
+  const wantedFormat = text?.format
+  const fallbackFormat =
+    wantedFormat == null || wantedFormat.type === 'text'
+      ? null
+      : nearestFormat(request, wantedFormat.type, demands)
   let prompt: Prompt | null = null
-  if (instead !== null) {
+  if (fallbackFormat !== null) {
     prompt = new Prompt(model, demands)
-    formatInWords(prompt, instead)
+    formatInWords(prompt, fallbackFormat)
   }
   if (survey !== null) {
     prompt ??= new Prompt(model, demands)
@@ -85,15 +87,15 @@ export function prepared(model: ModelRequest, format: FormatName, endpoint: Endp
     if (survey.hasSystem && demands.system !== 'anywhere') joinSystem(prompt)
   }
   if (isTuned) {
-    const refused = refusedSettings(request, demands)
-    if (refused.length > 0) {
+    const refusedNames = refusedSettings(request, demands)
+    if (refusedNames.length > 0) {
       prompt ??= new Prompt(model, demands)
-      prompt.set(Object.fromEntries(refused.map(name => [name, undefined])))
+      prompt.set(Object.fromEntries(refusedNames.map(name => [name, undefined])))
     }
   }
   // A caller who uses the provider's own API is responsible for its schemas.
   const isJudged = model.isOwnApi !== true
-  const schema = instead === null ? wanted : null
+  const schema = fallbackFormat === null ? wantedFormat : null
   const isEnforced = isJudged && demands.schemas === 'closed' && schema?.type === 'json_schema'
   const isStrict = isJudged && demands.toolSchemas === 'closed' && hasStrictTool(tools)
   const isRooted = isJudged && demands.toolRoots !== 'any' && hasOddRoot
@@ -111,33 +113,33 @@ export function prepared(model: ModelRequest, format: FormatName, endpoint: Endp
 }
 
 /** Null if no rule concerns an item. */
-function surveyed(input: readonly InputItem[]): Survey | null {
+function surveyOf(input: readonly InputItem[]): Survey | null {
   let survey: Survey | null = null
-  for (let at = 0; at < input.length; at++) {
-    const item = input[at] as InputItem
+  for (let index = 0; index < input.length; index++) {
+    const item = input[index] as InputItem
     switch (item.type) {
       case undefined:
       case 'message':
         if (item.role === 'user' || item.role === 'assistant') break
-        survey ??= { ...NOTHING }
+        survey ??= { ...EMPTY_SURVEY }
         survey.hasSystem = true
         break
       case 'reasoning':
         break
       case 'function_call':
       case 'custom_tool_call':
-        survey ??= { ...NOTHING }
+        survey ??= { ...EMPTY_SURVEY }
         survey.hasCalls = true
         break
       case 'function_call_output':
       case 'custom_tool_call_output':
-        survey ??= { ...NOTHING }
+        survey ??= { ...EMPTY_SURVEY }
         survey.hasCalls = true
         if (item.is_error === true) survey.hasFailures = true
         if (typeof item.output !== 'string') survey.hasParts = true
         break
       default:
-        survey ??= { ...NOTHING }
+        survey ??= { ...EMPTY_SURVEY }
         // Marks a patch that was not applied as a failure.
         survey.hasOthers = true
         survey.hasFailures = true
@@ -146,7 +148,7 @@ function surveyed(input: readonly InputItem[]): Survey | null {
   return survey
 }
 
-const NOTHING: Survey = {
+const EMPTY_SURVEY: Survey = {
   hasCalls: false,
   hasSystem: false,
   hasOthers: false,
@@ -159,8 +161,8 @@ const PLAIN_NAME = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/
 
 /** True if a receiver might not accept the name of one of the tools. */
 export function hasSpecialName(tools: readonly Tool[]): boolean {
-  for (let at = 0; at < tools.length; at++) {
-    const { name } = (tools[at] ?? {}) as { readonly name?: unknown }
+  for (let index = 0; index < tools.length; index++) {
+    const { name } = (tools[index] ?? {}) as { readonly name?: unknown }
     if (typeof name === 'string' && (!PLAIN_NAME.test(name) || SPECIAL_NAMES.has(name))) return true
   }
   return false
@@ -175,8 +177,8 @@ export class Prompt {
   readonly isOwnApi: boolean
   request: ResponsesRequest
   items: readonly InputItem[]
-  /** For each item, its place; null: each is where the caller has it. */
-  places: readonly Place[] | null = null
+  /** The origin of each item; null: each item is at the caller's index. */
+  origins: readonly Origin[] | null = null
   isChanged = false
   readonly changes: Change[] = []
 
@@ -192,50 +194,52 @@ export class Prompt {
     this.isChanged = true
   }
 
-  /** Replaces all items. Without `places`, each has the place of the previous item at its index. */
-  setItems(items: readonly InputItem[], places = this.places): void {
+  /** Replaces all items. Without `origins`, each has the origin of the previous item at its index. */
+  setItems(items: readonly InputItem[], origins = this.origins): void {
     this.items = items
-    this.places = places
+    this.origins = origins
     this.isChanged = true
   }
 
   /** Calls `map` for each item. `map` returns the same item if nothing changes. */
-  mapItems(map: (item: InputItem, at: number) => InputItem): void {
+  mapItems(map: (item: InputItem, index: number) => InputItem): void {
     const items = this.items.map(map)
-    if (items.some((item, at) => item !== this.items[at])) this.setItems(items)
+    if (items.some((item, index) => item !== this.items[index])) this.setItems(items)
   }
 
-  placeOf(at: number): Place {
-    return this.places?.[at] ?? { at }
+  originOf(index: number): Origin {
+    return this.origins?.[index] ?? { index }
   }
 
-  report(at: number, rest: string, action: Change['action'], reason: string): void {
+  report(index: number, subpath: string, action: Change['action'], reason: string): void {
     if (this.changes.length === CHANGES_MAX) return
-    this.changes.push({ field: `input[${this.placeOf(at).at}]${rest}`, action, reason })
+    this.changes.push({ field: `input[${this.originOf(index).index}]${subpath}`, action, reason })
   }
 
   /** The request in the form that the receiver accepts. */
-  get prompt(): ResponsesRequest {
+  get preparedRequest(): ResponsesRequest {
     const { items, request } = this
     return typeof request.input === 'string' ? request : { ...request, input: [...items] }
   }
 
-  /** @throws the errors of the encoder, with the caller's places of items */
-  encoded(model: ModelRequest, endpoint: Endpoint, encode: Encode): WireRequest {
+  /** @throws the errors of the encoder, with the caller's paths of items */
+  encodeWith(model: ModelRequest, endpoint: Endpoint, encode: Encode): WireRequest {
     let wire: WireRequest
     try {
-      wire = encode({ ...model, request: this.prompt }, endpoint)
+      wire = encode({ ...model, request: this.preparedRequest }, endpoint)
     } catch (thrown) {
-      const { places } = this
-      if (!(thrown instanceof GatewayError) || places === null) throw thrown
-      const message = placed(thrown.message, places)
+      const { origins } = this
+      if (!(thrown instanceof GatewayError) || origins === null) throw thrown
+      const message = withOrigins(thrown.message, origins)
       throw message === thrown.message ? thrown : rewritten(thrown, { message })
     }
-    const { places } = this
-    const later = wire.changes ?? []
+    const { origins } = this
+    const encoderChanges = wire.changes ?? []
     const changes = [
       ...this.changes,
-      ...(places === null ? later : later.map(each => ({ ...each, field: placed(each.field, places) }))),
+      ...(origins === null
+        ? encoderChanges
+        : encoderChanges.map(change => ({ ...change, field: withOrigins(change.field, origins) }))),
     ]
     return changes.length === 0 ? wire : { ...wire, changes }
   }
@@ -243,40 +247,41 @@ export class Prompt {
 
 const ITEM_PATH = /^input\[(\d{1,7})\](?:\.content\[(\d{1,7})\])?/
 
-function placed(message: string, places: readonly Place[]): string {
+function withOrigins(message: string, origins: readonly Origin[]): string {
   return message.replace(ITEM_PATH, (path, index: string, part: string | undefined) => {
-    const place = places[Number(index)]
-    if (place === undefined) return path
-    const inner = part === undefined ? undefined : place.parts?.[Number(part)]
-    const rest = path.slice(`input[${index}]`.length)
-    return `input[${place.at}]${inner === undefined ? rest : `.output[${inner}]`}`
+    const origin = origins[Number(index)]
+    if (origin === undefined) return path
+    const partIndex = part === undefined ? undefined : origin.parts?.[Number(part)]
+    const subpath = path.slice(`input[${index}]`.length)
+    return `input[${origin.index}]${partIndex === undefined ? subpath : `.output[${partIndex}]`}`
   })
 }
 
 /** Adds outputs to calls that were left open, and turns items that the format cannot express into calls. */
 function itemsAsCalls(prompt: Prompt): void {
-  const { demands, items: before } = prompt
-  const answers = answersOfOpen(before)
+  const { demands, items: callerItems } = prompt
+  const answers = answersOfOpen(callerItems)
   const items: InputItem[] = []
-  const places: Place[] = []
-  for (const [at, item] of before.entries()) {
-    const closed = answers.get(at)
-    if (closed !== undefined) prompt.report(at, '', 'added', 'the provider wants an output for each call')
-    for (const answer of closed ?? [item]) {
+  const origins: Origin[] = []
+  for (const [index, item] of callerItems.entries()) {
+    const answerItems = answers.get(index)
+    if (answerItems !== undefined)
+      prompt.report(index, '', 'added', 'the provider wants an output for each call')
+    for (const answer of answerItems ?? [item]) {
       const isOwn = demands.items === 'own'
       // Records of the gateway's own tools have no other form anywhere.
-      const replayed = isOwn ? null : replayAsCall(answer, at)
-      const native = isOwn || replayed !== null ? null : nativeAsCall(answer, at)
-      if (native !== null)
-        prompt.report(at, '', 'changed', 'the provider takes calls of this tool as functions')
-      for (const each of replayed ?? native ?? [answer]) {
-        items.push(each)
-        places.push({ at })
+      const callItems = isOwn ? null : replayAsCall(answer, index)
+      const nativeItems = isOwn || callItems !== null ? null : nativeAsCall(answer, index)
+      if (nativeItems !== null)
+        prompt.report(index, '', 'changed', 'the provider takes calls of this tool as functions')
+      for (const newItem of callItems ?? nativeItems ?? [answer]) {
+        items.push(newItem)
+        origins.push({ index })
       }
     }
   }
-  if (items.length !== before.length || items.some((item, at) => item !== before[at]))
-    prompt.setItems(items, places)
+  if (items.length !== callerItems.length || items.some((item, index) => item !== callerItems[index]))
+    prompt.setItems(items, origins)
 }
 
 /** Moves outputs after their calls, then makes ids unique. */
@@ -285,23 +290,23 @@ function pairCalls(prompt: Prompt): void {
   const order = prompt.demands.outputs === 'after-calls' ? outputsAfterCalls(pairs) : null
   if (order !== null) {
     const { items } = prompt
-    for (const [index, at] of order.entries()) {
-      const before = order[index - 1]
-      if (before !== undefined && before > at)
-        prompt.report(at, '', 'moved', 'the output of a call stands directly after the call')
+    for (const [position, index] of order.entries()) {
+      const previous = order[position - 1]
+      if (previous !== undefined && previous > index)
+        prompt.report(index, '', 'moved', 'the output of a call stands directly after the call')
     }
     prompt.setItems(
-      order.map(at => items[at] as InputItem),
-      order.map(at => prompt.placeOf(at)),
+      order.map(index => items[index] as InputItem),
+      order.map(index => prompt.originOf(index)),
     )
     pairs = pairsOf(prompt.items)
   }
   const ids = outwardIds(prompt.items, pairs, prompt.demands.callIds)
   if (ids === null) return
-  prompt.mapItems((item, at) => {
-    const id = ids.get(at)
+  prompt.mapItems((item, index) => {
+    const id = ids.get(index)
     if (id === undefined) return item
-    prompt.report(at, '.call_id', 'changed', 'the provider does not take this id')
+    prompt.report(index, '.call_id', 'changed', 'the provider does not take this id')
     return { ...item, call_id: id } as InputItem
   })
 }
@@ -310,18 +315,18 @@ function useNames(prompt: Prompt, names: OutwardNames): void {
   const { tools, tool_choice: choice } = prompt.request
   const reason = 'the provider does not take this name'
   prompt.set({
-    tools: (tools ?? []).map((tool, at) => {
+    tools: (tools ?? []).map((tool, index) => {
       if (tool.type !== 'function' && tool.type !== 'custom') return tool
-      const name = names.of(tool.name)
+      const name = names.sentName(tool.name)
       if (name === tool.name) return tool
-      prompt.changes.push({ field: `tools[${at}].name`, action: 'changed', reason })
+      prompt.changes.push({ field: `tools[${index}].name`, action: 'changed', reason })
       return { ...tool, name }
     }),
-    ...(choice === undefined ? {} : { tool_choice: chosen(choice, names) }),
+    ...(choice === undefined ? {} : { tool_choice: choiceWithNames(choice, names) }),
   })
   prompt.mapItems(item =>
     item.type === 'function_call' || item.type === 'custom_tool_call'
-      ? withName(item, names.of(item.name))
+      ? withName(item, names.sentName(item.name))
       : item,
   )
 }
@@ -332,46 +337,47 @@ function withName<Named extends { readonly name: string }>(named: Named, name: s
 
 type Choice = NonNullable<ResponsesRequest['tool_choice']>
 
-function chosen(choice: Choice, names: OutwardNames): Choice {
+function choiceWithNames(choice: Choice, names: OutwardNames): Choice {
   if (typeof choice === 'string') return choice
-  if (choice.type === 'function' || choice.type === 'custom') return withName(choice, names.of(choice.name))
+  if (choice.type === 'function' || choice.type === 'custom')
+    return withName(choice, names.sentName(choice.name))
   if (choice.type !== 'allowed_tools') return choice
   const tools = choice.tools.map(tool => {
     const { name } = tool
-    return typeof name === 'string' ? { ...tool, name: names.of(name) } : tool
+    return typeof name === 'string' ? { ...tool, name: names.sentName(name) } : tool
   })
   return { ...choice, tools }
 }
 
 function objectArguments(prompt: Prompt): void {
-  prompt.mapItems((item, at) => {
+  prompt.mapItems((item, index) => {
     if (item.type !== 'function_call') return item
     const text = objectText(item.arguments)
     if (text === item.arguments) return item
     if (item.arguments.trim() !== '')
-      prompt.report(at, '.arguments', 'changed', 'the provider takes arguments only as a JSON object')
+      prompt.report(index, '.arguments', 'changed', 'the provider takes arguments only as a JSON object')
     return { ...item, arguments: text }
   })
 }
 
-const FAILED = 'Tool error: '
+const ERROR_LABEL = 'Tool error: '
 
 function failuresInWords(prompt: Prompt): void {
-  prompt.mapItems((item, at) => {
+  prompt.mapItems((item, index) => {
     if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return item
     if (item.is_error !== true) return item
     prompt.report(
-      at,
+      index,
       '.is_error',
       'changed',
       'the provider has no such field: the text of the result says it',
     )
     const { output } = item
-    const labelled =
+    const labelledOutput =
       typeof output === 'string'
-        ? `${FAILED}${output}`
-        : [{ type: 'input_text' as const, text: FAILED }, ...output]
-    return { ...item, output: labelled }
+        ? `${ERROR_LABEL}${output}`
+        : [{ type: 'input_text' as const, text: ERROR_LABEL }, ...output]
+    return { ...item, output: labelledOutput }
   })
 }
 
@@ -382,30 +388,30 @@ function isFailure(item: InputItem): boolean {
 /** Parts of a result that are not text follow all results of the turn, because no message may be between them. */
 function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void {
   const items: InputItem[] = []
-  const places: Place[] = []
-  let waiting: { readonly item: InputItem; readonly place: Place }[] = []
+  const origins: Origin[] = []
+  let waitingMessages: { readonly item: InputItem; readonly origin: Origin }[] = []
   const addWaiting = (): void => {
-    for (const { item, place } of waiting) {
+    for (const { item, origin } of waitingMessages) {
       items.push(item)
-      places.push(place)
+      origins.push(origin)
     }
-    waiting = []
+    waitingMessages = []
   }
-  for (const [at, item] of prompt.items.entries()) {
-    const place = prompt.placeOf(at)
+  for (const [index, item] of prompt.items.entries()) {
+    const origin = prompt.originOf(index)
     if (!isOutput(item)) addWaiting()
-    const attached = isText(item) ? attachedTo(item) : null
-    items.push(attached?.result ?? item)
-    places.push(place)
-    if (attached === null) continue
-    prompt.report(at, '.output', 'moved', 'the provider takes only text in results')
-    waiting.push({ item: attached.message, place: { ...place, parts: attached.parts } })
+    const attachment = isText(item) ? attachmentOf(item) : null
+    items.push(attachment?.result ?? item)
+    origins.push(origin)
+    if (attachment === null) continue
+    prompt.report(index, '.output', 'moved', 'the provider takes only text in results')
+    waitingMessages.push({ item: attachment.message, origin: { ...origin, parts: attachment.parts } })
   }
   addWaiting()
-  if (items.length > prompt.items.length) prompt.setItems(items, places)
+  if (items.length > prompt.items.length) prompt.setItems(items, origins)
 }
 
-interface Attached {
+interface Attachment {
   readonly result: InputItem
   readonly message: InputItem
   /** For each part of the message, its index in the result. */
@@ -413,21 +419,21 @@ interface Attached {
 }
 
 /** Null if the item is not a result, or has only text. */
-function attachedTo(item: InputItem): Attached | null {
+function attachmentOf(item: InputItem): Attachment | null {
   if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return null
   const { call_id: id, output } = item
   if (typeof output === 'string') return null
-  const others = output.flatMap((part, at) => (part.type === 'input_text' ? [] : [at]))
-  if (others.length === 0) return null
+  const otherIndexes = output.flatMap((part, index) => (part.type === 'input_text' ? [] : [index]))
+  if (otherIndexes.length === 0) return null
   const text = output.flatMap(part => (part.type === 'input_text' ? [part.text] : [])).join('\n')
   const content: InputPart[] = [
     { type: 'input_text', text: `Output of tool call ${id}:` },
-    ...others.map(at => output[at] as InputPart),
+    ...otherIndexes.map(index => output[index] as InputPart),
   ]
   return {
     result: { ...item, output: text === '' ? 'The output is attached below.' : text },
     message: { role: 'user', content },
-    parts: [-1, ...others],
+    parts: [-1, ...otherIndexes],
   }
 }
 
@@ -437,26 +443,26 @@ function joinSystem(prompt: Prompt): void {
   const isStrict = demands.system === 'first'
   if (!isStrict && isOwnApi) return
   const systemIndexes: number[] = []
-  const rest: number[] = []
-  for (const [at, item] of items.entries()) {
-    const isLeading = rest.length === 0
+  const otherIndexes: number[] = []
+  for (const [index, item] of items.entries()) {
+    const isLeading = otherIndexes.length === 0
     if (!isSystem(item) || !(isLeading || isStrict)) {
-      rest.push(at)
+      otherIndexes.push(index)
       continue
     }
-    systemIndexes.push(at)
+    systemIndexes.push(index)
   }
   const hasInstructions = typeof request.instructions === 'string' && request.instructions !== ''
-  const [first] = systemIndexes
-  if (first === undefined || (systemIndexes.length === 1 && !hasInstructions && first === 0)) return
-  for (const [index, at] of systemIndexes.entries())
-    if (hasInstructions || index > 0 || at > 0)
-      prompt.report(at, '', 'moved', 'the provider takes one system message, at the beginning')
+  const [firstIndex] = systemIndexes
+  if (firstIndex === undefined || (systemIndexes.length === 1 && !hasInstructions && firstIndex === 0)) return
+  for (const [position, index] of systemIndexes.entries())
+    if (hasInstructions || position > 0 || index > 0)
+      prompt.report(index, '', 'moved', 'the provider takes one system message, at the beginning')
   const parts: InputPart[] = hasInstructions
     ? [{ type: 'input_text', text: String(request.instructions) }]
     : []
-  for (const at of systemIndexes) {
-    const { content } = items[at] as InputMessage
+  for (const index of systemIndexes) {
+    const { content } = items[index] as InputMessage
     if (typeof content === 'string') parts.push({ type: 'input_text', text: content })
     else if (content !== null) parts.push(...(content as readonly InputPart[]))
   }
@@ -464,8 +470,8 @@ function joinSystem(prompt: Prompt): void {
   const content = isPlain ? parts.map(part => (part as { text: string }).text).join('\n\n') : parts
   prompt.set({ instructions: null })
   prompt.setItems(
-    [{ role: 'system', content }, ...rest.map(at => items[at] as InputItem)],
-    [prompt.placeOf(first), ...rest.map(at => prompt.placeOf(at))],
+    [{ role: 'system', content }, ...otherIndexes.map(index => items[index] as InputItem)],
+    [prompt.originOf(firstIndex), ...otherIndexes.map(index => prompt.originOf(index))],
   )
 }
 
@@ -479,23 +485,23 @@ function isSystem(item: InputItem): boolean {
 /** Adds a thought before each message of the model that makes calls and has none. */
 function fillThoughts(prompt: Prompt, text: string): void {
   const items: InputItem[] = []
-  const places: Place[] = []
+  const origins: Origin[] = []
   let isInCalls = false
-  for (const [at, item] of prompt.items.entries()) {
+  for (const [index, item] of prompt.items.entries()) {
     const isCall = item.type === 'function_call' || item.type === 'custom_tool_call'
     if (isCall && !isInCalls) {
       const trailing = isAssistant(items.at(-1)) ? 1 : 0
       if (items.at(-1 - trailing)?.type !== 'reasoning') {
-        prompt.report(at, '', 'added', 'the provider wants a thought before calls')
+        prompt.report(index, '', 'added', 'the provider wants a thought before calls')
         items.splice(items.length - trailing, 0, thoughtOf(text))
-        places.splice(places.length - trailing, 0, prompt.placeOf(at))
+        origins.splice(origins.length - trailing, 0, prompt.originOf(index))
       }
     }
     isInCalls = isCall
     items.push(item)
-    places.push(prompt.placeOf(at))
+    origins.push(prompt.originOf(index))
   }
-  if (items.length > prompt.items.length) prompt.setItems(items, places)
+  if (items.length > prompt.items.length) prompt.setItems(items, origins)
 }
 
 function thoughtOf(text: string): InputItem {
@@ -508,7 +514,7 @@ function isAssistant(item: InputItem | undefined): boolean {
   )
 }
 
-const CLOSED = 'the provider enforces a subset of JSON Schema; the rest is in descriptions'
+const CLOSED_REASON = 'the provider enforces a subset of JSON Schema; the rest is in descriptions'
 
 type SchemaFormat = Extract<
   NonNullable<NonNullable<ResponsesRequest['text']>['format']>,
@@ -518,7 +524,7 @@ type SchemaFormat = Extract<
 function closeSchema(prompt: Prompt, format: SchemaFormat): void {
   const schema = closedSchema(format.schema)
   if (schema === format.schema) return
-  prompt.changes.push({ field: 'text.format.schema', action: 'changed', reason: CLOSED })
+  prompt.changes.push({ field: 'text.format.schema', action: 'changed', reason: CLOSED_REASON })
   prompt.set({ text: { ...prompt.request.text, format: { ...format, schema } } })
 }
 
@@ -529,11 +535,11 @@ function hasStrictTool(tools: ResponsesRequest['tools']): boolean {
 }
 
 function closeToolSchemas(prompt: Prompt): void {
-  const tools = prompt.request.tools?.map((tool, at) => {
+  const tools = prompt.request.tools?.map((tool, index) => {
     if (tool.type !== 'function' || tool.strict !== true || tool.parameters == null) return tool
     const parameters = closedSchema(tool.parameters)
     if (parameters === tool.parameters) return tool
-    prompt.changes.push({ field: `tools[${at}].parameters`, action: 'changed', reason: CLOSED })
+    prompt.changes.push({ field: `tools[${index}].parameters`, action: 'changed', reason: CLOSED_REASON })
     return { ...tool, parameters }
   })
   if (tools !== undefined) prompt.set({ tools })
@@ -554,21 +560,21 @@ function isOddRoot(tool: Tool | null): boolean {
 function objectRoots(prompt: Prompt): void {
   const reason = 'the provider takes only objects as the schema of a function; the rest is in its description'
   const mayLackProperties = prompt.demands.toolRoots === 'no-union'
-  const before = prompt.request.tools
-  const tools = before?.map((tool, at) => {
+  const callerTools = prompt.request.tools
+  const tools = callerTools?.map((tool, index) => {
     if (!isOddRoot(tool)) return tool
     const { parameters } = tool as { readonly parameters: Json }
     if (mayLackProperties && !hasUnion(parameters)) return tool
-    prompt.changes.push({ field: `tools[${at}].parameters`, action: 'changed', reason })
+    prompt.changes.push({ field: `tools[${index}].parameters`, action: 'changed', reason })
     return { ...tool, parameters: objectRoot(parameters) } as Tool
   })
-  if (tools?.some((tool, at) => tool !== before?.[at]) === true) prompt.set({ tools })
+  if (tools?.some((tool, index) => tool !== callerTools?.[index]) === true) prompt.set({ tools })
 }
 
 /** True if the request has a setting that some models refuse. */
 function hasRefusable(request: ResponsesRequest): boolean {
-  for (let at = 0; at < REFUSABLE_SETTINGS.length; at++)
-    if (request[REFUSABLE_SETTINGS[at] as RefusableName] != null) return true
+  for (let index = 0; index < REFUSABLE_SETTINGS.length; index++)
+    if (request[REFUSABLE_SETTINGS[index] as RefusableName] != null) return true
   return false
 }
 
@@ -579,11 +585,11 @@ function refusedSettings(
 ): readonly RefusableName[] {
   if (refuses.length === 0 && refusesThinking.length === 0) return NONE_REFUSED
   const { reasoning } = request
-  const wanted =
+  const wantedEffort =
     reasoning?.effort ?? (reasoning?.enabled === true || reasoning?.max_tokens ? 'medium' : 'none')
-  const thinks = fieldThatStops(reasoning) === null && takenEffort(wanted, efforts) !== 'none'
-  const all = thinks ? [...refuses, ...refusesThinking] : refuses
-  return all.filter(name => request[name] != null)
+  const isThinking = fieldThatStops(reasoning) === null && acceptedEffort(wantedEffort, efforts) !== 'none'
+  const refusedNames = isThinking ? [...refuses, ...refusesThinking] : refuses
+  return refusedNames.filter(name => request[name] != null)
 }
 
 const NONE_REFUSED: readonly RefusableName[] = []
@@ -591,29 +597,29 @@ const NONE_REFUSED: readonly RefusableName[] = []
 /** The format of the answer that the receiver enforces in place of a wanted one; null: it enforces that. */
 function nearestFormat(
   { tools }: ResponsesRequest,
-  wanted: JsonFormat,
+  wantedFormat: JsonFormat,
   { jsonFormats, jsonBesideTools }: Preconditions,
 ): 'json_object' | 'text' | null {
   if (!jsonBesideTools && tools != null && tools.length > 0) return 'text'
-  if (jsonFormats.includes(wanted)) return null
+  if (jsonFormats.includes(wantedFormat)) return null
   return jsonFormats.includes('json_object') ? 'json_object' : 'text'
 }
 
 /** Asks for the format in the instructions. */
-function formatInWords(prompt: Prompt, instead: 'json_object' | 'text'): void {
+function formatInWords(prompt: Prompt, fallbackFormat: 'json_object' | 'text'): void {
   const { instructions, text } = prompt.request
   const format = text?.format
   const schema =
     format?.type === 'json_schema' ? ` It must match this JSON Schema: ${JSON.stringify(format.schema)}` : ''
-  const before = typeof instructions === 'string' && instructions !== '' ? `${instructions}\n\n` : ''
-  prompt.changes.push({ field: 'text.format', action: 'changed', reason: IN_WORDS })
+  const prefix = typeof instructions === 'string' && instructions !== '' ? `${instructions}\n\n` : ''
+  prompt.changes.push({ field: 'text.format', action: 'changed', reason: IN_WORDS_REASON })
   prompt.set({
-    instructions: `${before}${JSON_HINT}${schema}`,
-    text: { ...text, format: { type: instead } },
+    instructions: `${prefix}${JSON_HINT}${schema}`,
+    text: { ...text, format: { type: fallbackFormat } },
   })
 }
 
-const IN_WORDS = 'the model does not support it, or not together with tools: the prompt asks for it'
+const IN_WORDS_REASON = 'the model does not support it, or not together with tools: the prompt asks for it'
 
 /** Adds a message with the word JSON, unless one has it already. */
 function jsonInWords(prompt: Prompt): void {
@@ -622,9 +628,9 @@ function jsonInWords(prompt: Prompt): void {
     typeof input === 'string' ? [{ role: 'user', content: input }] : prompt.items
   if (items.some(saysJson)) return
   const hint: InputItem = { role: 'developer', content: JSON_HINT }
-  const places = items.map((_, at) => prompt.placeOf(at))
+  const origins = items.map((_, index) => prompt.originOf(index))
   prompt.set({ input: [] })
-  prompt.setItems([hint, ...items], [{ at: 0 }, ...places])
+  prompt.setItems([hint, ...items], [{ index: 0 }, ...origins])
   const reason = 'the provider also needs the request for JSON in the text of the prompt'
   prompt.changes.push({ field: 'text.format', action: 'changed', reason })
 }
@@ -644,9 +650,9 @@ function hasJsonWord(texts: unknown): boolean {
 }
 
 function limitFields(prompt: Prompt): void {
-  const { stops, minOutput } = prompt.demands
-  const { stop, max_output_tokens: most } = prompt.request
-  if (most != null && most < minOutput) {
+  const { maxStops: stops, minOutput } = prompt.demands
+  const { stop, max_output_tokens: maxTokens } = prompt.request
+  if (maxTokens != null && maxTokens < minOutput) {
     prompt.changes.push({
       field: 'max_output_tokens',
       action: 'changed',

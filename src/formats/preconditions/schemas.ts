@@ -7,7 +7,7 @@ import { isRecord, type Json, parseJson } from '../../base/json.ts'
 import { ROOT_UNIONS } from './table.ts'
 
 /** Keywords that stay unchanged. */
-const KEPT: ReadonlySet<string> = new Set([
+const KEPT_KEYWORDS: ReadonlySet<string> = new Set([
   'type',
   'enum',
   'const',
@@ -17,9 +17,9 @@ const KEPT: ReadonlySet<string> = new Set([
   'required',
 ])
 /** Keywords with a schema, a list of them, or a map of them, which may stay. */
-const LISTS: ReadonlySet<string> = new Set(['anyOf', 'allOf'])
-const NAMED: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions'])
-const FORMATS: ReadonlySet<unknown> = new Set([
+const LIST_KEYWORDS: ReadonlySet<string> = new Set(['anyOf', 'allOf'])
+const MAP_KEYWORDS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions'])
+const ENFORCED_FORMATS: ReadonlySet<unknown> = new Set([
   'date-time',
   'time',
   'date',
@@ -32,9 +32,9 @@ const FORMATS: ReadonlySet<unknown> = new Set([
   'uuid',
 ])
 /** Look-around, back references and word borders, which the API's regular expressions do not support. */
-const HARD_PATTERN = /\(\?[=!<]|\\[1-9bBk]/
+const UNSUPPORTED_PATTERN = /\(\?[=!<]|\\[1-9bBk]/
 /** Keywords that neither a model nor a validator of this API needs. */
-const SILENT: ReadonlySet<string> = new Set([
+const IGNORED_KEYWORDS: ReadonlySet<string> = new Set([
   '$schema',
   '$id',
   '$comment',
@@ -48,34 +48,34 @@ const DEPTH_MAX = 64
 
 /** The schema in the subset; the same object if it needs no change. */
 export function closedSchema(schema: Json): Json {
-  return closed(schema, 0)
+  return closeAtDepth(schema, 0)
 }
 
-function closed(schema: Json, depth: number): Json {
+function closeAtDepth(schema: Json, depth: number): Json {
   if (depth === DEPTH_MAX) return schema
   // No other keyword is allowed next to a reference.
   if (typeof schema['$ref'] === 'string')
     return Object.keys(schema).length === 1 ? schema : { $ref: schema['$ref'] }
   const entries: [string, unknown][] = []
-  const words: [string, unknown][] = []
+  const movedKeywords: [string, unknown][] = []
   let isSame = true
-  const keep = (name: string, value: unknown): void => {
+  const keepKeyword = (name: string, value: unknown): void => {
     if (schema[name] !== value) isSame = false
     entries.push([name, value])
   }
   for (const [name, value] of Object.entries(schema)) {
-    if (KEPT.has(name) || staysAlone(name, value)) keep(name, value)
-    else if (LISTS.has(name) && Array.isArray(value)) keep(name, mapped(value, depth))
-    else if (name === 'items' && isRecord(value)) keep(name, closed(value, depth + 1))
-    else if (NAMED.has(name) && isRecord(value)) keep(name, mappedByName(value, depth))
+    if (KEPT_KEYWORDS.has(name) || isEnforcedKeyword(name, value)) keepKeyword(name, value)
+    else if (LIST_KEYWORDS.has(name) && Array.isArray(value)) keepKeyword(name, closedList(value, depth))
+    else if (name === 'items' && isRecord(value)) keepKeyword(name, closeAtDepth(value, depth + 1))
+    else if (MAP_KEYWORDS.has(name) && isRecord(value)) keepKeyword(name, closedMap(value, depth))
     else if (name === 'oneOf' && Array.isArray(value) && schema['anyOf'] === undefined) {
       isSame = false
-      entries.push(['anyOf', mapped(value, depth)])
+      entries.push(['anyOf', closedList(value, depth)])
     } else {
       isSame = false
-      if (!SILENT.has(name) && name !== 'additionalProperties') words.push([name, value])
+      if (!IGNORED_KEYWORDS.has(name) && name !== 'additionalProperties') movedKeywords.push([name, value])
       else if (name === 'additionalProperties' && isRecord(value) && Object.keys(value).length > 0)
-        words.push([name, value])
+        movedKeywords.push([name, value])
     }
   }
   if (isObject(schema) && schema['additionalProperties'] !== false) {
@@ -84,43 +84,45 @@ function closed(schema: Json, depth: number): Json {
   }
   if (isSame) return schema
   const result = Object.fromEntries(entries)
-  return words.length === 0 ? result : { ...result, description: described(schema['description'], words) }
+  return movedKeywords.length === 0
+    ? result
+    : { ...result, description: describedRules(schema['description'], movedKeywords) }
 }
 
 function isObject({ type, properties }: Json): boolean {
   return type === 'object' || (Array.isArray(type) && type.includes('object')) || isRecord(properties)
 }
 
-function staysAlone(name: string, value: unknown): boolean {
+function isEnforcedKeyword(name: string, value: unknown): boolean {
   switch (name) {
     case 'additionalProperties':
       return value === false
     case 'minItems':
       return value === 0 || value === 1
     case 'format':
-      return FORMATS.has(value)
+      return ENFORCED_FORMATS.has(value)
     case 'pattern':
-      return typeof value === 'string' && !HARD_PATTERN.test(value)
+      return typeof value === 'string' && !UNSUPPORTED_PATTERN.test(value)
     default:
       return false
   }
 }
 
-function mapped(schemas: readonly unknown[], depth: number): readonly unknown[] {
-  const all = schemas.map(each => (isRecord(each) ? closed(each, depth + 1) : each))
-  return all.every((each, at) => each === schemas[at]) ? schemas : all
+function closedList(schemas: readonly unknown[], depth: number): readonly unknown[] {
+  const closedSchemas = schemas.map(schema => (isRecord(schema) ? closeAtDepth(schema, depth + 1) : schema))
+  return closedSchemas.every((schema, index) => schema === schemas[index]) ? schemas : closedSchemas
 }
 
-function mappedByName(schemas: Json, depth: number): Json {
-  const all = Object.entries(schemas).map(
-    ([name, each]) => [name, isRecord(each) ? closed(each, depth + 1) : each] as const,
+function closedMap(schemas: Json, depth: number): Json {
+  const entries = Object.entries(schemas).map(
+    ([name, schema]) => [name, isRecord(schema) ? closeAtDepth(schema, depth + 1) : schema] as const,
   )
-  return all.every(([name, each]) => each === schemas[name]) ? schemas : Object.fromEntries(all)
+  return entries.every(([name, schema]) => schema === schemas[name]) ? schemas : Object.fromEntries(entries)
 }
 
-function described(description: unknown, words: readonly (readonly [string, unknown])[]): string {
-  const rest = `Must also satisfy: ${JSON.stringify(Object.fromEntries(words))}`
-  return typeof description === 'string' && description !== '' ? `${description}\n\n${rest}` : rest
+function describedRules(description: unknown, keywords: readonly (readonly [string, unknown])[]): string {
+  const rules = `Must also satisfy: ${JSON.stringify(Object.fromEntries(keywords))}`
+  return typeof description === 'string' && description !== '' ? `${description}\n\n${rules}` : rules
 }
 
 /** Asks for JSON in plain words, for formats that have no JSON mode without a schema. */
@@ -128,15 +130,15 @@ export const JSON_HINT = 'Reply with one JSON object and nothing else: no text a
 
 /** The schema as an object with properties. A union at its root moves to the description. */
 export function objectRoot(schema: Json): Json {
-  const rest = Object.entries(schema).filter(([name]) => !ROOT_UNIONS.has(name))
-  const words = [...ROOT_UNIONS].flatMap(name =>
+  const otherEntries = Object.entries(schema).filter(([name]) => !ROOT_UNIONS.has(name))
+  const unions = [...ROOT_UNIONS].flatMap(name =>
     schema[name] === undefined ? [] : [[name, schema[name]] as const],
   )
   return {
-    ...Object.fromEntries(rest),
+    ...Object.fromEntries(otherEntries),
     type: 'object',
     properties: schema['properties'] ?? {},
-    ...(words.length === 0 ? {} : { description: described(schema['description'], words) }),
+    ...(unions.length === 0 ? {} : { description: describedRules(schema['description'], unions) }),
   }
 }
 

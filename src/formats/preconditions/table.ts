@@ -19,7 +19,7 @@ interface Alphabet {
   /** Matches an allowed text. */
   readonly fits: RegExp
   /** Matches each character that is not allowed. */
-  readonly foreign: RegExp
+  readonly forbidden: RegExp
   readonly maxChars: number
 }
 
@@ -67,7 +67,7 @@ export interface Preconditions {
   /** True: a request for a JSON object must also say "JSON" in its messages. */
   readonly jsonWord: boolean
   /** The most stop sequences; null: any number. */
-  readonly stops: number | null
+  readonly maxStops: number | null
   /** The smallest limit for output tokens. */
   readonly minOutput: number
   /** `user`: a conversation does not end with the model's turn. A caller of the provider's API decides that alone. */
@@ -87,12 +87,12 @@ export interface Preconditions {
   readonly thought: string | null
 }
 
-const WORDS = { fits: /^[a-zA-Z0-9_-]{1,64}$/, foreign: /[^a-zA-Z0-9_-]/g, maxChars: 64 }
-const LONG_WORDS = { fits: /^[a-zA-Z0-9_-]{1,128}$/, foreign: WORDS.foreign, maxChars: 128 }
+const WORD_NAMES = { fits: /^[a-zA-Z0-9_-]{1,64}$/, forbidden: /[^a-zA-Z0-9_-]/g, maxChars: 64 }
+const LONG_WORD_NAMES = { fits: /^[a-zA-Z0-9_-]{1,128}$/, forbidden: WORD_NAMES.forbidden, maxChars: 128 }
 /** The first character is a letter or an underscore. */
 const GOOGLE_NAMES = {
   fits: /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}$/,
-  foreign: /^[^a-zA-Z_]|[^a-zA-Z0-9_.:-]/g,
+  forbidden: /^[^a-zA-Z_]|[^a-zA-Z0-9_.:-]/g,
   maxChars: 128,
 }
 /** Names of Anthropic's own tools; see anthropic-messages/tools.ts. */
@@ -126,17 +126,17 @@ export const ROOT_UNIONS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allO
 export const MIN_OUTPUT_MAX = 16
 
 /** Any text up to this length. */
-const upTo = (maxChars: number) => ({
+const anyText = (maxChars: number) => ({
   fits: new RegExp(`^[^]{1,${maxChars}}$`),
-  foreign: /[^\x21-\x7e]/g,
+  forbidden: /[^\x21-\x7e]/g,
   maxChars,
 })
 
-const CHAT: Preconditions = {
+const CHAT_RULES: Preconditions = {
   items: 'calls',
-  names: WORDS,
+  names: WORD_NAMES,
   // Servers use ids in their own forms and accept them back.
-  callIds: { ...upTo(1_024), unique: 'turn' },
+  callIds: { ...anyText(1_024), unique: 'turn' },
   outputs: 'after-calls',
   arguments: 'text',
   failures: 'words',
@@ -146,7 +146,7 @@ const CHAT: Preconditions = {
   toolSchemas: 'any',
   toolRoots: 'any',
   jsonWord: false,
-  stops: null,
+  maxStops: null,
   minOutput: 1,
   lastTurn: 'any',
   hosted: 'beside-functions',
@@ -158,10 +158,10 @@ const CHAT: Preconditions = {
   thought: null,
 }
 
-const CLAUDE: Preconditions = {
-  ...CHAT,
-  names: { ...LONG_WORDS, hosted: CLAUDE_TOOLS },
-  callIds: { ...LONG_WORDS, unique: 'request' },
+const CLAUDE_RULES: Preconditions = {
+  ...CHAT_RULES,
+  names: { ...LONG_WORD_NAMES, hosted: CLAUDE_TOOLS },
+  callIds: { ...LONG_WORD_NAMES, unique: 'request' },
   arguments: 'object',
   failures: 'text-field',
   results: 'parts',
@@ -173,12 +173,12 @@ const CLAUDE: Preconditions = {
   efforts: ['low', 'medium', 'high', 'xhigh', 'max'],
 }
 
-const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
-  'openai-chat': CHAT,
+const RULES_BY_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
+  'openai-chat': CHAT_RULES,
   'openai-responses': {
-    ...CHAT,
+    ...CHAT_RULES,
     items: 'own',
-    callIds: { ...upTo(64), unique: 'request' },
+    callIds: { ...anyText(64), unique: 'request' },
     outputs: 'anywhere',
     results: 'parts',
     system: 'anywhere',
@@ -187,24 +187,24 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     minOutput: MIN_OUTPUT_MAX,
     efforts: null,
   },
-  'anthropic-messages': CLAUDE,
+  'anthropic-messages': CLAUDE_RULES,
   'google-gemini': {
-    ...CHAT,
+    ...CHAT_RULES,
     names: GOOGLE_NAMES,
-    callIds: { ...upTo(1_024), unique: 'turn' },
+    callIds: { ...anyText(1_024), unique: 'turn' },
     outputs: 'after-calls',
     arguments: 'object',
     failures: 'field',
     results: 'text',
     system: 'anywhere',
-    stops: 5,
+    maxStops: 5,
   },
   'bedrock-converse': {
-    ...CLAUDE,
-    names: WORDS,
+    ...CLAUDE_RULES,
+    names: WORD_NAMES,
     callIds: {
       fits: /^[a-zA-Z0-9_.:-]{1,64}$/,
-      foreign: /[^a-zA-Z0-9_.:-]/g,
+      forbidden: /[^a-zA-Z0-9_.:-]/g,
       maxChars: 64,
       unique: 'request',
     },
@@ -212,41 +212,42 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
 }
 
 /** For each quirk: the changes to the row of a format. */
-const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?: Partial<Preconditions> }>>> =
-  {
-    'openai-limits': {
-      'openai-responses': { names: { ...WORDS, reserved: RESERVED_BY_OPENAI } },
-      'openai-chat': {
-        names: { ...WORDS, reserved: RESERVED_BY_OPENAI },
-        callIds: { ...upTo(40), unique: 'turn' },
-        toolRoots: 'object',
-        jsonWord: true,
-        stops: 4,
+const RULES_BY_QUIRK: Readonly<
+  Partial<Record<Quirk, { readonly [name in FormatName]?: Partial<Preconditions> }>>
+> = {
+  'openai-limits': {
+    'openai-responses': { names: { ...WORD_NAMES, reserved: RESERVED_BY_OPENAI } },
+    'openai-chat': {
+      names: { ...WORD_NAMES, reserved: RESERVED_BY_OPENAI },
+      callIds: { ...anyText(40), unique: 'turn' },
+      toolRoots: 'object',
+      jsonWord: true,
+      maxStops: 4,
+    },
+  },
+  'nine-letter-call-ids': {
+    'openai-chat': {
+      callIds: {
+        fits: /^[a-zA-Z0-9]{9}$/,
+        forbidden: /[^a-zA-Z0-9]/g,
+        maxChars: 9,
+        unique: 'request',
+        hashed: true,
       },
     },
-    'nine-letter-call-ids': {
-      'openai-chat': {
-        callIds: {
-          fits: /^[a-zA-Z0-9]{9}$/,
-          foreign: /[^a-zA-Z0-9]/g,
-          maxChars: 9,
-          unique: 'request',
-          hashed: true,
-        },
-      },
-    },
-    // Gateways of that form know all words.
-    'reasoning-object': { 'openai-chat': { efforts: null } },
-    'xai-names': {
-      'openai-chat': { names: { ...WORDS, reserved: RESERVED_BY_XAI } },
-      'openai-responses': { names: { ...WORDS, reserved: RESERVED_BY_XAI } },
-    },
-    'json-word': { 'openai-chat': { jsonWord: true } },
-    'strict-template': { 'openai-chat': { system: 'first', arguments: 'object' } },
-    'replay-reasoning': { 'openai-chat': { thought: '' } },
-    'blank-reasoning': { 'openai-chat': { thought: ' ' } },
-    'no-strict-tools': { 'anthropic-messages': { toolSchemas: 'any' } },
-  }
+  },
+  // Gateways of that form know all words.
+  'reasoning-object': { 'openai-chat': { efforts: null } },
+  'xai-names': {
+    'openai-chat': { names: { ...WORD_NAMES, reserved: RESERVED_BY_XAI } },
+    'openai-responses': { names: { ...WORD_NAMES, reserved: RESERVED_BY_XAI } },
+  },
+  'json-word': { 'openai-chat': { jsonWord: true } },
+  'strict-template': { 'openai-chat': { system: 'first', arguments: 'object' } },
+  'replay-reasoning': { 'openai-chat': { thought: '' } },
+  'blank-reasoning': { 'openai-chat': { thought: ' ' } },
+  'no-strict-tools': { 'anthropic-messages': { toolSchemas: 'any' } },
+}
 
 type ModelRows = readonly (readonly [RegExp, Partial<Preconditions>])[]
 
@@ -267,39 +268,39 @@ const GEMINI_MODELS: ModelRows = [
 ]
 
 /** The user message for a model that refuses a conversation which ends with its own turn. */
-export const GO_ON = 'Continue.'
-export const WENT_ON: readonly Change[] = [
-  { field: 'input', action: 'added', reason: `the model requires a user message at the end: "${GO_ON}"` },
+export const CONTINUE = 'Continue.'
+export const CONTINUE_ADDED: readonly Change[] = [
+  { field: 'input', action: 'added', reason: `the model requires a user message at the end: "${CONTINUE}"` },
 ]
 
 /** Models that take less than their format, by name: the first that matches counts. */
-const OF_MODEL: { readonly [name in FormatName]?: ModelRows } = {
+const RULES_BY_MODEL: { readonly [name in FormatName]?: ModelRows } = {
   'anthropic-messages': CLAUDE_MODELS,
   'bedrock-converse': CLAUDE_MODELS,
   'google-gemini': GEMINI_MODELS,
 }
 
 /** For each endpoint: its requirements in each format. */
-const known = new WeakMap<Endpoint, Map<FormatName, Preconditions>>()
+const preconditionsByEndpoint = new WeakMap<Endpoint, Map<FormatName, Preconditions>>()
 
 export function preconditionsOf(format: FormatName, endpoint: Endpoint): Preconditions {
-  const found = known.get(endpoint)?.get(format)
-  return found ?? remember(format, endpoint)
+  const preconditions = preconditionsByEndpoint.get(endpoint)?.get(format)
+  return preconditions ?? computePreconditions(format, endpoint)
 }
 
-function remember(format: FormatName, endpoint: Endpoint): Preconditions {
+function computePreconditions(format: FormatName, endpoint: Endpoint): Preconditions {
   const { provider, upstreamModel } = endpoint
   const preconditions: Preconditions = Object.assign(
     {},
-    OF_FORMAT[format],
-    ...provider.quirks.map(quirk => OF_QUIRK[quirk]?.[format]),
-    OF_MODEL[format]?.find(([models]) => models.test(upstreamModel))?.[1],
+    RULES_BY_FORMAT[format],
+    ...provider.quirks.map(quirk => RULES_BY_QUIRK[quirk]?.[format]),
+    RULES_BY_MODEL[format]?.find(([models]) => models.test(upstreamModel))?.[1],
     ruleOf(endpoint),
     takesOf(provider),
     takesOf(endpoint),
   )
-  const formats = known.get(endpoint) ?? new Map<FormatName, Preconditions>()
-  known.set(endpoint, formats.set(format, preconditions))
+  const formats = preconditionsByEndpoint.get(endpoint) ?? new Map<FormatName, Preconditions>()
+  preconditionsByEndpoint.set(endpoint, formats.set(format, preconditions))
   return preconditions
 }
 

@@ -5,7 +5,7 @@
  * the others if the likely length is too long.
  */
 
-import { canExpress, type Special, specialParts } from '../../formats/format-abilities.ts'
+import { canExpress, type SpecialName, specialParts } from '../../formats/format-abilities.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Endpoint, textFormat } from '../../protocol/provider.ts'
 import { supportsParameter, usedParameters } from '../../providers/parameters.ts'
@@ -164,7 +164,7 @@ interface SpecialFilter extends Filter {
 const RESPONSES_ONLY = 'can be sent only to providers that speak the Responses format'
 
 /** The advice for each part. */
-const ADVICE: Readonly<Record<Special, string>> = {
+const ADVICE: Readonly<Record<SpecialName, string>> = {
   prompt:
     'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace for a provider that speaks the Responses format; no such provider serves this model. Send its text in instructions and input instead',
   modalities:

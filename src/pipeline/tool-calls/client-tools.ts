@@ -62,7 +62,7 @@ export function fitTools(
     prompt.tools == null ? null : outwardNames(preconditionsOf(name, endpoint).names, prompt.tools)
   if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
   if (searchFunction?.name != null)
-    items.set(renamed?.of(searchFunction.name) ?? searchFunction.name, SEARCH_FORM)
+    items.set(renamed?.sentName(searchFunction.name) ?? searchFunction.name, SEARCH_FORM)
   if (plain === null && flat === null && custom === null && items.size === 0 && renamed === null) return null
   return {
     prompt: custom?.prompt ?? prompt,
@@ -147,11 +147,14 @@ function isSpecial({ input, tools }: ResponsesRequest): boolean {
 }
 
 function outwardOf(names: ReadonlySet<string>, renamed: OutwardNames): ReadonlySet<string> {
-  return new Set([...names].map(name => renamed.of(name)))
+  return new Set([...names].map(name => renamed.sentName(name)))
 }
 
 /** The encoder gives tools the names that the provider takes; see formats/preconditions/. */
-function callerNames(flat: ReadonlyMap<string, CallerName>, { own }: OutwardNames): Map<string, CallerName> {
+function callerNames(
+  flat: ReadonlyMap<string, CallerName>,
+  { callerNames: own }: OutwardNames,
+): Map<string, CallerName> {
   const names = new Map(flat)
   for (const [outward, name] of own) names.set(outward, flat.get(name) ?? { namespace: null, name })
   return names

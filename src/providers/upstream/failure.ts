@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts'
 import { durationSeconds } from '../../base/duration.ts'
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { scrub } from '../../base/scrub.ts'
-import { NO_MESSAGE, providerFailure } from '../../formats/failure.ts'
+import { DEFAULT_MESSAGE, providerFailure } from '../../formats/failure.ts'
 import type { Format } from '../../formats/format.ts'
 
 /** An error reply of a provider. */
@@ -89,7 +89,7 @@ function withoutIds(text: string): string {
 /** Without this error, callers would look for the fault in their own key, which the provider has never seen. */
 function keyRefused({ status, providerName, keyOwner }: Refusal, providerText: string): string {
   const message = `${providerName} refused ${keyOwner}${status === 403 ? ', or the key lacks permission for this call' : ''}`
-  return providerText === NO_MESSAGE ? message : `${message}: ${providerText}`
+  return providerText === DEFAULT_MESSAGE ? message : `${message}: ${providerText}`
 }
 
 function interpret({ format, status, headers, body }: Refusal): GatewayError {

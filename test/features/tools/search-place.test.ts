@@ -5,7 +5,7 @@ import type { ToolEndpoint, ToolSession } from '../../../src/exchange/server-too
 import { type WebEngine, WebEngines } from '../../../src/features/tools/web/engines.ts'
 import { nativeTool, searchPlace, searchSettings } from '../../../src/features/tools/web/search-settings.ts'
 import { createWebSearch } from '../../../src/features/tools/web-search.ts'
-import { toolbox } from '../../../src/formats/anthropic-messages/tools.ts'
+import { encodeTools as encodeMessagesTools } from '../../../src/formats/anthropic-messages/tools.ts'
 import { encodeTools } from '../../../src/formats/openai-responses/tools.ts'
 import { FORMATS } from '../../../src/formats/table.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
@@ -96,7 +96,7 @@ t.test("a provider gets the tool in its own form, without the gateway's settings
   ])
   const fetching = { type: 'gateway:web_fetch', parameters: { max_uses: 1, max_content_tokens: 9 } }
   const tools = [native, fetching] as unknown as NonNullable<ResponsesRequest['tools']>
-  t.same(toolbox({ input: 'x', tools }, false).tools, [
+  t.same(encodeMessagesTools({ input: 'x', tools }, false).tools, [
     { type: 'web_search_20250305', name: 'web_search', max_uses: 2, allowed_domains: ['a.test'] },
     { type: 'web_fetch_20250910', name: 'web_fetch', max_uses: 1, max_content_tokens: 9 },
   ])

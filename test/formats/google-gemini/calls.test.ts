@@ -4,7 +4,7 @@ import { Withheld } from '../../../src/formats/withheld.ts'
 
 function built(...pieces: readonly Record<string, unknown>[]): string {
   const args = new PartialArguments(new Withheld())
-  args.pieces(pieces)
+  args.addPieces(pieces)
   return JSON.stringify(args)
 }
 
@@ -20,8 +20,8 @@ t.test('pieces are put in their places', async t => {
 
 t.test('arguments that came whole are the ground for pieces', async t => {
   const args = new PartialArguments(new Withheld())
-  args.whole({ a: 'x', list: [1] })
-  args.pieces([
+  args.setWhole({ a: 'x', list: [1] })
+  args.addPieces([
     { jsonPath: '$.a', stringValue: 'y' },
     { jsonPath: '$.list[1]', numberValue: 2 },
   ])

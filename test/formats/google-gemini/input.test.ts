@@ -1,6 +1,6 @@
 import t from 'tap'
 import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
-import { prepared } from '../../../src/formats/preconditions/prepare.ts'
+import { preparedPrompt } from '../../../src/formats/preconditions/prepare.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 import { functionCall as call, functionOutput as output } from './input-items.ts'
@@ -9,8 +9,8 @@ import { functionCall as call, functionOutput as output } from './input-items.ts
 function encoded(body: Record<string, unknown>, signing: boolean): unknown {
   const request = parseResponsesRequest({ model: 'google/gemini', ...body })
   const model = { request, stream: false, endUser: null }
-  const prompt = prepared(model, 'google-gemini', endpointOf('google-gemini'))
-  return encodeContents(prompt?.prompt.input ?? request.input, signing).contents
+  const prompt = preparedPrompt(model, 'google-gemini', endpointOf('google-gemini'))
+  return encodeContents(prompt?.preparedRequest.input ?? request.input, signing).contents
 }
 
 const user = (...parts: unknown[]) => ({ role: 'user', parts })

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { isSigning, modelPath, thinkingOf } from '../../../src/formats/google-gemini/model.ts'
+import { demandsSignatures, modelPath, thinkingOf } from '../../../src/formats/google-gemini/model.ts'
 import { search } from '../../support/property.ts'
 
 t.test('the path of a model', async t => {
@@ -90,6 +90,6 @@ t.test('generations of models by their name', async t => {
   ]
   for (const [name, thinking, signing] of cases) {
     t.match(thinkingOf(name), thinking, name)
-    t.equal(isSigning(name), signing, name)
+    t.equal(demandsSignatures(name), signing, name)
   }
 })

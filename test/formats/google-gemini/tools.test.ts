@@ -106,7 +106,7 @@ t.test('tools and tool choice', async t => {
   ]
   for (const { body, tools, config = null, model = 'gemini-2.5-flash' } of cases) {
     const request = parseResponsesRequest({ model: 'google/gemini', input: 'Hi', ...body })
-    const { leftOut, ...encoded } = encodeTools(request, model)
+    const { omittedTools: leftOut, ...encoded } = encodeTools(request, model)
     t.strictSame(encoded, { tools, toolConfig: config }, JSON.stringify(body))
     t.same(leftOut, [])
   }
