@@ -28,27 +28,32 @@ type Tuning = (typeof TUNING)[number]
 
 /** A name, or the name of an object and the name in it. Absent: the format has no such setting. */
 type SettingName = readonly [string] | readonly [string, string]
-type SettingNames = Readonly<Partial<Record<Tuning, SettingName>>>
+/** The first name that is set counts. */
+type SettingNames = Readonly<Partial<Record<Tuning, readonly SettingName[]>>>
 
-const SAME_NAMES: SettingNames = Object.fromEntries(TUNING.map(name => [name, [name]]))
+const SAME_NAMES: SettingNames = Object.fromEntries(TUNING.map(name => [name, [[name]]]))
 
 const SETTING_PLACES: Readonly<Record<FormatName, SettingNames>> = {
   'openai-chat': SAME_NAMES,
   'openai-responses': SAME_NAMES,
-  'anthropic-messages': { temperature: ['temperature'], top_p: ['top_p'], top_k: ['top_k'] },
+  'anthropic-messages': { temperature: [['temperature']], top_p: [['top_p']], top_k: [['top_k']] },
   'google-gemini': {
-    temperature: ['generationConfig', 'temperature'],
-    top_p: ['generationConfig', 'topP'],
-    top_k: ['generationConfig', 'topK'],
-    frequency_penalty: ['generationConfig', 'frequencyPenalty'],
-    presence_penalty: ['generationConfig', 'presencePenalty'],
-    top_logprobs: ['generationConfig', 'logprobs'],
-    seed: ['generationConfig', 'seed'],
+    temperature: [['generationConfig', 'temperature']],
+    top_p: [['generationConfig', 'topP']],
+    top_k: [['generationConfig', 'topK']],
+    frequency_penalty: [['generationConfig', 'frequencyPenalty']],
+    presence_penalty: [['generationConfig', 'presencePenalty']],
+    top_logprobs: [['generationConfig', 'logprobs']],
+    seed: [['generationConfig', 'seed']],
   },
   'bedrock-converse': {
-    temperature: ['inferenceConfig', 'temperature'],
-    top_p: ['inferenceConfig', 'topP'],
-    top_k: ['additionalModelRequestFields', 'top_k'],
+    temperature: [['inferenceConfig', 'temperature']],
+    top_p: [['inferenceConfig', 'topP']],
+    // Nova has an object of its own for it.
+    top_k: [
+      ['additionalModelRequestFields', 'top_k'],
+      ['additionalModelRequestFields', 'inferenceConfig'],
+    ],
   },
 }
 
@@ -70,7 +75,7 @@ export const SETTINGS: Readonly<Record<FormatName, readonly Setting[]>> = {
 
 function settingsOf(names: SettingNames): readonly Setting[] {
   return TUNING.map(name => {
-    const [outer = null, inner = null] = names[name] ?? []
+    const [outer = null, inner = null] = names[name]?.[0] ?? []
     return { name, outer, inner }
   })
 }
@@ -101,7 +106,9 @@ const WORD_SETTINGS: Readonly<Record<FormatName, WordSettings>> = {
   },
   'bedrock-converse': {
     verbosity: [],
-    effort: [['additionalModelRequestFields']],
+    effort: ['thinking', 'output_config', 'reasoningConfig', 'reasoning_effort'].map(
+      name => ['additionalModelRequestFields', name] as const,
+    ),
   },
 }
 
@@ -142,7 +149,7 @@ export function changedSettings(
   const names = SETTING_PLACES[format]
   for (const name of TUNING) {
     const value = request[name]
-    if (value != null) note(changes, name, value, names[name] === undefined ? [] : [names[name]], body)
+    if (value != null) note(changes, name, value, names[name] ?? [], body)
   }
   const settings = WORD_SETTINGS[format]
   const verbosity = request.text?.verbosity

@@ -143,12 +143,12 @@ function settings(terms: SettingsTerms): Settings {
     topP: request.top_p,
   })
   const effort = effortOf(terms)
-  if (effort === null) return { inference, additional: topK(request, family) }
+  if (effort === null || family === 'other') return { inference, additional: topK(request, family) }
   if (family === 'gpt-oss') {
     const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
     return { inference, additional: { reasoning_effort: nearest } }
   }
-  return family === 'nova' ? novaSettings(inference, effort) : { inference, additional: {} }
+  return novaSettings(inference, effort)
 }
 
 function inferenceConfig(

@@ -3,6 +3,7 @@ import { GatewayError } from '../../../src/base/errors.ts'
 import { bedrockConverse } from '../../../src/formats/bedrock-converse.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import { outgoingRequest } from '../../../src/formats/outgoing.ts'
+import { changedSettings } from '../../../src/formats/sent-settings.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 
@@ -10,6 +11,7 @@ type Json = Record<string, unknown>
 
 const CLAUDE = 'us.anthropic.claude-sonnet-4-5-20250929-v1:0'
 const NOVA = 'us.amazon.nova-2-lite-v1:0'
+const LLAMA = 'us.meta.llama4-maverick-17b-instruct-v1:0'
 
 function wire(request: Json, upstreamModel = CLAUDE, stream = false): WireRequest {
   const parsed = parseResponsesRequest({ model: 'a/b', input: 'Hi', ...request })
@@ -301,6 +303,20 @@ t.test('thinking, length and sampling are what the family of the model takes', a
     additional: { inferenceConfig: { topK: 5 } },
   })
   t.same(settings({ top_k: 5 }, CLAUDE).additional, { top_k: 5 })
+  t.same(settings({ top_k: 5, reasoning: { effort: 'high' } }, LLAMA).additional, { top_k: 5 })
+})
+
+t.test('a setting is reported as lost only if the body does not have it', async t => {
+  const lost = (request: Json, model: string) =>
+    changedSettings(
+      'bedrock-converse',
+      parseResponsesRequest({ model: 'a/b', input: 'Hi', ...request }),
+      body(request, model),
+    ).map(({ field, action }) => `${field} ${action}`)
+  t.same(lost({ top_k: 5 }, NOVA), [])
+  t.same(lost({ reasoning: { effort: 'high' } }, NOVA), [])
+  t.same(lost({ top_k: 5, reasoning: { effort: 'high' } }, LLAMA), ['reasoning.effort dropped'])
+  t.same(lost({ seed: 1, top_k: 5 }, CLAUDE), ['seed dropped'])
 })
 
 t.test('a schema, a service tier, and nothing that the API does not name', async t => {
