@@ -105,7 +105,7 @@ export class Call {
     if (start.name !== null) this.#announce(start.name)
   }
 
-  /** True until there is input with content. */
+  /** True as long as the input is blank. */
   get isBlank(): boolean {
     return this.#extent.isBlank
   }

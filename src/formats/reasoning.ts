@@ -59,8 +59,8 @@ export function nearestEffort(share: number, offeredEfforts: readonly [Effort, .
 }
 
 /**
- * The nearest effort that a receiver takes; null: it takes none that is near. A model that may think is not told to
- * stop, and one that always thinks is told to think least. `efforts` null: it takes all.
+ * The nearest effort that a receiver accepts; null: it accepts no effort. A model that can think is never told to stop,
+ * and a model that always thinks gets the lowest effort. `efforts`: those of the receiver; null: all.
  */
 export function acceptedEffort(effort: EffortName, efforts: readonly EffortName[] | null): EffortName | null {
   if (efforts === null || efforts.includes(effort)) return effort

@@ -87,7 +87,7 @@ interface WordSettings {
   readonly hasNone?: true
 }
 
-/** Settings of text and thinking with a word for a value: their places. The first one that is set counts. */
+/** The names of settings of text and thinking whose value is a word. The first name that is set counts. */
 const WORD_SETTINGS: Readonly<Record<FormatName, WordSettings>> = {
   'openai-chat': {
     verbosity: [['verbosity']],

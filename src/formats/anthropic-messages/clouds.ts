@@ -21,7 +21,7 @@ export interface CloudFormat {
   readonly betasInBody: boolean
   /** Fields that the cloud does not accept, in addition to the model. */
   readonly omittedFields: readonly string[]
-  /** True: it refuses the field `eager_input_streaming` of tools, and has a beta in its place. */
+  /** True: the cloud refuses the field `eager_input_streaming` of tools, and has a beta instead. */
   readonly eagerByBeta: boolean
 }
 

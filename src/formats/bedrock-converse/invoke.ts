@@ -75,7 +75,7 @@ function unknownEvent(): GatewayError {
   return new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
 }
 
-/** Stands in the place of Converse for such a request. */
+/** Replaces Converse for such a request. */
 export const INVOKE_MODEL: Omit<Format, 'name'> = {
   dialect: 'messages',
   filesByLink: false,

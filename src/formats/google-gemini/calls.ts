@@ -78,8 +78,8 @@ export class GeminiCalls {
   }
 }
 
-// Arguments in pieces: each piece names a place (`$.recipe.steps[0]`) and a value for it, and pieces of one string are
-// joined. Places are foreign input: they are bounded and cannot touch a prototype.
+// Arguments in pieces: each piece has a path (`$.recipe.steps[0]`) and a value for it, and pieces of one string are
+// joined. Paths are foreign input: they are bounded and cannot touch a prototype.
 
 /** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
 const DEPTH_MAX = 64
@@ -101,7 +101,7 @@ export class PartialArguments {
     for (const [key, value] of Object.entries(args)) this.#root[key] = value
   }
 
-  /** @throws GatewayError when a piece has no place: a call must not run with incomplete arguments. */
+  /** @throws GatewayError when a piece has no valid path: a call must not run with incomplete arguments. */
   addPieces(partialArgs: unknown): void {
     for (const piece of records(partialArgs)) {
       const path = pathOf(filled(piece['jsonPath']))
@@ -118,7 +118,7 @@ export class PartialArguments {
     return this.#root
   }
 
-  /** Writes a piece to its place; false if the path does not fit the arguments so far. */
+  /** Writes the value of a piece at its path; false if the path does not fit the arguments so far. */
   #writePiece(path: readonly (string | number)[], piece: Json): boolean {
     let container: Container = this.#root
     for (const [depth, step] of path.entries()) {

@@ -209,7 +209,7 @@ export class Citations {
     this.#withheld.add(text)
   }
 
-  /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
+  /** All citations as annotations. A citation over two messages belongs to the one in which it begins. */
   annotationsOf(messages: readonly ReplyText[]): readonly PlacedAnnotation[] {
     if (this.#citations.length === 0 || messages.length === 0) return []
     const replyText = messages.map(message => message.text).join('')

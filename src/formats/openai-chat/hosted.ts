@@ -170,7 +170,7 @@ export function chatAnnotation(raw: unknown): Annotation | null {
 }
 
 /**
- * Citations for the whole reply (`search_results`, else `citations`). Their places are unknown, so each becomes an
+ * Citations for the whole reply (`search_results`, else `citations`). Their ranges are unknown, so each becomes an
  * empty range at the end of the text, and a client that marks ranges never replaces words of the answer.
  */
 export function replyCitations(
