@@ -59,8 +59,8 @@ export function nearestEffort(share: number, offeredEfforts: readonly [Effort, .
 }
 
 /**
- * The nearest effort that a receiver accepts; null: it accepts no effort. A model that can think is never told to stop,
- * and a model that always thinks gets the lowest effort. `efforts`: those of the receiver; null: all.
+ * The nearest effort that a receiver accepts; null: it accepts no thinking effort. A request for thinking never becomes
+ * `none`, and `none` becomes the lowest effort of a model that always thinks. `efforts` null: all are accepted.
  */
 export function acceptedEffort(effort: EffortName, efforts: readonly EffortName[] | null): EffortName | null {
   if (efforts === null || efforts.includes(effort)) return effort
