@@ -8,7 +8,7 @@ import { dashboard, ROWS } from '../grafana/dashboard.ts'
 import { FAILURES } from '../src/base/errors.ts'
 import { STAGES } from '../src/base/metrics/stages.ts'
 import { CREDENTIAL_EVICTIONS } from '../src/base/metrics/table.ts'
-import { DEGRADED, THREAD_STATES } from '../src/process/threads/process-metrics.ts'
+import { DEGRADABLE_PARTS, THREAD_STATES } from '../src/process/threads/process-metrics.ts'
 import { BATCH_ENDPOINTS } from '../src/protocol/management/batches.ts'
 import { ROLLOUT_STATES } from '../src/protocol/rollout.ts'
 import { OTHER_KEYS_LABEL } from '../src/providers/credentials/vault-key-rotation.ts'
@@ -172,7 +172,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_overhead_seconds_count stage': STAGES,
   'gateway_overhead_seconds_bucket stage': STAGES,
   'gateway_threads state': THREAD_STATES,
-  'gateway_degraded what': DEGRADED,
+  'gateway_degraded what': DEGRADABLE_PARTS,
   'gateway_requests_total route': BATCH_ENDPOINTS.map(endpoint => endpoint.replace('/v1', 'batch')),
   'gateway_requests_in_flight thread': ['batch-0'],
   'gateway_event_loop_lag_seconds thread': ['batch-0'],

@@ -14,7 +14,7 @@ import { scriptedEndpoint, startScripted } from '../../test/support/scripted-att
 /** Takes what it is given as the socket library does: strings are encoded, bytes are copied. */
 export class MemorySocket implements ResponseSocket {
   readonly address = ''
-  readonly dead = false
+  readonly isEnded = false
   readonly #memory = Buffer.allocUnsafeSlow(1024 * 1024)
   writes = 0
   bytes = 0

@@ -94,7 +94,7 @@ function ask(tracing: Tracing | null): void {
   attempt.firstTokenMs = 210.4
   void trace.response
   spans.endAttempt(attempt, END, 81_200_000, nowMs)
-  spans.charged(81_200_000, 1, 'completed', null, nowMs)
+  spans.charge(81_200_000, 1, 'completed', null, nowMs)
   tracing?.endTrace(trace, LINE, watch as TracedStopwatch, nowMs)
 }
 

@@ -55,8 +55,8 @@ export function isoInstant(unixMs: number): string {
     lastText = isoSecond(second)
     lastSecond = second
   }
-  const rest = Math.floor(unixMs - second * 1000)
-  return `${lastText}${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}Z`
+  const milliseconds = Math.floor(unixMs - second * 1000)
+  return `${lastText}${milliseconds < 10 ? '00' : milliseconds < 100 ? '0' : ''}${milliseconds}Z`
 }
 
 /** The last second that was formatted: many times share one. */
@@ -75,13 +75,17 @@ function isoSecond(unixSecond: number): string {
 function isoDay(unixDay: number): string {
   const days = unixDay + DAYS_TO_EPOCH
   const era = Math.floor(days / DAYS_PER_ERA)
-  const ofEra = days - era * DAYS_PER_ERA
+  const dayOfEra = days - era * DAYS_PER_ERA
   const yearOfEra = Math.floor(
-    (ofEra - Math.floor(ofEra / 1460) + Math.floor(ofEra / 36_524) - Math.floor(ofEra / 146_096)) / 365,
+    (dayOfEra -
+      Math.floor(dayOfEra / 1460) +
+      Math.floor(dayOfEra / 36_524) -
+      Math.floor(dayOfEra / 146_096)) /
+      365,
   )
-  const ofYear = ofEra - (365 * yearOfEra + Math.floor(yearOfEra / 4) - Math.floor(yearOfEra / 100))
-  const monthFromMarch = Math.floor((5 * ofYear + 2) / 153)
-  const day = ofYear - Math.floor((153 * monthFromMarch + 2) / 5) + 1
+  const dayOfYear = dayOfEra - (365 * yearOfEra + Math.floor(yearOfEra / 4) - Math.floor(yearOfEra / 100))
+  const monthFromMarch = Math.floor((5 * dayOfYear + 2) / 153)
+  const day = dayOfYear - Math.floor((153 * monthFromMarch + 2) / 5) + 1
   const month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
   const year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
   return `${year}-${TWO_DIGITS[month]}-${TWO_DIGITS[day]}`

@@ -132,7 +132,6 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
-/** Meaning of a provider's status. */
 /**
  * `Retry-After` for requests that the gateway refuses temporarily, in seconds, by what has to happen first. A client
  * that retries without a delay would only add to the load.
@@ -299,11 +298,11 @@ export function fieldOf({ status, message, metadata }: GatewayError): string | u
 }
 
 /** Maps whose keys callers choose. */
-const OWN_NAMES = /(?<=(?:^|\.)(?:env|headers|image_config|logit_bias|metadata|properties|variables))\..*/
+const CHOSEN_NAMES = /(?<=(?:^|\.)(?:env|headers|image_config|logit_bias|metadata|properties|variables))\..*/
 
 /** Like `fieldOf`, for logs and traces: without names that callers choose, such as keys of metadata. */
-export function shownFieldOf(error: GatewayError): string | undefined {
-  return fieldOf(error)?.replace(OWN_NAMES, '')
+export function loggableFieldOf(error: GatewayError): string | undefined {
+  return fieldOf(error)?.replace(CHOSEN_NAMES, '')
 }
 
 /**
@@ -317,12 +316,12 @@ export function isError(thrown: unknown): thrown is Error {
 /** Codes of systems and protocols, such as `ECONNREFUSED`; never text from callers or providers. */
 const SYSTEM_CODE = /^[A-Z][A-Z0-9_]{1,63}$/
 /** Maximum number of nested causes that are examined. */
-const CAUSE_DEPTH = 6
+const MAX_CAUSE_DEPTH = 6
 
 /** The code of the error, or of the nearest cause that has one, for logs; null if none has a code. */
 export function systemCode(thrown: unknown): string | null {
   let error = thrown
-  for (let depth = 0; depth < CAUSE_DEPTH && isError(error); depth++) {
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH && isError(error); depth++) {
     const code: unknown = Reflect.get(error, 'code')
     if (typeof code === 'string' && SYSTEM_CODE.test(code)) return code
     // Node tries the addresses of a host one after the other, and reports all failures in one error.

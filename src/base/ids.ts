@@ -5,28 +5,21 @@ const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 /** Random bytes from this value on are skipped, so that each of the 62 characters is equally likely. */
 const FAIR_LIMIT = 248
 
-function createDraw(poolBytes: number): (length: number) => string {
-  const pool = Buffer.allocUnsafe(poolBytes)
-  let next = poolBytes
-  return length => {
-    let text = ''
-    while (text.length < length) {
-      if (next === poolBytes) {
-        randomFillSync(pool)
-        next = 0
-      }
-      const byte = pool.readUInt8(next++)
-      if (byte < FAIR_LIMIT) text += ALPHABET[byte % 62]
-    }
-    return text
-  }
-}
-
-const draw = createDraw(4096)
+const pool = Buffer.allocUnsafe(4096)
+let nextByte = pool.length
 
 /** `length` random letters and digits, about 5.95 bits each. */
 export function randomText(length: number): string {
-  return draw(length)
+  let text = ''
+  while (text.length < length) {
+    if (nextByte === pool.length) {
+      randomFillSync(pool)
+      nextByte = 0
+    }
+    const byte = pool.readUInt8(nextByte++)
+    if (byte < FAIR_LIMIT) text += ALPHABET[byte % 62]
+  }
+  return text
 }
 
 /**
@@ -36,7 +29,7 @@ export function randomText(length: number): string {
  */
 export function generationId(unixMs: number): string {
   const second = Math.floor(unixMs / 1000)
-  return `gen-${second}-${MILLISECONDS[Math.floor(unixMs - second * 1000)]}${draw(18)}`
+  return `gen-${second}-${MILLISECONDS[Math.floor(unixMs - second * 1000)]}${randomText(18)}`
 }
 
 /** Two characters for each millisecond of a second, in text order. */
@@ -47,12 +40,12 @@ const MILLISECONDS = Array.from(
 
 /** Identifier of a batch: `batch_` and 24 alphanumerics. */
 export function batchId(): string {
-  return `batch_${draw(24)}`
+  return `batch_${randomText(24)}`
 }
 
 /** Identifier of a file: `gw_file_` and 24 alphanumerics. */
 export function fileId(): string {
-  return `gw_file_${draw(24)}`
+  return `gw_file_${randomText(24)}`
 }
 
 const FILE_ID = /^gw_file_[0-9A-Za-z]{24}$/
@@ -67,12 +60,12 @@ export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'cu' | 'st' | 'ts'
 
 /** Identifier of an output item: prefix, underscore, 24 alphanumerics. */
 export function itemId(prefix: ItemPrefix): string {
-  return `${prefix}_${draw(24)}`
+  return `${prefix}_${randomText(24)}`
 }
 
 /** Identifier of a capture: `cap_` and 24 alphanumerics. */
 export function captureId(): string {
-  return `cap_${draw(24)}`
+  return `cap_${randomText(24)}`
 }
 
 const CAPTURE_ID = /^cap_[0-9A-Za-z]{24}$/

@@ -46,12 +46,12 @@ export function textOrEmpty(value: unknown): string {
 
 /** The strings of a list. */
 export function texts(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
+  return Array.isArray(value) ? value.filter(item => typeof item === 'string') : []
 }
 
 /** The strings of a list that are not empty. */
 export function strings(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(element => filled(element) !== null) : []
+  return Array.isArray(value) ? value.filter(item => filled(item) !== null) : []
 }
 
 /** A whole number >= 0, such as an index; null for a fraction. */
@@ -80,10 +80,10 @@ export function remainder(value: Json, without: ReadonlySet<string>, nulls = fal
   // JSON.parse creates only own keys, and usually none of them is kept.
   for (const key in value) {
     if (without.has(key) || key === '__proto__') continue
-    const one = value[key]
-    if (one === undefined || (one === null && !nulls)) continue
+    const field = value[key]
+    if (field === undefined || (field === null && !nulls)) continue
     copy ??= {}
-    copy[key] = one
+    copy[key] = field
   }
   return copy
 }
@@ -133,22 +133,22 @@ const PART_CHARS = 32 * 1024
  * Takes the place of a long text. No other value has this JSON: texts are never written with an escaped letter, and
  * after a quotation mark that ends a text there is no backslash.
  */
-const PLACE = '"\\u0041"'
+const PLACEHOLDER = '"\\u0041"'
 /** Not yet in the types of the language. */
 const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown }
 
 /** The JSON of a value in pieces: the same bytes as a whole, but no step takes milliseconds if texts are long. */
 export function* jsonPieces(value: unknown): Iterable<string> {
   const texts: string[] = []
-  const marker = rawJSON(PLACE)
-  const json = JSON.stringify(value, (_, each: unknown) => {
-    if (typeof each !== 'string' || each.length <= PART_CHARS) return each
-    texts.push(each)
+  const marker = rawJSON(PLACEHOLDER)
+  const json = JSON.stringify(value, (_, entry: unknown) => {
+    if (typeof entry !== 'string' || entry.length <= PART_CHARS) return entry
+    texts.push(entry)
     return marker
   })
-  const [first = '', ...others] = json.split(PLACE)
+  const [first = '', ...others] = json.split(PLACEHOLDER)
   yield first
-  for (const [at, text] of texts.entries()) {
+  for (const [index, text] of texts.entries()) {
     yield '"'
     for (let from = 0; from < text.length; ) {
       let until = from + PART_CHARS
@@ -157,7 +157,7 @@ export function* jsonPieces(value: unknown): Iterable<string> {
       yield JSON.stringify(text.slice(from, until)).slice(1, -1)
       from = until
     }
-    yield `"${others[at] ?? ''}`
+    yield `"${others[index] ?? ''}`
   }
 }
 

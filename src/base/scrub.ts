@@ -4,13 +4,13 @@
  */
 
 /** Length of the pieces of a key that are removed; shorter ones are too common. */
-const PIECE = 8
+const PIECE_CHARS = 8
 /** Shorter keys are ignored, because removing them would break ordinary words. */
-const SHORTEST_SECRET = 4
+const SECRET_MIN_CHARS = 4
 /** Longer keys are only searched for unchanged and URL-encoded; each further encoding multiplies the work. */
 const REWRITTEN_MAX_CHARS = 1024
 /** Maximum length of the text. Other code cuts provider text to 500 characters. */
-const TEXT_LIMIT = 16 * 1024
+const TEXT_MAX_CHARS = 16 * 1024
 
 const REDACTED = '[redacted]'
 
@@ -32,13 +32,13 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
 
 /** The text without `secrets`, without pieces of them of 8 or more characters, and without anything key-like. */
 export function scrub(text: string, secrets: readonly string[]): string {
-  const shown = text.length > TEXT_LIMIT ? text.slice(0, TEXT_LIMIT) : text
-  const lower = asciiLower(shown)
+  const bounded = text.length > TEXT_MAX_CHARS ? text.slice(0, TEXT_MAX_CHARS) : text
+  const lower = asciiLower(bounded)
   const ranges: Range[] = []
   for (const secret of secrets) {
-    for (const encoded of encodingsOf(secret)) ranges.push(...rangesOf(shown, lower, encoded))
+    for (const encoded of encodingsOf(secret)) ranges.push(...rangesOf(bounded, lower, encoded))
   }
-  let clean = removeRanges(shown, ranges)
+  let clean = removeRanges(bounded, ranges)
   for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement)
   return clean.toWellFormed()
 }
@@ -48,27 +48,27 @@ export function scrub(text: string, secrets: readonly string[]): string {
  * knows. Much cheaper than `scrub`, above all for a list of secrets that it has seen before.
  */
 export function holdsSecret(text: string, secrets: readonly string[]): boolean {
-  if (text.length < 2 * PIECE - 1) return false
+  if (text.length < 2 * PIECE_CHARS - 1) return false
   // Without the escape marks, a fully escaped secret is hexadecimal digits.
   const lower = text.toLowerCase().replaceAll('%', '').replaceAll('\\u00', '')
-  for (const encodings of searched.get(secrets) ?? makeSearched(secrets)) {
+  for (const encodings of searchForms.get(secrets) ?? createSearchForms(secrets)) {
     // A run of 15 characters contains a whole piece at one of these positions.
-    for (let at = 0; at + PIECE <= lower.length; at += PIECE) {
-      if (encodings.includes(lower.slice(at, at + PIECE))) return true
+    for (let start = 0; start + PIECE_CHARS <= lower.length; start += PIECE_CHARS) {
+      if (encodings.includes(lower.slice(start, start + PIECE_CHARS))) return true
     }
   }
   return false
 }
 
 /** The forms of secrets for which `holdsSecret` searches, made once: many replies are checked for the same ones. */
-const searched = new WeakMap<readonly string[], readonly string[]>()
+const searchForms = new WeakMap<readonly string[], readonly string[]>()
 
-function makeSearched(secrets: readonly string[]): readonly string[] {
+function createSearchForms(secrets: readonly string[]): readonly string[] {
   const patterns = secrets.map(secret => {
     const dumps = secret.length > REWRITTEN_MAX_CHARS ? '' : dumpsOf(secret).join(' ')
     return `${secret} ${dumps}`.toLowerCase()
   })
-  searched.set(secrets, patterns)
+  searchForms.set(secrets, patterns)
   return patterns
 }
 
@@ -76,7 +76,7 @@ function makeSearched(secrets: readonly string[]): readonly string[] {
 function encodingsOf(secret: string): ReadonlySet<string> {
   const text = secret.toWellFormed()
   const encodings = new Set([secret, encodeURIComponent(text)])
-  if (secret.length < PIECE || secret.length > REWRITTEN_MAX_CHARS) return encodings
+  if (secret.length < PIECE_CHARS || secret.length > REWRITTEN_MAX_CHARS) return encodings
   const dumps = dumpsOf(text)
   const [hex = ''] = dumps
   for (const dump of [hex.replace(/../g, '%$&'), hex.replace(/../g, '\\u00$&'), ...dumps]) encodings.add(dump)
@@ -118,22 +118,27 @@ function removeRanges(text: string, ranges: readonly Range[]): string {
 
 /** Finds a secret in a text. `lower`: the text in lower case. */
 function* rangesOf(text: string, lower: string, secret: string): Generator<Range> {
-  if (secret.length < SHORTEST_SECRET) return
-  if (secret.length < PIECE) {
-    for (let at = text.indexOf(secret); at !== -1; at = text.indexOf(secret, at + secret.length)) {
-      yield [at, at + secret.length]
+  if (secret.length < SECRET_MIN_CHARS) return
+  if (secret.length < PIECE_CHARS) {
+    for (
+      let start = text.indexOf(secret);
+      start !== -1;
+      start = text.indexOf(secret, start + secret.length)
+    ) {
+      yield [start, start + secret.length]
     }
     return
   }
   const pieces = new Set<string>()
   const lowerSecret = asciiLower(secret)
-  for (let at = 0; at + PIECE <= lowerSecret.length; at++) pieces.add(lowerSecret.slice(at, at + PIECE))
-  for (let at = 0; at + PIECE <= lower.length; at++) {
-    if (!pieces.has(lower.slice(at, at + PIECE))) continue
-    let end = at + PIECE
-    while (end < lower.length && pieces.has(lower.slice(end - PIECE + 1, end + 1))) end++
-    yield [at, end]
-    at = end - 1
+  for (let start = 0; start + PIECE_CHARS <= lowerSecret.length; start++)
+    pieces.add(lowerSecret.slice(start, start + PIECE_CHARS))
+  for (let start = 0; start + PIECE_CHARS <= lower.length; start++) {
+    if (!pieces.has(lower.slice(start, start + PIECE_CHARS))) continue
+    let end = start + PIECE_CHARS
+    while (end < lower.length && pieces.has(lower.slice(end - PIECE_CHARS + 1, end + 1))) end++
+    yield [start, end]
+    start = end - 1
   }
 }
 

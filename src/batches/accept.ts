@@ -20,7 +20,7 @@ import type { BatchEndpoint, BatchPreferences } from '../protocol/management/bat
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { AcceptedBatch, BatchRecord, BatchRoom, OpeningBatch } from '../storage/batches.ts'
 import { StoreError } from '../storage/store-error.ts'
-import { AcceptanceSlots, keyTaken } from './acceptance-slots.ts'
+import { AcceptanceSlots, idempotencyConflict } from './acceptance-slots.ts'
 import type { ProbeService } from './services/service-probe.ts'
 import type { BatchSettings } from './settings.ts'
 import type { DecodeBody, ReadBody, Upload, Uploads } from './uploads.ts'
@@ -51,7 +51,7 @@ export interface RequestFile {
 type Table = typeof TASKS
 type AcceptanceTask = 'hash-file' | 'check-batch' | 'store-batch'
 
-interface MadeBatch {
+interface CreatedBatch {
   readonly batch: BatchRecord
   /** True if an earlier request with this idempotency key created it. */
   readonly isReplayed: boolean
@@ -74,13 +74,13 @@ export type BatchBounds = Pick<BatchSettings, 'maxStored' | 'maxStoredRequests' 
 /** `completion_window`. */
 const WINDOW_MS = 24 * 3_600_000
 /** Jobs are short, so that the files of all keys get their turn. A single giant request takes longer. */
-const BUDGET_MS = 300
+const JOB_BUDGET_MS = 300
 /** Limit for one job: a database may be busy for ten seconds. */
-const RUN_MS = 25_000
+const JOB_TIMEOUT_MS = 25_000
 /** How long a job may wait for a worker. */
-const WAIT_MS = 25_000
+const JOB_WAIT_MS = 25_000
 /** How long a batch that is being accepted does not count as abandoned. Each job extends this lease when it begins. */
-const LEASE_MS = 2 * (WAIT_MS + RUN_MS)
+const LEASE_MS = 2 * (JOB_WAIT_MS + JOB_TIMEOUT_MS)
 const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
   '/v1/responses': 'responses',
   '/v1/chat/completions': 'chat-completions',
@@ -90,7 +90,7 @@ const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
 
 export class BatchAcceptances {
   readonly #deps: AcceptDeps
-  readonly #places = new AcceptanceSlots()
+  readonly #slots = new AcceptanceSlots()
 
   constructor(deps: AcceptDeps) {
     this.#deps = deps
@@ -100,8 +100,8 @@ export class BatchAcceptances {
    * Reads the body and creates a batch from it, or finds the batch that was created from it before.
    * @throws GatewayError of the statuses 400, 402, 403, 404, 409, 413, 422, 429 and 503; the reason of the abort
    */
-  async accept(incoming: IncomingBatch): Promise<MadeBatch> {
-    const leave = this.#places.enter(incoming.caller.keyHash, incoming.idempotencyKey)
+  async accept(incoming: IncomingBatch): Promise<CreatedBatch> {
+    const leave = this.#slots.enter(incoming.caller.keyHash, incoming.idempotencyKey)
     try {
       const { caller, announcedBytes, decode = null, read } = incoming
       const owner = { key: holderOf(caller), announcedBytes, decode }
@@ -137,7 +137,7 @@ class Acceptance {
     this.#upload = upload
   }
 
-  async run(): Promise<MadeBatch> {
+  async run(): Promise<CreatedBatch> {
     try {
       if (this.#incoming.idempotencyKey !== null) {
         this.#bodyHash = await this.#run('hash-file', this.#upload.file)
@@ -171,10 +171,10 @@ class Acceptance {
     }
     // Set before the call, because the batch may exist even if no answer comes.
     this.#isOpen = true
-    const { opening } = only('opening', await this.#store({ verb: 'open', batch, nowMs }))
+    const { opening } = expectOutcome('opening', await this.#store({ verb: 'open', batch, nowMs }))
     if (opening.outcome === 'opened') return null
     this.#isOpen = false
-    if (opening.outcome === 'taken') throw keyTaken()
+    if (opening.outcome === 'taken') throw idempotencyConflict()
     if (opening.bodyHash === this.#bodyHash) return opening.batch
     throw new GatewayError(
       'unprocessable',
@@ -188,7 +188,7 @@ class Acceptance {
     let progress: BatchProgress = { ...BATCH_START, form }
     for (;;) {
       const { file } = this.#requests
-      const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS })
+      const checked = await this.#run('check-batch', { file, progress, budgetMs: JOB_BUDGET_MS })
       if (checked.outcome === 'fault') throw new GatewayError(checked.code, checked.message)
       if (checked.outcome === 'whole') return checked
       if (checked.outcome === 'by-file') {
@@ -209,11 +209,11 @@ class Acceptance {
     const input = await openFile(id)
     const owner = { key: holderOf(caller), announcedBytes: input.bytes }
     return await this.#deps.uploads.receive(owner, async reader => {
-      let at = 0
+      let position = 0
       for await (const chunk of input.chunks()) {
         context.signal.throwIfAborted()
-        await reader.write(chunk, at)
-        at += chunk.byteLength
+        await reader.write(chunk, position)
+        position += chunk.byteLength
       }
     })
   }
@@ -250,7 +250,7 @@ class Acceptance {
     const { bytes } = this.#requests.file
     const room = { batches: maxStored, requests: maxStoredRequests, bytes: maxStoredBytes }
     const batch = { id: this.#id, organizationId, workspaceId, requests, bytes }
-    const { reserved } = only('room', await this.#store({ verb: 'reserve', batch, room }))
+    const { reserved } = expectOutcome('room', await this.#store({ verb: 'reserve', batch, room }))
     if (reserved !== 'reserved') throw noRoom(reserved, room)
   }
 
@@ -268,7 +268,7 @@ class Acceptance {
         form,
         from,
         leaseUntilMs,
-        budgetMs: BUDGET_MS,
+        budgetMs: JOB_BUDGET_MS,
       })
       if (added.outcome === 'repeated') {
         throw new GatewayError(
@@ -276,7 +276,7 @@ class Acceptance {
           `${requestPath(form, added.number, 'custom_id')}: must be unique, but an earlier request in the batch uses the same one`,
         )
       }
-      const { next } = only('added', added)
+      const { next } = expectOutcome('added', added)
       if (next === null) return
       from = next
     }
@@ -302,15 +302,15 @@ class Acceptance {
       expiresAt: isoInstant(nowMs + WINDOW_MS),
       bodyHash: this.#bodyHash,
     }
-    const accepted = only('accepted', await this.#store({ verb: 'accept', batch }))
+    const accepted = expectOutcome('accepted', await this.#store({ verb: 'accept', batch }))
     this.#isOpen = false
     return accepted.batch
   }
 
   /** If this fails, the batch is removed when its lease expires. */
   async #abandon(): Promise<void> {
-    const verb = { verb: 'abandon', id: this.#id, storageUrl: this.#deps.storageUrl } as const
-    await this.#deps.tasks.run('store-batch', verb, this.#terms()).catch(() => undefined)
+    const job = { verb: 'abandon', id: this.#id, storageUrl: this.#deps.storageUrl } as const
+    await this.#deps.tasks.run('store-batch', job, this.#terms()).catch(() => undefined)
   }
 
   #store(verb: StoreVerb): Promise<StoreBatchOutput> {
@@ -332,7 +332,7 @@ class Acceptance {
 
   /** Without the signal, which would end the worker. Jobs are short. */
   #terms(): RunOptions {
-    return { deadlineMs: RUN_MS, waitMs: WAIT_MS, key: this.#incoming.caller.keyHash, long: true }
+    return { deadlineMs: JOB_TIMEOUT_MS, waitMs: JOB_WAIT_MS, key: this.#incoming.caller.keyHash, long: true }
   }
 }
 
@@ -372,7 +372,7 @@ function failureOfTask(thrown: unknown): unknown {
 }
 
 /** @throws GatewayError `service_unavailable` for another outcome, because the batch counted as abandoned */
-function only<Outcome extends StoreBatchOutput['outcome']>(
+function expectOutcome<Outcome extends StoreBatchOutput['outcome']>(
   outcome: Outcome,
   output: StoreBatchOutput,
 ): Extract<StoreBatchOutput, { outcome: Outcome }> {

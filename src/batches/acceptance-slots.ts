@@ -5,7 +5,7 @@
 import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 
 /** Bodies may be large and arrive slowly. Clients that send one batch after the other never reach this limit. */
-const PER_KEY = 4
+const MAX_PER_KEY = 4
 
 export class AcceptanceSlots {
   /** Keyed by hash of the key. */
@@ -13,17 +13,17 @@ export class AcceptanceSlots {
   readonly #idempotencyKeys = new Set<string>()
 
   /**
-   * Takes a place. Call the returned function to release it.
-   * @throws GatewayError `conflict` if the idempotency key is in use, `rate_limit_exceeded` if there is no place
+   * Takes a slot. Call the returned function to release it.
+   * @throws GatewayError `conflict` if the idempotency key is in use, `rate_limit_exceeded` if no slot is free
    */
   enter(keyHash: string, idempotencyKey: string | null): () => void {
     const name = `${keyHash}\n${idempotencyKey}`
-    if (idempotencyKey !== null && this.#idempotencyKeys.has(name)) throw keyTaken()
+    if (idempotencyKey !== null && this.#idempotencyKeys.has(name)) throw idempotencyConflict()
     const count = this.#counts.get(keyHash) ?? 0
-    if (count >= PER_KEY) {
+    if (count >= MAX_PER_KEY) {
       throw new GatewayError(
         'rate_limit_exceeded',
-        `This API key is already uploading ${PER_KEY} batches: wait until one of them has been accepted`,
+        `This API key is already uploading ${MAX_PER_KEY} batches: wait until one of them has been accepted`,
         {
           retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
         },
@@ -41,7 +41,7 @@ export class AcceptanceSlots {
 }
 
 /** Another request with the same idempotency key is being accepted. */
-export function keyTaken(): GatewayError {
+export function idempotencyConflict(): GatewayError {
   return new GatewayError(
     'conflict',
     'Idempotency-Key: another request with this key is still being accepted; retry in a moment',

@@ -25,7 +25,7 @@ interface BodyCheckDeps {
 }
 
 /** A page occupies its worker for a few tens of milliseconds. */
-const PAGE = { limit: 500, maxBytes: 2 * 1024 * 1024 } as const
+const PAGE_BOUNDS = { limit: 500, maxBytes: 2 * 1024 * 1024 } as const
 
 /**
  * Checks unchecked bodies while `goesOn` returns true. Returns true if every body is checked. Rejects with the error of
@@ -35,15 +35,15 @@ export async function checkBatch(
   { work, check }: BodyCheckDeps,
   batch: BatchRecord,
   claim: Claim,
-  goesOn: () => boolean,
+  mayContinue: () => boolean,
 ): Promise<boolean> {
-  while (goesOn()) {
-    const page = await work.uncheckedLines(batch.id, PAGE)
+  while (mayContinue()) {
+    const page = await work.uncheckedLines(batch.id, PAGE_BOUNDS)
     const last = page.at(-1)
     if (last === undefined) return true
     const faults = await faultsOf(check, batch, page)
     const results = faults.map(resultOf)
-    if (!goesOn() || !(await work.markChecked(batch.id, claim, last.number, results))) return false
+    if (!mayContinue() || !(await work.markChecked(batch.id, claim, last.number, results))) return false
   }
   return false
 }
@@ -57,7 +57,7 @@ async function faultsOf(
   try {
     return await check(batch, lines)
   } catch (error) {
-    if (!(error instanceof TaskError) || !ENDED.has(error.outcome)) throw error
+    if (!(error instanceof TaskError) || !BODY_FAULT_OUTCOMES.has(error.outcome)) throw error
     const [first] = lines
     if (lines.length > 1) {
       const middle = Math.ceil(lines.length / 2)
@@ -70,7 +70,7 @@ async function faultsOf(
   }
 }
 
-const ENDED: ReadonlySet<TaskError['outcome']> = new Set<TaskError['outcome']>([
+const BODY_FAULT_OUTCOMES: ReadonlySet<TaskError['outcome']> = new Set<TaskError['outcome']>([
   'timeout',
   'crashed',
   'failed',

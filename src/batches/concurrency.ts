@@ -8,7 +8,7 @@ import { ProviderLane } from './provider-lane.ts'
 import { wasSent } from './retry.ts'
 
 /** A lane that is unused for this long starts again. */
-const IDLE_MS = 600_000
+const LANE_IDLE_MS = 600_000
 
 /**
  * Names the lane of an attempt. A caller's own key has a lane of its own, because it has its own limits at the
@@ -21,11 +21,11 @@ export function laneNameOf({ endpoint, credential }: Pick<AttemptRecord, 'endpoi
 
 export class Lanes {
   readonly #clock: Clock
-  readonly #max: number
+  readonly #maxRunning: number
   readonly #lanes = new Map<string, ProviderLane>()
 
-  constructor(max: number, clock: Clock) {
-    this.#max = max
+  constructor(maxRunning: number, clock: Clock) {
+    this.#maxRunning = maxRunning
     this.#clock = clock
   }
 
@@ -36,7 +36,7 @@ export class Lanes {
   of(name: string): ProviderLane {
     let lane = this.#lanes.get(name)
     if (lane === undefined) {
-      lane = new ProviderLane({ clock: this.#clock, max: this.#max })
+      lane = new ProviderLane({ clock: this.#clock, maxRunning: this.#maxRunning })
       this.#lanes.set(name, lane)
     }
     return lane
@@ -51,19 +51,19 @@ export class Lanes {
     for (const attempt of attempts) {
       const lane = this.of(laneNameOf(attempt))
       const { error } = attempt
-      if (error === null) lane.succeeded()
+      if (error === null) lane.noteSuccess()
       else if (error.meaning.isBusy === true && wasSent(attempt)) {
         const { retryAfterSeconds } = error
-        lane.overloaded(enteredMs, retryAfterSeconds === undefined ? null : retryAfterSeconds * 1_000)
+        lane.noteOverload(enteredMs, retryAfterSeconds === undefined ? null : retryAfterSeconds * 1_000)
         waitMs = Math.max(waitMs, lane.pausedMs)
       } else if (attempt.isStarted && !wasSent(attempt))
-        waitMs = Math.max(waitMs, lane.unreachable(enteredMs))
+        waitMs = Math.max(waitMs, lane.noteUnreachable(enteredMs))
     }
     return waitMs
   }
 
   /** Forgets lanes that nobody uses. */
   sweep(): void {
-    for (const [name, lane] of this.#lanes) if (lane.idleMs > IDLE_MS) this.#lanes.delete(name)
+    for (const [name, lane] of this.#lanes) if (lane.idleMs > LANE_IDLE_MS) this.#lanes.delete(name)
   }
 }

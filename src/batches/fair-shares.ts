@@ -12,9 +12,9 @@ export interface Sharer {
   /** The provider lane that it uses; see `roomOf`. */
   readonly lane: string
   /** Slots that it has. */
-  readonly held: number
+  readonly heldSlots: number
   /** Maximum of further slots that it can use. */
-  readonly most: number
+  readonly maxSlots: number
 }
 
 interface Share {
@@ -35,13 +35,13 @@ export function shareOut(
   const rooms = new Map<string, number>()
   for (const sharer of sharers) {
     const key = keys.get(sharer.keyHash) ?? { held: 0, shares: [] }
-    key.held += sharer.held
+    key.held += sharer.heldSlots
     key.shares.push({ sharer, granted: 0 })
     keys.set(sharer.keyHash, key)
     if (!rooms.has(sharer.lane)) rooms.set(sharer.lane, roomOf(sharer.lane))
   }
   const canTake = ({ sharer, granted: grantedSlots }: Share): boolean =>
-    grantedSlots < sharer.most && (rooms.get(sharer.lane) ?? 0) > 0
+    grantedSlots < sharer.maxSlots && (rooms.get(sharer.lane) ?? 0) > 0
   const granted = new Map<string, number>()
   for (let remaining = free; remaining > 0; remaining--) {
     let chosen: { held: number; shares: Share[] } | null = null
@@ -54,7 +54,7 @@ export function shareOut(
     if (chosen === null) break
     const share = chosen.shares
       .filter(canTake)
-      .reduce((least, each) => (total(each) < total(least) ? each : least))
+      .reduce((smallest, share) => (total(share) < total(smallest) ? share : smallest))
     const { id, lane } = share.sharer
     share.granted++
     chosen.held++
@@ -65,33 +65,33 @@ export function shareOut(
 }
 
 function total({ sharer, granted: slots }: Share): number {
-  return sharer.held + slots
+  return sharer.heldSlots + slots
 }
 
 /** Maximum concurrent checks of batches: the pool of long tasks has two workers, and gives a key one of them. */
-const CHECKS_MAX = 2
+const MAX_CHECKS = 2
 
 /** Decides whose batches are checked next: one batch per key, and the key that has waited longest first. */
 export class CheckTurns {
   readonly #running = new Set<string>()
   /** The latest turn of each key with open batches. */
-  #taken = new Map<string, number>()
+  #lastTurns = new Map<string, number>()
   #turn = 0
 
   /** The batches in the order of their keys' last turns, the oldest turn first; otherwise in their own order. */
-  inTurn<One extends { readonly record: { readonly keyHash: string } }>(batches: Iterable<One>): One[] {
-    const all = [...batches]
-    const open = new Set(all.map(({ record }) => record.keyHash))
-    this.#taken = new Map([...this.#taken].filter(([keyHash]) => open.has(keyHash)))
-    const turnOf = ({ record }: One): number => this.#taken.get(record.keyHash) ?? 0
-    return all.sort((first, other) => turnOf(first) - turnOf(other))
+  inTurn<Batch extends { readonly record: { readonly keyHash: string } }>(batches: Iterable<Batch>): Batch[] {
+    const sorted = [...batches]
+    const open = new Set(sorted.map(({ record }) => record.keyHash))
+    this.#lastTurns = new Map([...this.#lastTurns].filter(([keyHash]) => open.has(keyHash)))
+    const turnOf = ({ record }: Batch): number => this.#lastTurns.get(record.keyHash) ?? 0
+    return sorted.sort((first, second) => turnOf(first) - turnOf(second))
   }
 
   /** Returns true if the key may check a batch now. The caller must then leave this turn at the end. */
   enter(keyHash: string): boolean {
-    if (this.#running.size >= CHECKS_MAX || this.#running.has(keyHash)) return false
+    if (this.#running.size >= MAX_CHECKS || this.#running.has(keyHash)) return false
     this.#running.add(keyHash)
-    this.#taken.set(keyHash, ++this.#turn)
+    this.#lastTurns.set(keyHash, ++this.#turn)
     return true
   }
 

@@ -6,11 +6,11 @@ import { hash } from 'node:crypto'
 import type { BatchRecord } from '../storage/batches.ts'
 
 /** 96 bits, so that no two lines of all batches share an id. */
-const DIGITS = 24
+const DIGEST_CHARS = 24
 
 /**
- * Generation id of one try of a line: `gen-batch-<unix seconds of the batch>-<24 hexadecimal characters>`. `tries`
- * counts earlier tries, so that each counted try has a usage record of its own.
+ * Generation id of one try of a line: `gen-batch-<unix seconds of the batch>-<24 hexadecimal characters>`. `tryCount`:
+ * number of earlier tries, so that each counted try has a usage record of its own.
  */
 export function lineGenerationId(
   { id, createdAt }: Pick<BatchRecord, 'id' | 'createdAt'>,
@@ -26,5 +26,5 @@ export function resultId(batchId: string, number: number): string {
 }
 
 function digest(text: string): string {
-  return hash('sha256', text).slice(0, DIGITS)
+  return hash('sha256', text).slice(0, DIGEST_CHARS)
 }

@@ -26,9 +26,9 @@ interface LeasesOptions {
  * silent for a few seconds.
  */
 export const LEASE_MS = 20_000
-const RENEW_MS = 4_000
+const RENEW_INTERVAL_MS = 4_000
 /** An owner stops this much earlier than others may begin. */
-const MARGIN_MS = 2_000
+const SAFETY_MARGIN_MS = 2_000
 
 export class Leases {
   readonly #options: LeasesOptions
@@ -36,7 +36,7 @@ export class Leases {
   readonly #startMs: number
   #timer: Timer | null = null
   #renewing: Promise<void> | null = null
-  #failing = false
+  #isFailing = false
   #closed = false
 
   constructor(options: LeasesOptions) {
@@ -55,7 +55,7 @@ export class Leases {
   begin(): { readonly leaseUntilMs: number; readonly untilMs: number } {
     return {
       leaseUntilMs: this.nowMs() + LEASE_MS,
-      untilMs: this.#options.clock.monotonicMs() + LEASE_MS - MARGIN_MS,
+      untilMs: this.#options.clock.monotonicMs() + LEASE_MS - SAFETY_MARGIN_MS,
     }
   }
 
@@ -66,7 +66,7 @@ export class Leases {
   }
 
   #schedule(): void {
-    this.#timer = this.#options.clock.after(RENEW_MS, () => {
+    this.#timer = this.#options.clock.after(RENEW_INTERVAL_MS, () => {
       this.#renewing = this.#renew().finally(() => {
         this.#renewing = null
         if (!this.#closed) this.#schedule()
@@ -81,19 +81,19 @@ export class Leases {
     const { leaseUntilMs, untilMs } = this.begin()
     try {
       const renewed = await work.renew(owner, heldLines, leaseUntilMs)
-      if (this.#failing) log.notice('batches', 'renewing the leases on running batch requests again')
-      this.#failing = false
-      const names = new Set(renewed.map(nameOf))
+      if (this.#isFailing) log.notice('batches', 'renewing the leases on running batch requests again')
+      this.#isFailing = false
+      const names = new Set(renewed.map(claimName))
       onRenewed(renewed, untilMs)
-      onLost(heldLines.filter(line => !names.has(nameOf(line))))
+      onLost(heldLines.filter(line => !names.has(claimName(line))))
     } catch (error) {
-      if (!this.#failing) log.fault('batches', 'cannot renew the leases on running batch requests', error)
-      this.#failing = true
+      if (!this.#isFailing) log.fault('batches', 'cannot renew the leases on running batch requests', error)
+      this.#isFailing = true
     }
   }
 }
 
 /** Identifies one claim of a line. */
-export function nameOf({ batchId, number, fence }: HeldLine): string {
+export function claimName({ batchId, number, fence }: HeldLine): string {
   return `${batchId}/${number}/${fence}`
 }

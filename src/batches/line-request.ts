@@ -31,9 +31,12 @@ export function withPreferences<Request extends ResponsesRequest>(
 }
 
 /** Names that both lists allow. An empty list allows all. */
-function common(one: readonly string[], other: readonly string[]): string[] {
-  if (one.length === 0 || other.length === 0) return [...one, ...other]
-  const both = [...one.filter(name => isNamed(name, other)), ...other.filter(name => isNamed(name, one))]
+function common(first: readonly string[], second: readonly string[]): string[] {
+  if (first.length === 0 || second.length === 0) return [...first, ...second]
+  const both = [
+    ...first.filter(name => isNamed(name, second)),
+    ...second.filter(name => isNamed(name, first)),
+  ]
   if (both.length > 0) return [...new Set(both)]
   throw new GatewayError(
     'constraint_filtered',
@@ -44,5 +47,7 @@ function common(one: readonly string[], other: readonly string[]): string[] {
 /** A base slug includes all its regions and variants. */
 function isNamed(name: string, list: readonly string[]): boolean {
   const lowerName = name.toLowerCase()
-  return list.some(each => lowerName === each.toLowerCase() || lowerName.startsWith(`${each.toLowerCase()}/`))
+  return list.some(
+    allowed => lowerName === allowed.toLowerCase() || lowerName.startsWith(`${allowed.toLowerCase()}/`),
+  )
 }

@@ -47,7 +47,7 @@ export interface EndedRun {
 /** An admitted line: its limits, and its reporting. */
 export interface AdmittedLine extends RequestContext {
   /** Names the key for the log line. */
-  owned(key: KeyRecord): void
+  assignKey(key: KeyRecord): void
   /** Starts the total deadline. */
   startDeadline(): void
   /** Ends the work for this reason. */
@@ -95,7 +95,7 @@ export interface LineRunDeps {
 }
 
 /** The reason why a run is ended from outside. After `returned` and `lost` this run gives no result. */
-export type RunStop = 'cancelled' | 'expired' | 'returned' | 'lost'
+export type StopReason = 'cancelled' | 'expired' | 'returned' | 'lost'
 
 /** The end of a run. */
 export type RunEnd = { readonly attempts: readonly AttemptRecord[]; readonly error: GatewayError | null } & (
@@ -114,7 +114,7 @@ export type RunEnd = { readonly attempts: readonly AttemptRecord[]; readonly err
 )
 
 const STOP_ERRORS: Readonly<
-  Record<Exclude<RunStop, 'cancelled'>, { readonly code: FailureCode; readonly message: string }>
+  Record<Exclude<StopReason, 'cancelled'>, { readonly code: FailureCode; readonly message: string }>
 > = {
   expired: { code: 'deadline_exceeded', message: 'The batch has expired' },
   returned: { code: 'service_unavailable', message: 'The gateway is shutting down' },
@@ -138,7 +138,7 @@ export class LineRun {
   readonly #service: ServicePart
   /** Null until the number of this try is known. */
   #admitted: AdmittedLine | null = null
-  #stop: RunStop | null = null
+  #stop: StopReason | null = null
   /** Number of counted tries before this one. */
   #tries: number
   /** The end of the exchange, as the gateway accounted for it. */
@@ -159,15 +159,15 @@ export class LineRun {
   }
 
   /** The reason why it was ended from outside; null: it was not. */
-  get stopped(): RunStop | null {
+  get stopped(): StopReason | null {
     return this.#stop
   }
 
   /** Ends the run and closes its calls to providers. Only the first reason counts. */
-  stop(why: RunStop): void {
+  stop(reason: StopReason): void {
     if (this.#stop !== null) return
-    this.#stop = why
-    if (this.#admitted !== null) end(this.#admitted, why)
+    this.#stop = reason
+    if (this.#admitted !== null) end(this.#admitted, reason)
   }
 
   async #run(): Promise<RunEnd> {
@@ -244,7 +244,7 @@ export class LineRun {
     const { keyOf, countRequest } = this.#deps
     const { collected } = this.#service
     if (collected !== undefined) {
-      if (collected.key !== null) admitted.owned(collected.key)
+      if (collected.key !== null) admitted.assignKey(collected.key)
       return collected.caller
     }
     const { keyHash, organizationId } = this.batch
@@ -252,7 +252,7 @@ export class LineRun {
     if (key.organizationId !== organizationId || key.kind !== 'inference') {
       throw new GatewayError('authentication', 'Invalid API key')
     }
-    admitted.owned(key)
+    admitted.assignKey(key)
     const caller = callerOf(key)
     await countRequest(caller)
     return caller
@@ -270,15 +270,15 @@ export class LineRun {
    */
   async #findRecord(): Promise<void> {
     const { batch, line } = this
-    for (let tries = 0; tries <= this.#tries; tries++) {
-      const id = lineGenerationId(batch, line.number, tries)
+    for (let tryCount = 0; tryCount <= this.#tries; tryCount++) {
+      const id = lineGenerationId(batch, line.number, tryCount)
       const record = await this.#deps.ledger.find(id, batch.organizationId)
       if (record === null) continue
       if (record.cost > 0 || record.outcome === 'completed' || record.outcome === 'incomplete') {
         this.#recorded = record
         return
       }
-      this.#tries = Math.max(this.#tries, tries + 1)
+      this.#tries = Math.max(this.#tries, tryCount + 1)
     }
   }
 
@@ -324,12 +324,12 @@ export class LineRun {
   }
 }
 
-function end(admitted: AdmittedLine, why: RunStop): void {
-  if (why === 'cancelled') {
+function end(admitted: AdmittedLine, reason: StopReason): void {
+  if (reason === 'cancelled') {
     admitted.clientLeft()
     return
   }
-  const { code, message } = STOP_ERRORS[why]
+  const { code, message } = STOP_ERRORS[reason]
   admitted.abort(new GatewayError(code, message))
 }
 

@@ -39,13 +39,13 @@ export class OpenBatch {
   /** Running lines by number. */
   readonly running = new Map<number, RunningLine>()
   /** Monotonic. Before this time no line can be claimed. */
-  dryUntilMs = Number.NEGATIVE_INFINITY
+  unclaimableUntilMs = Number.NEGATIVE_INFINITY
   /** Monotonic time since which its lines are being ended. Null: they continue. */
   endingSinceMs: number | null = null
   /** The running step for its state; null: none. */
   step: Promise<void> | null = null
   /** The reason why no line runs, and since when (monotonic); null: not known to wait. */
-  #wait: { reason: BatchWaitReason; readonly sinceMs: number } | null = null
+  #currentWait: { reason: BatchWaitReason; readonly sinceMs: number } | null = null
   /** True if a line has run since the record was last read. */
   #hasRun = false
   /** Number of results stored since the record was last read. */
@@ -62,12 +62,12 @@ export class OpenBatch {
   }
 
   /** Number of lines with a result, as far as this runner knows. */
-  get done(): number {
+  get finishedLines(): number {
     return this.record.completed + this.record.failed + this.#storedSince
   }
 
   get isDone(): boolean {
-    return this.done >= this.record.total
+    return this.finishedLines >= this.record.total
   }
 
   isExpired(nowMs: number): boolean {
@@ -90,20 +90,20 @@ export class OpenBatch {
   }
 
   /** A line has run: a provider answered it, or a batch service accepted it. */
-  ran(): void {
+  noteRun(): void {
     this.#hasRun = true
-    this.#wait = null
+    this.#currentWait = null
   }
 
   /** No line can run now. */
-  waits(reason: BatchWaitReason, monotonicMs: number): void {
+  noteWait(reason: BatchWaitReason, monotonicMs: number): void {
     if (this.#hasRun) return
-    if (this.#wait === null) this.#wait = { reason, sinceMs: monotonicMs }
-    else this.#wait.reason = reason
+    if (this.#currentWait === null) this.#currentWait = { reason, sinceMs: monotonicMs }
+    else this.#currentWait.reason = reason
   }
 
   /** Stores the reason why the batch waits, if it has changed. Resolves to true if it wrote. */
-  async tellWait({ work, clock }: Omit<MoveDeps, 'log'>): Promise<boolean> {
+  async storeWait({ work, clock }: Omit<MoveDeps, 'log'>): Promise<boolean> {
     const { id, status, waiting: recordedWait } = this.record
     if (status !== 'in_progress' || this.endingSinceMs !== null) return false
     const wait = this.#hasRun ? null : this.#waitAfter(recordedWait, clock)
@@ -118,8 +118,8 @@ export class OpenBatch {
 
   /** The current wait, if the Store has another one. */
   #waitAfter(recordedWait: BatchWait | null, clock: Clock): BatchWait | null {
-    if (this.#wait === null || this.running.size > 0) return recordedWait
-    const { reason, sinceMs } = this.#wait
+    if (this.#currentWait === null || this.running.size > 0) return recordedWait
+    const { reason, sinceMs } = this.#currentWait
     const waitedMs = clock.monotonicMs() - sinceMs
     if (recordedWait === null && waitedMs < SHORT_WAIT_MS) return null
     return { reason, since: recordedWait?.since ?? isoInstant(clock.nowMs() - waitedMs) }
@@ -128,7 +128,7 @@ export class OpenBatch {
   /** Replaces the record with a newer one. */
   renew(record: BatchRecord): void {
     // Another runner has run lines.
-    if (record.completed > this.record.completed) this.ran()
+    if (record.completed > this.record.completed) this.noteRun()
     this.record = record
     this.#storedSince = 0
   }

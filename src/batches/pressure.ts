@@ -13,18 +13,18 @@ export interface LiveLoad {
 }
 
 /** A loop on time is late by a fraction of a millisecond. A longer lag slows down live requests. */
-const LAG_MAX_MS = 10
+const CALM_LAG_MAX_MS = 10
 /** One second, the interval at which threads report. */
 const PERIOD_MS = 1_000
 /** After this many calm periods the full concurrency is restored. */
 const CALM_PERIODS = 8
 /** Batches always keep this part of their concurrency, however busy the gateway is, so that they end within a day. */
-const LEAST_SHARE = 1 / 16
+const MIN_SHARE = 1 / 16
 
 export class Pressure {
   readonly #clock: Clock
-  readonly #max: number
-  readonly #least: number
+  readonly #maxLimit: number
+  readonly #minLimit: number
   #limit: number
   #worstLagMs = 0
   #hasShed = false
@@ -34,8 +34,8 @@ export class Pressure {
 
   constructor(max: number, clock: Clock) {
     this.#clock = clock
-    this.#max = max
-    this.#least = Math.max(1, Math.floor(max * LEAST_SHARE))
+    this.#maxLimit = max
+    this.#minLimit = Math.max(1, Math.floor(max * MIN_SHARE))
     this.#limit = max
     this.#periodMs = clock.monotonicMs()
   }
@@ -53,10 +53,10 @@ export class Pressure {
     this.#worstLagMs = Math.max(this.#worstLagMs, lagMs)
     const nowMs = this.#clock.monotonicMs()
     if (nowMs - this.#periodMs < PERIOD_MS) return
-    const suffers = this.#hasShed || this.#worstLagMs > LAG_MAX_MS
-    this.#limit = suffers
-      ? Math.max(this.#least, this.#limit / 2)
-      : Math.min(this.#max, this.#limit + this.#max / CALM_PERIODS)
+    const isSuffering = this.#hasShed || this.#worstLagMs > CALM_LAG_MAX_MS
+    this.#limit = isSuffering
+      ? Math.max(this.#minLimit, this.#limit / 2)
+      : Math.min(this.#maxLimit, this.#limit + this.#maxLimit / CALM_PERIODS)
     this.#worstLagMs = 0
     this.#hasShed = false
     this.#periodMs = nowMs

@@ -24,10 +24,10 @@ interface ResultBufferOptions {
 }
 
 /** Results that arrive within this time share one transaction, and so one disk sync. */
-const GATHER_MS = 10
+const STORE_DELAY_MS = 10
 /** Maximum per transaction, because other writers wait for it. */
-const STORED_AT_ONCE = 200
-const BYTES_AT_ONCE = 8 * 1024 * 1024
+const MAX_RESULTS_PER_WRITE = 200
+const MAX_BYTES_PER_WRITE = 8 * 1024 * 1024
 const RETRY_FIRST_MS = 100
 const RETRY_MAX_MS = 5_000
 /** Bytes of a character in memory. */
@@ -42,7 +42,7 @@ export class ResultBuffer {
   /** Consecutive tries that the Store refused. */
   #refusals = 0
   /** Maximum results per transaction now; smaller after the Store refused the values of one of them. */
-  #atOnce = STORED_AT_ONCE
+  #maxResults = MAX_RESULTS_PER_WRITE
 
   constructor(options: ResultBufferOptions) {
     this.#options = options
@@ -71,13 +71,13 @@ export class ResultBuffer {
   add(result: LineResult): void {
     this.#options.countMemory(bytesOf(result))
     this.#results.push(result)
-    this.#soon(GATHER_MS)
+    this.#scheduleStore(STORE_DELAY_MS)
   }
 
   /** Returns a line to the queue. */
   giveBack(line: ReturnedLine): void {
     this.#returned.push(line)
-    this.#soon(GATHER_MS)
+    this.#scheduleStore(STORE_DELAY_MS)
   }
 
   /** Stores what waits. Returns false if the Store refuses it. Never rejects. */
@@ -94,12 +94,12 @@ export class ResultBuffer {
     this.#timer?.cancel()
   }
 
-  #soon(delayMs: number): void {
+  #scheduleStore(delayMs: number): void {
     if (this.#running !== null) return
-    this.#timer ??= this.#options.clock.after(delayMs, this.#due)
+    this.#timer ??= this.#options.clock.after(delayMs, this.#onTimer)
   }
 
-  readonly #due = (): void => {
+  readonly #onTimer = (): void => {
     this.#timer = null
     void this.#store()
   }
@@ -110,7 +110,7 @@ export class ResultBuffer {
     this.#running ??= this.#storeSome().finally(() => {
       this.#running = null
       if (this.isEmpty) return
-      this.#soon(this.isStuck ? Math.min(RETRY_MAX_MS, RETRY_FIRST_MS * 2 ** this.#refusals) : 0)
+      this.#scheduleStore(this.isStuck ? Math.min(RETRY_MAX_MS, RETRY_FIRST_MS * 2 ** this.#refusals) : 0)
     })
     return this.#running
   }
@@ -118,12 +118,12 @@ export class ResultBuffer {
   async #storeSome(): Promise<void> {
     const { work, owner, log, countMemory, onStored, onReturned } = this.#options
     const results = this.#nextResults()
-    const returned = this.#returned.slice(0, this.#atOnce)
+    const returned = this.#returned.slice(0, this.#maxResults)
     try {
       if (results.length > 0) {
         const stored = await work.finish(owner, results)
         this.#results.splice(0, results.length)
-        this.#atOnce = STORED_AT_ONCE
+        this.#maxResults = MAX_RESULTS_PER_WRITE
         for (const result of results) countMemory(-bytesOf(result))
         onStored(stored)
       }
@@ -150,7 +150,7 @@ export class ResultBuffer {
     let bytes = 0
     for (const result of this.#results) {
       bytes += bytesOf(result)
-      if (next.length > 0 && (next.length === this.#atOnce || bytes > BYTES_AT_ONCE)) break
+      if (next.length > 0 && (next.length === this.#maxResults || bytes > MAX_BYTES_PER_WRITE)) break
       next.push(result)
     }
     return next
@@ -164,7 +164,7 @@ export class ResultBuffer {
     const [first] = results
     if (first === undefined) return
     if (results.length > 1) {
-      this.#atOnce = Math.ceil(results.length / 2)
+      this.#maxResults = Math.ceil(results.length / 2)
       return
     }
     this.#options.log.fault('batches', 'cannot store a batch result', error)

@@ -9,7 +9,7 @@ import type { UsageRecord } from '../storage/usage.ts'
 import { resultId } from './ids.ts'
 
 /** Error types by HTTP status, under the names that clients of batches know. */
-const TYPES: Readonly<Record<number, string>> = {
+const ERROR_TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   402: 'billing_error',
   403: 'permission_error',
@@ -54,7 +54,7 @@ export function wholeResult(
     response: null,
     error: {
       message,
-      type: TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error'),
+      type: ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error'),
       param: status === 400 || status === 422 ? (fieldIn(message) ?? null) : null,
       error_type: errorType,
     },

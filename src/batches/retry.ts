@@ -8,12 +8,12 @@ import type { AttemptRecord } from '../exchange/exchange.ts'
 import type { BatchWaitReason } from '../protocol/management/batches.ts'
 
 /** Maximum of requests that are sent for one line if they fail in a temporary way. */
-export const TRIES_MAX = 3
+export const MAX_TRIES = 3
 
 /** `again`: a counted try. `waits`: no provider was called, so nothing is counted. */
 export type Fate = 'failed' | 'again' | 'waits'
 
-/** `tries`: number of counted tries before this one. */
+/** `tryCount`: number of counted tries before this one. */
 export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], tryCount: number): Fate {
   const { line } = error.meaning
   if (line === undefined) return 'failed'
@@ -32,7 +32,7 @@ function refusesUs({ meaning, metadata }: GatewayError): boolean {
 }
 
 function tryAgain(tries: number): Fate {
-  return tries + 1 < TRIES_MAX ? 'again' : 'failed'
+  return tries + 1 < MAX_TRIES ? 'again' : 'failed'
 }
 
 /** True for a request that is larger than the whole limit of a minute. It was refused and used nothing. */
@@ -42,7 +42,7 @@ function fitsNoMinute({ headers }: GatewayError): boolean {
 }
 
 /** True if no endpoint may be called now: breakers are open, or a Retry-After has not passed. */
-export function isNobodyNow({ metadata }: GatewayError): boolean {
+export function isNoEndpointAvailable({ metadata }: GatewayError): boolean {
   const availability = metadata?.['availability']
   return (
     typeof availability === 'object' &&
@@ -72,7 +72,7 @@ export function waitReasonOf(
 ): BatchWaitReason | null {
   const reasons = WAIT_REASONS[error.code]
   if (reasons === undefined) return null
-  const isOfProvider = isNobodyNow(error) || attempts.some(({ isStarted }) => isStarted)
+  const isOfProvider = isNoEndpointAvailable(error) || attempts.some(({ isStarted }) => isStarted)
   return isOfProvider ? reasons.provider : reasons.gateway
 }
 
@@ -97,15 +97,15 @@ function isConnectTimeout(error: GatewayError | null): boolean {
   return isError(cause) && Reflect.get(cause, 'code') === 'CONNECT_TIMEOUT'
 }
 
-const FIRST_MS = 1_000
-const MAX_MS = 60_000
+const FIRST_BACKOFF_MS = 1_000
+const MAX_BACKOFF_MS = 60_000
 
 /**
  * Milliseconds until the next try. It doubles with each try; half of it is random, so that lines do not return at the
  * same time. It is never shorter than the requested wait. `random`: 0 to 1.
  */
 export function backoffMs(tryCount: number, retryAfterSeconds: number | undefined, random: number): number {
-  const most = Math.min(MAX_MS, FIRST_MS * 2 ** tryCount)
-  const ms = most / 2 + (random * most) / 2
+  const maxMs = Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** tryCount)
+  const ms = maxMs / 2 + (random * maxMs) / 2
   return Math.ceil(retryAfterSeconds === undefined ? ms : Math.max(ms, retryAfterSeconds * 1000 + ms / 2))
 }

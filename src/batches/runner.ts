@@ -39,19 +39,19 @@ interface RunnerDeps extends LineRunDeps {
 }
 
 /** How often the batches are read without a notification: other instances may have accepted some. */
-const IDLE_MS = 2_000
-const BUSY_MS = 500
+const IDLE_INTERVAL_MS = 2_000
+const BUSY_INTERVAL_MS = 500
 const RETRY_MS = 1_000
 /** An owner that has not reported the end of its lines after this time is dead. */
-const OTHER_RUNNERS_MS = LEASE_MS + BUSY_MS
+const DEAD_RUNNER_MS = LEASE_MS + BUSY_INTERVAL_MS
 /** How long aborted lines may take to end. */
-const LAST_WORDS_MS = 1_500
+const ABORTED_LINES_MS = 1_500
 /** How long a stop waits for jobs that are being submitted, so that they need not be searched for later. */
-const SUBMISSION_MS = 5_000
+const SUBMISSION_TIMEOUT_MS = 5_000
 /** How long a stop waits for the Store to accept the last results. */
-const FLUSH_MS = 2_000
+const FLUSH_TIMEOUT_MS = 2_000
 /** Maximum changes of waits that one pass writes. The others are written by the next passes. */
-const WAITS_MAX = 64
+const MAX_WAIT_WRITES = 64
 const NO_VALID_BODY = 'The bodies of all requests are invalid: each result says what is wrong'
 
 type Step = (batch: OpenBatch) => Promise<void> | null
@@ -65,16 +65,16 @@ export class BatchRunner {
   readonly #results: ResultBuffer
   readonly #scheduler: Scheduler
   readonly #services: ServiceRunner
-  #looking: Promise<void> | null = null
-  #again = false
+  #passing: Promise<void> | null = null
+  #isPassRequested = false
   #timer: Timer | null = null
   readonly #checks = new CheckTurns()
   #claims = 0
-  #failing = false
-  #waitsFail = false
+  #isFailing = false
+  #isWaitFailing = false
   #closing: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
-  #hurry: (() => void) | null = null
+  #endWait: (() => void) | null = null
 
   /** The step of a runner for a batch in each state, unless another runner does it. */
   readonly #steps: Readonly<Record<BatchStatus, Step>> = {
@@ -103,7 +103,7 @@ export class BatchRunner {
         for (const { batchId, outcome } of results) this.#onStored(batchId, outcome)
       },
       onReturned: lines => {
-        this.#scheduler.returned(lines)
+        this.#scheduler.noteReturned(lines)
         if (lines.some(({ batchId }) => this.#batches.get(batchId)?.endingSinceMs !== null)) this.wake()
       },
     })
@@ -114,10 +114,10 @@ export class BatchRunner {
       log,
       lines: () => this.#lines(),
       hasBatch: () => this.#claims > 0,
-      onRenewed: (lines, untilMs) => this.#scheduler.renewed(lines, untilMs),
+      onRenewed: (lines, untilMs) => this.#scheduler.noteRenewed(lines, untilMs),
       onLost: lines => {
         this.#scheduler.dropLost(lines)
-        this.#services.lost(lines)
+        this.#services.dropLost(lines)
       },
     })
     this.#services = new ServiceRunner({
@@ -164,16 +164,16 @@ export class BatchRunner {
   /** Starts a pass now, because a batch was accepted or cancelled. */
   wake(): void {
     if (this.#closing !== null) return
-    if (this.#looking !== null) {
-      this.#again = true
+    if (this.#passing !== null) {
+      this.#isPassRequested = true
       return
     }
     this.#timer?.cancel()
     this.#timer = null
-    this.#looking = this.#pass().finally(() => {
-      this.#looking = null
-      if (this.#again) {
-        this.#again = false
+    this.#passing = this.#pass().finally(() => {
+      this.#passing = null
+      if (this.#isPassRequested) {
+        this.#isPassRequested = false
         this.wake()
       } else this.#schedule()
     })
@@ -190,7 +190,7 @@ export class BatchRunner {
    */
   drain(graceMs: number): Promise<void> {
     this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#deps.clock.monotonicMs() + graceMs)
-    this.#hurry?.()
+    this.#endWait?.()
     this.#closing ??= this.#close()
     return this.#closing
   }
@@ -202,14 +202,14 @@ export class BatchRunner {
       if (this.#deps.clock.monotonicMs() >= this.#graceEndsMs) break
     }
     this.#scheduler.stopAll()
-    await this.#within(quiet, LAST_WORDS_MS)
-    await this.#within(this.#services.settle(), SUBMISSION_MS)
-    await this.#within(this.#services.close(), FLUSH_MS)
-    await this.#looking
-    await this.#within(Promise.all([...this.#batches.values()].map(({ step }) => step)), FLUSH_MS)
-    await this.#within(this.#results.flush(), FLUSH_MS)
+    await this.#within(quiet, ABORTED_LINES_MS)
+    await this.#within(this.#services.settle(), SUBMISSION_TIMEOUT_MS)
+    await this.#within(this.#services.close(), FLUSH_TIMEOUT_MS)
+    await this.#passing
+    await this.#within(Promise.all([...this.#batches.values()].map(({ step }) => step)), FLUSH_TIMEOUT_MS)
+    await this.#within(this.#results.flush(), FLUSH_TIMEOUT_MS)
     this.#results.close()
-    await this.#within(this.#leases.close(), FLUSH_MS)
+    await this.#within(this.#leases.close(), FLUSH_TIMEOUT_MS)
   }
 
   /** True if the work ends within the time, and before a shorter drain. */
@@ -217,18 +217,18 @@ export class BatchRunner {
     return new Promise(resolve => {
       const end = (inTime: boolean) => () => {
         timer.cancel()
-        this.#hurry = null
+        this.#endWait = null
         resolve(inTime)
       }
       const timer = this.#deps.clock.after(Math.max(0, limitMs), end(false))
-      this.#hurry = end(false)
+      this.#endWait = end(false)
       void work.then(end(true), end(true))
     })
   }
 
   #schedule(): void {
     if (this.#closing !== null) return
-    const ms = this.#failing ? RETRY_MS : this.#batches.size === 0 ? IDLE_MS : BUSY_MS
+    const ms = this.#isFailing ? RETRY_MS : this.#batches.size === 0 ? IDLE_INTERVAL_MS : BUSY_INTERVAL_MS
     this.#timer = this.#deps.clock.after(ms, () => {
       this.#timer = null
       this.wake()
@@ -242,39 +242,39 @@ export class BatchRunner {
     try {
       records = await work.open()
     } catch (error) {
-      if (!this.#failing) log.fault('batches', 'cannot read batches from the store', error)
-      this.#failing = true
+      if (!this.#isFailing) log.fault('batches', 'cannot read batches from the store', error)
+      this.#isFailing = true
       return
     }
-    if (this.#failing) log.notice('batches', 'reading batches from the store again')
-    this.#failing = false
+    if (this.#isFailing) log.notice('batches', 'reading batches from the store again')
+    this.#isFailing = false
     this.#open(records)
-    this.#scheduler.reached()
+    this.#scheduler.noteStoreAvailable()
     this.#scheduler.sweep()
     for (const batch of this.#checks.inTurn(this.#batches.values())) this.#begin(batch)
-    this.#lookAtServices()
+    this.#visitServices()
     this.#scheduler.pump()
-    await this.#tellWaits()
+    await this.#storeWaits()
   }
 
   /** Stores which batches wait, and which no longer do. Never rejects. */
-  async #tellWaits(): Promise<void> {
+  async #storeWaits(): Promise<void> {
     this.#scheduler.noteWaits()
     let writes = 0
     try {
       for (const batch of this.#batches.values()) {
-        if (writes === WAITS_MAX) return
-        if (!(await batch.tellWait(this.#deps))) continue
+        if (writes === MAX_WAIT_WRITES) return
+        if (!(await batch.storeWait(this.#deps))) continue
         writes++
-        this.#waitsFail = false
+        this.#isWaitFailing = false
       }
     } catch (error) {
-      if (!this.#waitsFail) this.#deps.log.fault('batches', 'cannot store why a batch waits', error)
-      this.#waitsFail = true
+      if (!this.#isWaitFailing) this.#deps.log.fault('batches', 'cannot store why a batch waits', error)
+      this.#isWaitFailing = true
     }
   }
 
-  #lookAtServices(): void {
+  #visitServices(): void {
     const nowMs = this.#deps.clock.nowMs()
     const open = new Map([...this.#batches].map(([id, { record }]) => [id, record]))
     this.#services.visit(
@@ -287,10 +287,10 @@ export class BatchRunner {
     const open = new Set<string>()
     for (const record of records) {
       open.add(record.id)
-      const known = this.#batches.get(record.id)
-      if (known === undefined)
+      const knownBatch = this.#batches.get(record.id)
+      if (knownBatch === undefined)
         this.#batches.set(record.id, new OpenBatch(record, this.#deps.firstLane(record)))
-      else known.renew(record)
+      else knownBatch.renew(record)
     }
     for (const [id, batch] of this.#batches) {
       if (open.has(id)) continue
@@ -307,8 +307,8 @@ export class BatchRunner {
     if (step === null) return
     batch.step = step
       .catch(error => {
-        if (!this.#failing) this.#deps.log.fault('batches', 'cannot continue a batch', error)
-        this.#failing = true
+        if (!this.#isFailing) this.#deps.log.fault('batches', 'cannot continue a batch', error)
+        this.#isFailing = true
       })
       .finally(() => {
         batch.step = null
@@ -334,10 +334,10 @@ export class BatchRunner {
       if (isStored) for (const { outcome } of failures) this.#onStored(id, outcome)
       return isStored
     }
-    const goesOn = () =>
+    const mayContinue = () =>
       this.#closing === null && batch.record.status === 'validating' && !batch.isExpired(clock.nowMs())
     const verbs = { uncheckedLines: work.uncheckedLines, markChecked: counting }
-    if (!(await checkBatch({ work: verbs, check }, batch.record, claim, goesOn))) return
+    if (!(await checkBatch({ work: verbs, check }, batch.record, claim, mayContinue))) return
     const { finished: done } = await work.counts(batch.record.id)
     if (done < batch.record.total) {
       const provider = this.#services.providerOf(batch.record)
@@ -370,7 +370,7 @@ export class BatchRunner {
     const sinceMs = batch.endingSinceMs
     await this.#withClaim(batch, async () => {
       const { claimed } = await work.counts(batch.record.id)
-      if (claimed === 0 || clock.monotonicMs() - sinceMs >= OTHER_RUNNERS_MS) await this.#move(batch, to)
+      if (claimed === 0 || clock.monotonicMs() - sinceMs >= DEAD_RUNNER_MS) await this.#move(batch, to)
     })
   }
 

@@ -9,11 +9,11 @@ import type { BatchRecord, BatchWork, ClaimedLine, HeldLine, ReturnedLine } from
 import { Lanes, laneNameOf } from './concurrency.ts'
 import { type Sharer, shareOut } from './fair-shares.ts'
 import type { Leases } from './leases.ts'
-import type { LineRun, RunEnd, RunStop } from './line-run.ts'
+import type { LineRun, RunEnd, StopReason } from './line-run.ts'
 import type { OpenBatch, ReadyLine, RunningLine } from './open-batch.ts'
 import type { Pressure } from './pressure.ts'
 import type { ResultBuffer } from './result-buffer.ts'
-import { isNobodyNow, waitReasonOf, wasSent } from './retry.ts'
+import { isNoEndpointAvailable, waitReasonOf, wasSent } from './retry.ts'
 
 interface SchedulerOptions {
   readonly work: Pick<BatchWork, 'claimLines' | 'nextLineAt'>
@@ -38,13 +38,13 @@ interface SchedulerOptions {
 }
 
 /** The share of lines that are claimed ahead, so that no slot waits for the Store. */
-const AHEAD_SHARE = 0.25
+const CLAIMED_AHEAD_SHARE = 0.25
 /** Bytes per claim. A larger body is claimed alone. */
-const CLAIM_BYTES = 8 * 1024 * 1024
+const CLAIM_MAX_BYTES = 8 * 1024 * 1024
 /** How soon a batch without claimable lines is read again: lines of a dead runner become free. */
-const DRY_MS = 2_000
+const UNCLAIMABLE_MAX_MS = 2_000
 /** Minimum milliseconds between two reads. */
-const DRY_MIN_MS = 20
+const UNCLAIMABLE_MIN_MS = 20
 /** Bytes of a character in memory. */
 const CHAR_BYTES = 2
 
@@ -55,27 +55,23 @@ export class Scheduler {
   readonly #batches: ReadonlyMap<string, OpenBatch>
   /** Monotonic times until which keys are over their own limits, by hash. */
   readonly #pausedKeys = new Map<string, number>()
-  #running = 0
-  #ready = 0
+  /** Number of running lines. Written only here. */
+  running = 0
+  #readyCount = 0
   #pumping: Promise<void> | null = null
-  #again = false
-  #scheduled = false
+  #isPumpRequested = false
+  #isScheduled = false
   #timer: Timer | null = null
-  #closing = false
-  #refused = false
+  #isClosing = false
+  #isStoreFailing = false
   /** Called when no line runs any more. */
-  #onQuiet: (() => void) | null = null
+  #onAllEnded: (() => void) | null = null
 
   /** @param batches is read again at each use */
   constructor(options: SchedulerOptions, batches: ReadonlyMap<string, OpenBatch>) {
     this.#options = options
     this.#batches = batches
     this.#lanes = new Lanes(options.concurrency, options.clock)
-  }
-
-  /** Number of running lines. */
-  get running(): number {
-    return this.#running
   }
 
   /** All lines that this runner has claimed, except those whose result is being stored. */
@@ -88,24 +84,24 @@ export class Scheduler {
 
   /** Claims and starts lines in a later turn of the event loop. */
   pump(): void {
-    if (this.#scheduled) return
-    this.#scheduled = true
+    if (this.#isScheduled) return
+    this.#isScheduled = true
     setImmediate(() => {
-      this.#scheduled = false
-      if (this.#pumping !== null) this.#again = true
+      this.#isScheduled = false
+      if (this.#pumping !== null) this.#isPumpRequested = true
       else this.#pumping = this.#pump()
     })
   }
 
   /** Ends all lines of a batch. Lines that have not started go back to the queue. */
-  stop(batch: OpenBatch, why: RunStop): void {
-    for (const { run } of batch.running.values()) run.stop(why)
-    if (why === 'lost') this.#drop(batch.ready)
+  stop(batch: OpenBatch, reason: StopReason): void {
+    for (const { run } of batch.running.values()) run.stop(reason)
+    if (reason === 'lost') this.#drop(batch.ready)
     else this.#returnReady(batch)
   }
 
   /** The leases of these lines were extended to this time. */
-  renewed(lines: readonly HeldLine[], untilMs: number): void {
+  noteRenewed(lines: readonly HeldLine[], untilMs: number): void {
     const storedLines = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
     for (const batch of this.#batches.values()) {
       for (const ready of batch.ready) {
@@ -121,31 +117,31 @@ export class Scheduler {
       const batch = this.#batches.get(batchId)
       const running = batch?.running.get(number)
       if (running?.run.line.fence === fence) running.run.stop('lost')
-      const at = batch?.ready.findIndex(({ line }) => line.number === number && line.fence === fence) ?? -1
-      if (batch !== undefined && at !== -1) this.#drop(batch.ready, at, 1)
+      const index = batch?.ready.findIndex(({ line }) => line.number === number && line.fence === fence) ?? -1
+      if (batch !== undefined && index !== -1) this.#drop(batch.ready, index, 1)
     }
   }
 
   /** Lines are back in the queue. */
-  returned(lines: readonly ReturnedLine[]): void {
+  noteReturned(lines: readonly ReturnedLine[]): void {
     const { clock, leases } = this.#options
     for (const { batchId, notBeforeMs } of lines) {
       const batch = this.#batches.get(batchId)
       if (batch === undefined) continue
       const dueMs = clock.monotonicMs() + Math.max(0, notBeforeMs - leases.nowMs())
-      batch.dryUntilMs = Math.min(batch.dryUntilMs, dueMs)
+      batch.unclaimableUntilMs = Math.min(batch.unclaimableUntilMs, dueMs)
     }
     this.pump()
   }
 
   /** Stops claiming, and returns lines that have not started. Resolves when no line runs. */
   close(): Promise<void> {
-    this.#closing = true
+    this.#isClosing = true
     this.#timer?.cancel()
     for (const batch of this.#batches.values()) this.#returnReady(batch)
     return new Promise(resolve => {
-      this.#onQuiet = resolve
-      this.#noticeQuiet()
+      this.#onAllEnded = resolve
+      this.#checkAllEnded()
     })
   }
 
@@ -166,40 +162,40 @@ export class Scheduler {
     for (const batch of this.#batches.values()) {
       // A batch service runs lines that this runner does not have.
       if (batch.running.size > 0 || batch.record.service !== null) continue
-      const reason = this.#blockOf(batch)
-      if (reason !== null) batch.waits(reason, nowMs)
+      const reason = this.#waitReasonOf(batch)
+      if (reason !== null) batch.noteWait(reason, nowMs)
     }
   }
 
-  #blockOf(batch: OpenBatch): BatchWaitReason | null {
+  #waitReasonOf(batch: OpenBatch): BatchWaitReason | null {
     if (this.#isPaused(batch)) return 'key_limit'
     const lane = this.#lanes.of(batch.lane)
     if (lane.pausedMs > 0) return lane.waitReason
-    return this.#running >= this.#limit || !this.#options.hasRoom() ? 'gateway_busy' : null
+    return this.running >= this.#limit || !this.#options.hasRoom() ? 'gateway_busy' : null
   }
 
   /** Never rejects. */
   async #pump(): Promise<void> {
     do {
-      this.#again = false
+      this.#isPumpRequested = false
       this.#startReady()
       const claimed = await this.#claimSome()
-      if (claimed > 0) this.#again = true
-    } while (this.#again && !this.#closing)
+      if (claimed > 0) this.#isPumpRequested = true
+    } while (this.#isPumpRequested && !this.#isClosing)
     this.#pumping = null
     this.#setTimer()
-    this.#noticeQuiet()
+    this.#checkAllEnded()
   }
 
   /** Starts claimed lines, one of each batch in turn. */
   #startReady(): void {
     const { clock } = this.#options
     const waiting = [...this.#batches.values()].filter(({ ready }) => ready.length > 0)
-    for (let progress = true; progress && this.#running < this.#limit; ) {
+    for (let progress = true; progress && this.running < this.#limit; ) {
       progress = false
       for (const batch of waiting) {
         const [next] = batch.ready
-        if (next === undefined || this.#running >= this.#limit) continue
+        if (next === undefined || this.running >= this.#limit) continue
         if (this.#isPaused(batch)) {
           this.#returnReady(batch, this.#pausedKeys.get(batch.record.keyHash) ?? 0)
           continue
@@ -220,29 +216,29 @@ export class Scheduler {
       enteredMs: lane.enter(),
     }
     batch.running.set(line.number, running)
-    this.#running++
-    void running.run.ended.then(end => this.#ended(batch, running, end))
+    this.running++
+    void running.run.ended.then(end => this.#noteEnded(batch, running, end))
   }
 
-  #ended(batch: OpenBatch, { run, lane, enteredMs }: RunningLine, end: RunEnd): void {
+  #noteEnded(batch: OpenBatch, { run, lane, enteredMs }: RunningLine, end: RunEnd): void {
     const { clock, leases, results } = this.#options
     const { line, stopped } = run
     batch.running.delete(line.number)
-    this.#running--
+    this.running--
     this.#lanes.of(lane).leave()
     const waitMs = this.#lanes.learn(end.attempts, enteredMs)
     const last = end.attempts.at(-1)
     if (last !== undefined) batch.lane = laneNameOf(last)
     this.#noteRun(batch, end)
     const { batchId, number, fence } = line
-    if (end.kind === 'deferred') this.#deferred(batch, lane)
+    if (end.kind === 'deferred') this.#noteDeferred(batch, lane)
     else if (end.kind === 'result') {
       const { outcome, result, usage } = end
       results.add({ batchId, number, fence, outcome, result, usage })
     } else if (end.kind === 'again') {
       const delayMs = Math.max(waitMs, end.delayMs)
       // No endpoint may be called now, so the whole batch waits, instead of each line after its own try.
-      if (end.error !== null && isNobodyNow(end.error)) this.#lanes.of(lane).pause(delayMs)
+      if (end.error !== null && isNoEndpointAvailable(end.error)) this.#lanes.of(lane).pause(delayMs)
       else if (end.error?.code === 'rate_limit_exceeded' && !end.attempts.some(wasSent)) {
         this.#pausedKeys.set(batch.record.keyHash, clock.monotonicMs() + delayMs)
       }
@@ -252,41 +248,42 @@ export class Scheduler {
     }
     if (batch.running.size === 0) this.#options.onIdle(batch)
     this.pump()
-    this.#noticeQuiet()
+    this.#checkAllEnded()
   }
 
   #noteRun(batch: OpenBatch, { kind, error, attempts }: RunEnd): void {
     const reason = error === null ? null : waitReasonOf(error, attempts)
     if (kind === 'stopped') return
     if (reason !== null) {
-      batch.waits(reason, this.#options.clock.monotonicMs())
+      batch.noteWait(reason, this.#options.clock.monotonicMs())
       if (reason !== 'key_limit') this.#lanes.of(batch.lane).waitReason = reason
-    } else if (kind !== 'again') batch.ran()
+    } else if (kind !== 'again') batch.noteRun()
   }
 
   /** The provider was not called, so such lines have a lane of their own without overload. */
-  #deferred(batch: OpenBatch, lane: string): void {
+  #noteDeferred(batch: OpenBatch, lane: string): void {
     batch.lane = `${batch.record.service?.provider} (batch service)`
-    if (lane === batch.lane) this.#lanes.of(lane).succeeded()
+    if (lane === batch.lane) this.#lanes.of(lane).noteSuccess()
   }
 
   /** Returns the number of claimed lines. */
   async #claimSome(): Promise<number> {
     const { clock, results, hasRoom } = this.#options
-    if (this.#closing || this.#refused || results.isStuck || !hasRoom()) return 0
-    const most = this.#limit + this.#ahead
-    const free = most - this.#running - this.#ready
+    if (this.#isClosing || this.#isStoreFailing || results.isStuck || !hasRoom()) return 0
+    const maxLines = this.#limit + this.#aheadLimit
+    const free = maxLines - this.running - this.#readyCount
     // Claims several lines at a time, because each claim is a transaction.
-    if (free < Math.max(1, this.#ahead / 2) && this.#ready > 0) return 0
+    if (free < Math.max(1, this.#aheadLimit / 2) && this.#readyCount > 0) return 0
     const nowMs = clock.monotonicMs()
     const sharers: Sharer[] = []
     for (const batch of this.#batches.values()) {
-      const { record, lane, held } = batch
+      const { record, lane, held: heldSlots } = batch
       if (record.status !== 'in_progress' || this.#options.isHeldBack(batch)) continue
       if (batch.endingSinceMs !== null || batch.isExpired(clock.nowMs())) continue
-      if (batch.dryUntilMs > nowMs || this.#isPaused(batch)) continue
-      const unclaimed = record.total - batch.done - held
-      if (unclaimed > 0) sharers.push({ id: record.id, keyHash: record.keyHash, lane, held, most: unclaimed })
+      if (batch.unclaimableUntilMs > nowMs || this.#isPaused(batch)) continue
+      const unclaimed = record.total - batch.finishedLines - heldSlots
+      if (unclaimed > 0)
+        sharers.push({ id: record.id, keyHash: record.keyHash, lane, heldSlots, maxSlots: unclaimed })
     }
     const shares = shareOut(sharers, free, lane => this.#roomOf(lane))
     const counts = await Promise.all([...shares].map(([id, count]) => this.#claim(id, count)))
@@ -299,36 +296,37 @@ export class Scheduler {
     if (batch === undefined) return 0
     try {
       const { leaseUntilMs, untilMs } = leases.begin()
-      const terms = { limit, maxBytes: CLAIM_BYTES, nowMs: leases.nowMs(), leaseUntilMs }
+      const terms = { limit, maxBytes: CLAIM_MAX_BYTES, nowMs: leases.nowMs(), leaseUntilMs }
       const lines = await work.claimLines(id, owner, terms)
       for (const line of lines) {
         countMemory(CHAR_BYTES * line.body.length)
         batch.ready.push({ line, untilMs })
       }
-      this.#ready += lines.length
+      this.#readyCount += lines.length
       // The batch ended in the meantime.
-      if (this.#closing || batch.endingSinceMs !== null || !this.#batches.has(id)) this.#returnReady(batch)
-      else if (lines.length < limit) await this.#noteDry(batch, lines.length)
+      if (this.#isClosing || batch.endingSinceMs !== null || !this.#batches.has(id)) this.#returnReady(batch)
+      else if (lines.length < limit) await this.#noteUnclaimable(batch, lines.length)
       return lines.length
     } catch (error) {
-      if (!this.#refused) log.fault('batches', 'cannot claim batch requests from the store', error)
-      this.#refused = true
+      if (!this.#isStoreFailing) log.fault('batches', 'cannot claim batch requests from the store', error)
+      this.#isStoreFailing = true
       return 0
     }
   }
 
   /** Fewer lines came than requested: because of their size, or because no more can be claimed now. */
-  async #noteDry(batch: OpenBatch, claimed: number): Promise<void> {
+  async #noteUnclaimable(batch: OpenBatch, claimed: number): Promise<void> {
     const { work, clock, leases } = this.#options
     const nextMs = await work.nextLineAt(batch.record.id)
-    const waitMs = nextMs === null ? DRY_MS : Math.min(DRY_MS, nextMs - leases.nowMs())
+    const waitMs =
+      nextMs === null ? UNCLAIMABLE_MAX_MS : Math.min(UNCLAIMABLE_MAX_MS, nextMs - leases.nowMs())
     if (claimed > 0 && waitMs <= 0) return
-    batch.dryUntilMs = clock.monotonicMs() + Math.max(DRY_MIN_MS, waitMs)
+    batch.unclaimableUntilMs = clock.monotonicMs() + Math.max(UNCLAIMABLE_MIN_MS, waitMs)
   }
 
   /** The Store can be reached again. */
-  reached(): void {
-    this.#refused = false
+  noteStoreAvailable(): void {
+    this.#isStoreFailing = false
   }
 
   #returnReady({ ready }: OpenBatch, untilMs = 0): void {
@@ -342,7 +340,7 @@ export class Scheduler {
 
   #drop(ready: ReadyLine[], from = 0, count = ready.length): readonly ReadyLine[] {
     const dropped = ready.splice(from, count)
-    this.#ready -= dropped.length
+    this.#readyCount -= dropped.length
     for (const { line } of dropped) this.#options.countMemory(-CHAR_BYTES * line.body.length)
     return dropped
   }
@@ -351,8 +349,8 @@ export class Scheduler {
     return Math.min(this.#options.concurrency, this.#options.pressure.limit)
   }
 
-  get #ahead(): number {
-    return Math.ceil(this.#limit * AHEAD_SHARE)
+  get #aheadLimit(): number {
+    return Math.ceil(this.#limit * CLAIMED_AHEAD_SHARE)
   }
 
   /** Number of lines that may be claimed for a lane; 0 if it is paused or full. */
@@ -361,7 +359,7 @@ export class Scheduler {
     if (lane.pausedMs > 0) return 0
     let ready = 0
     for (const batch of this.#batches.values()) if (batch.lane === name) ready += batch.ready.length
-    return Math.max(0, lane.limit + Math.ceil(lane.limit * AHEAD_SHARE) - lane.running - ready)
+    return Math.max(0, lane.limit + Math.ceil(lane.limit * CLAIMED_AHEAD_SHARE) - lane.running - ready)
   }
 
   #isPaused({ record }: OpenBatch): boolean {
@@ -372,19 +370,23 @@ export class Scheduler {
   #setTimer(): void {
     this.#timer?.cancel()
     this.#timer = null
-    if (this.#closing) return
+    if (this.#isClosing) return
     const { clock } = this.#options
     const nowMs = clock.monotonicMs()
     let dueMs = Number.POSITIVE_INFINITY
     for (const batch of this.#batches.values()) {
       const pausedMs = nowMs + this.#lanes.of(batch.lane).pausedMs
-      const due = Math.max(batch.dryUntilMs, this.#pausedKeys.get(batch.record.keyHash) ?? 0, pausedMs)
+      const due = Math.max(
+        batch.unclaimableUntilMs,
+        this.#pausedKeys.get(batch.record.keyHash) ?? 0,
+        pausedMs,
+      )
       if (due > nowMs) dueMs = Math.min(dueMs, due)
     }
     if (dueMs < Number.POSITIVE_INFINITY) this.#timer = clock.after(dueMs - nowMs, () => this.pump())
   }
 
-  #noticeQuiet(): void {
-    if (this.#closing && this.#running === 0 && this.#pumping === null) this.#onQuiet?.()
+  #checkAllEnded(): void {
+    if (this.#isClosing && this.running === 0 && this.#pumping === null) this.#onAllEnded?.()
   }
 }

@@ -2,7 +2,7 @@
 import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../protocol/management/batches.ts'
 
 /** The possible next states of each state. */
-const NEXT: Readonly<Record<BatchStatus, readonly BatchStatus[]>> = {
+const NEXT_STATES: Readonly<Record<BatchStatus, readonly BatchStatus[]>> = {
   // `failed`: the check rejected the body of every line.
   validating: ['in_progress', 'failed', 'expired', 'cancelling'],
   // `finalizing`: every line has its result. `expired`: the time is over and no line runs any more.
@@ -25,7 +25,7 @@ export function isTerminal(status: BatchStatus): boolean {
 
 /** True if a batch may move directly from one state to the other. */
 export function mayMove(from: BatchStatus, to: BatchStatus): boolean {
-  return NEXT[from].includes(to)
+  return NEXT_STATES[from].includes(to)
 }
 
 /** All states from which a batch may move to this one. */

@@ -53,12 +53,12 @@ interface UploadOwner {
 /** The part of the space that one key may use. */
 const KEY_SHARE = 0.25
 /** Maximum of concurrent large bodies of one key. */
-const LARGE_PER_KEY = 2
+const MAX_LARGE_PER_KEY = 2
 /** Shorter bodies do not count, because clients send many of them at once. */
-const LARGE_BYTES = 8 * 1024 * 1024
+const LARGE_BODY_BYTES = 8 * 1024 * 1024
 const PIECE_BYTES = 64 * 1024
 /** A file has this name only during two system calls. */
-const PREFIX = 'upload-'
+const FILE_PREFIX = 'upload-'
 
 /** The folder for uploads of this storage, next to the spool. */
 export function uploadsFolder(storageUrl: string): string {
@@ -69,7 +69,7 @@ export class Uploads {
   readonly #options: UploadsOptions
   readonly #room: HeldShare
   /** Concurrent large bodies. */
-  readonly #places = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: LARGE_PER_KEY })
+  readonly #largeBodies = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: MAX_LARGE_PER_KEY })
 
   /** Removes files of a process that was killed between two system calls. */
   constructor(options: UploadsOptions) {
@@ -90,12 +90,12 @@ export class Uploads {
    * `service_unavailable` if there is none or the disk fails; or an error of `read` or `decode`
    */
   async receive({ key, announcedBytes, decode = null }: UploadOwner, read: ReadBody): Promise<Upload> {
-    let slots = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
-    if (slots > 0 && this.#places.reserve(key, slots) !== 'taken') throw keyFull()
+    let slots = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BODY_BYTES ? 0 : 1
+    if (slots > 0 && this.#largeBodies.reserve(key, slots) !== 'taken') throw keyFull()
     const received = new ReceivedFile(this.#room, key)
     const unpacked = new ReceivedFile(this.#room, key)
     const close = async (): Promise<void> => {
-      this.#places.release(key, slots)
+      this.#largeBodies.release(key, slots)
       slots = 0
       await Promise.all([received.close(), unpacked.close()])
     }
@@ -103,10 +103,10 @@ export class Uploads {
       await received.write(await this.#open(), read)
       if (decode === null) return { file: received.file, close }
       await unpacked.write(await this.#open(), async ({ write }) => {
-        let at = 0
+        let position = 0
         for await (const chunk of decode({ bytes: received.bytes, pieces: () => received.pieces() })) {
-          await write(chunk, at)
-          at += chunk.byteLength
+          await write(chunk, position)
+          position += chunk.byteLength
         }
       })
       await received.close()
@@ -120,7 +120,7 @@ export class Uploads {
   /** @throws GatewayError `service_unavailable` */
   async #open(): Promise<FileHandle> {
     const { folder } = this.#options
-    const path = join(folder, PREFIX + randomText(16))
+    const path = join(folder, FILE_PREFIX + randomText(16))
     try {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       const handle = await open(path, 'wx+', 0o600)
@@ -154,7 +154,7 @@ class ReceivedFile {
     this.#handle = handle
     const count = (chunk: Uint8Array): void => {
       const share = this.#room.reserve(this.#key, chunk.byteLength)
-      if (share !== 'taken') throw FULL[share]()
+      if (share !== 'taken') throw FULL_ERRORS[share]()
       this.bytes += chunk.byteLength
     }
     await read({
@@ -170,11 +170,11 @@ class ReceivedFile {
   }
 
   async *pieces(): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at < this.bytes; ) {
-      const piece = Buffer.allocUnsafe(Math.min(PIECE_BYTES, this.bytes - at))
-      const { bytesRead = 0 } = (await this.#handle?.read(piece, 0, piece.byteLength, at)) ?? {}
+    for (let position = 0; position < this.bytes; ) {
+      const piece = Buffer.allocUnsafe(Math.min(PIECE_BYTES, this.bytes - position))
+      const { bytesRead = 0 } = (await this.#handle?.read(piece, 0, piece.byteLength, position)) ?? {}
       if (bytesRead === 0) throw new Error('the file of a body is shorter than the body')
-      at += bytesRead
+      position += bytesRead
       yield piece.subarray(0, bytesRead)
     }
   }
@@ -225,7 +225,7 @@ function organizationFull(): GatewayError {
   )
 }
 
-function full(): GatewayError {
+function roomFull(): GatewayError {
   return new GatewayError(
     'service_unavailable',
     'Too many large request bodies are arriving at once; retry in a few seconds',
@@ -235,7 +235,7 @@ function full(): GatewayError {
   )
 }
 
-const FULL = { 'key-full': keyFull, 'organization-full': organizationFull, 'room-full': full }
+const FULL_ERRORS = { 'key-full': keyFull, 'organization-full': organizationFull, 'room-full': roomFull }
 
 /** True if the disk is full or fails, or if there are too many open files. */
 function isOfSystem(thrown: unknown): boolean {
@@ -251,7 +251,7 @@ function removeLeftovers(folder: string): void {
     return
   }
   for (const name of names) {
-    if (!name.startsWith(PREFIX)) continue
+    if (!name.startsWith(FILE_PREFIX)) continue
     try {
       unlinkSync(join(folder, name))
     } catch {

@@ -8,7 +8,7 @@ const PREFIXES: Readonly<Record<KeyKind, string>> = { inference: 'sk-gw-v1-', ma
 const SECRET_BYTES = 32
 const SECRET = /^[0-9a-f]{64}$/
 /** Characters of the secret at either end of the label: enough to tell keys apart, while 232 bits stay hidden. */
-const LABEL_CHARACTERS = 3
+const LABEL_CHARS = 3
 
 /** Describes the form of a key, for use in messages. */
 export function keyForm(kind: KeyKind): string {
@@ -25,12 +25,12 @@ export function keyKind(text: string): KeyKind | null {
 }
 
 /** Among 64 random hexadecimal characters, fewer different ones than this occur in one of 10^14 keys. */
-const DIFFERENT_MIN = 8
+const MIN_DIFFERENT_CHARS = 8
 
 /** True if a key of valid form is easy to guess: it repeats a few characters, or one part of itself. */
 export function isGuessable(key: string): boolean {
   const secret = key.slice(key.lastIndexOf('-') + 1)
-  return new Set(secret).size < DIFFERENT_MIN || (secret + secret).indexOf(secret, 1) < secret.length
+  return new Set(secret).size < MIN_DIFFERENT_CHARS || (secret + secret).indexOf(secret, 1) < secret.length
 }
 
 /** SHA-256 of the key, 64 lowercase hexadecimal characters: the only form that is stored. */
@@ -80,7 +80,7 @@ export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): 
 
 function labelOf(key: string, kind: KeyKind): string {
   const secret = key.slice(PREFIXES[kind].length)
-  return `${PREFIXES[kind]}${secret.slice(0, LABEL_CHARACTERS)}...${secret.slice(-LABEL_CHARACTERS)}`
+  return `${PREFIXES[kind]}${secret.slice(0, LABEL_CHARS)}...${secret.slice(-LABEL_CHARS)}`
 }
 
 /** Creates one more secret for a key. `key` itself is not stored anywhere: show it once. */

@@ -31,7 +31,7 @@ export interface BootstrapOptions extends ConfiguredKeys {
   readonly log: Pick<Log, 'notice'>
 }
 
-type Created = ReturnType<typeof createKey>
+type CreatedKey = ReturnType<typeof createKey>
 
 /**
  * Returns a function that adds the configured keys to the store, except those that were deleted there. If none are
@@ -44,7 +44,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   const { managementKey = null, apiKey = null } = options
   const faults = keyFaults(options)
   if (faults.length > 0) throw new BootstrapError(faults.join('\n'))
-  let createdKeys: readonly [Created, Created] | null = null
+  let createdKeys: readonly [CreatedKey, CreatedKey] | null = null
   const add = async (name: string, kind: KeyKind, key: string): Promise<void> => {
     // A key that was deleted because it leaked must not come back with the next start.
     if (await store.keys.wasRemoved(hashKey(key))) {

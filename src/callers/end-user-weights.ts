@@ -22,11 +22,11 @@ const MAX_LOOKUPS = 16
 
 export class EndUserWeights {
   readonly #store: EndUserWeightsOptions['store']
-  readonly #known: StoreCache<EndUserRecord | null, number>
+  readonly #cache: StoreCache<EndUserRecord | null, number>
 
   constructor({ store, ...others }: EndUserWeightsOptions) {
     this.#store = store
-    this.#known = new StoreCache({
+    this.#cache = new StoreCache({
       maxLookups: MAX_LOOKUPS,
       ...others,
       plural: 'end users',
@@ -41,22 +41,22 @@ export class EndUserWeights {
    */
   of(organizationId: string, user: string): number | Promise<number> {
     const name = nameOf(organizationId, user)
-    return this.#known.get(name) ?? this.#load(name, organizationId, user)
+    return this.#cache.get(name) ?? this.#load(name, organizationId, user)
   }
 
   #load(name: string, organizationId: string, user: string): number | Promise<number> {
     // A request may contain a name that cannot be registered. Such names are not looked up.
     if (!isEndUserName(user)) return END_USER_WEIGHT_DEFAULT
-    return this.#known.load(name, () => this.#store.endUsers.find(organizationId, user))
+    return this.#cache.load(name, () => this.#store.endUsers.find(organizationId, user))
   }
 
   /** Call it after the record of this end user has changed. */
   invalidate(organizationId: string, user: string): void {
-    this.#known.invalidate(nameOf(organizationId, user))
+    this.#cache.invalidate(nameOf(organizationId, user))
   }
 
   invalidateAll(): void {
-    this.#known.invalidateAll()
+    this.#cache.invalidateAll()
   }
 }
 

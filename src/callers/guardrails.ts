@@ -130,5 +130,5 @@ export function budgetsOf(applied: readonly AppliedGuardrail[]): readonly Budget
       },
     ]
   })
-  return budgets.length === 0 ? null : budgets.sort((one, other) => one.amount - other.amount)
+  return budgets.length === 0 ? null : budgets.sort((first, second) => first.amount - second.amount)
 }

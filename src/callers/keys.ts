@@ -44,8 +44,8 @@ interface CachedKey {
   readonly endsAtMs: number
 }
 
-/** Why a key is no longer valid. */
-export type LostKey = 'key_deleted' | 'key_disabled' | 'key_expired'
+/** The reason why a key is no longer valid. */
+export type KeyLoss = 'key_deleted' | 'key_disabled' | 'key_expired'
 
 /** The API keys of all organizations, cached. */
 export class ApiKeys {
@@ -57,7 +57,7 @@ export class ApiKeys {
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>
   /** Cached later secrets, by the hash of the key. */
-  readonly #later: LRUCache<string, Set<string>>
+  readonly #laterSecrets: LRUCache<string, Set<string>>
 
   constructor(options: ApiKeysOptions) {
     const { store, maxKeys, maxUnknown, unknownMs, ...others } = { ...DEFAULTS, ...options }
@@ -69,10 +69,10 @@ export class ApiKeys {
       plural: 'API keys',
       maxEntries: maxKeys,
       make: withExpiry,
-      onLoad: (hash, known) => this.#note(hash, known),
+      onLoad: (hash, known) => this.#noteRead(hash, known),
     })
     this.#unknown = new LRUCache({ max: maxUnknown })
-    this.#later = new LRUCache({ max: maxKeys, dispose: hashes => this.#drop(hashes) })
+    this.#laterSecrets = new LRUCache({ max: maxKeys, dispose: hashes => this.#dropSecrets(hashes) })
   }
 
   /**
@@ -96,7 +96,7 @@ export class ApiKeys {
   }
 
   /** The reason why a valid key no longer is; null: it still is, or cannot be read now. Never rejects. */
-  async lostBy(hash: string): Promise<LostKey | null> {
+  async lostBy(hash: string): Promise<KeyLoss | null> {
     try {
       await this.find(hash)
       return null
@@ -112,7 +112,7 @@ export class ApiKeys {
   invalidate(hash: string): void {
     this.#known.invalidate(hash)
     this.#unknown.delete(hash)
-    this.#later.delete(hash)
+    this.#laterSecrets.delete(hash)
     // A read by a later secret does not know yet which key it belongs to, so all are dropped.
     this.#known.dropReads()
   }
@@ -132,25 +132,25 @@ export class ApiKeys {
   #load(hash: string, bySecret: boolean): KeyRecord | Promise<KeyRecord> {
     if (this.#clock.monotonicMs() < (this.#unknown.get(hash) ?? 0)) throw invalidKey()
     const known = this.#known.load(hash, () => this.#keys.find(hash))
-    return whenReady(known, each => this.#admit(each, bySecret))
+    return whenReady(known, cachedKey => this.#admit(cachedKey, bySecret))
   }
 
-  #note(hash: string, known: CachedKey | null): void {
+  #noteRead(hash: string, known: CachedKey | null): void {
     if (known === null) this.#unknown.set(hash, this.#clock.monotonicMs() + this.#unknownMs)
     else {
       this.#unknown.delete(hash)
       const { record } = known
-      if (record.hash !== hash) this.#noteLater(record.hash, hash)
+      if (record.hash !== hash) this.#noteLaterSecret(record.hash, hash)
     }
   }
 
-  #noteLater(hash: string, later: string): void {
-    const hashes = this.#later.get(hash)
-    if (hashes === undefined) this.#later.set(hash, new Set([later]))
-    else hashes.add(later)
+  #noteLaterSecret(hash: string, laterHash: string): void {
+    const hashes = this.#laterSecrets.get(hash)
+    if (hashes === undefined) this.#laterSecrets.set(hash, new Set([laterHash]))
+    else hashes.add(laterHash)
   }
 
-  #drop(hashes: ReadonlySet<string>): void {
+  #dropSecrets(hashes: ReadonlySet<string>): void {
     for (const hash of hashes) this.#known.invalidate(hash)
   }
 
@@ -183,7 +183,7 @@ function untilMs(expiresAt: string | null): number {
   return expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt)
 }
 
-const SCHEME = /^bearer /i
+const BEARER = /^bearer /i
 
 /**
  * Hashes the key in an Authorization header, for `bySecret`.
@@ -198,7 +198,7 @@ function bearerKey(authorization: string | undefined): string {
   if (authorization === undefined || authorization === '') {
     throw new GatewayError('authentication', 'Missing Authentication header')
   }
-  const key = SCHEME.test(authorization) ? authorization.slice('bearer '.length) : ''
+  const key = BEARER.test(authorization) ? authorization.slice('bearer '.length) : ''
   if (keyKind(key) === null) throw invalidKey()
   return key
 }

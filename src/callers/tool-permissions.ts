@@ -14,19 +14,19 @@ interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
 
 /** Maximum of cached workspaces. */
 const MAX_WORKSPACES = 10_000
-const NONE: ReadonlySet<string> = new Set()
+const NO_TOOLS: ReadonlySet<string> = new Set()
 
 export class ToolPermissions {
   readonly #store: ToolPermissionsOptions['store']
-  readonly #known: StoreCache<WorkspaceRecord | null, ReadonlySet<string>>
+  readonly #cache: StoreCache<WorkspaceRecord | null, ReadonlySet<string>>
 
   constructor({ store, ...others }: ToolPermissionsOptions) {
     this.#store = store
-    this.#known = new StoreCache({
+    this.#cache = new StoreCache({
       ...others,
       plural: 'workspaces',
       maxEntries: MAX_WORKSPACES,
-      make: record => (record?.disabledTools == null ? NONE : new Set(record.disabledTools)),
+      make: record => (record?.disabledTools == null ? NO_TOOLS : new Set(record.disabledTools)),
     })
   }
 
@@ -38,17 +38,17 @@ export class ToolPermissions {
     const id = workspaceId ?? DEFAULT_WORKSPACE_ID
     const name = `${organizationId} ${id}`
     return (
-      this.#known.get(name) ??
-      this.#known.load(name, () => this.#store.workspaces.find(organizationId, id), organizationId)
+      this.#cache.get(name) ??
+      this.#cache.load(name, () => this.#store.workspaces.find(organizationId, id), organizationId)
     )
   }
 
   /** Call it after a workspace of the organization has changed. */
   invalidate(organizationId: string): void {
-    this.#known.invalidateOwner(organizationId)
+    this.#cache.invalidateOwner(organizationId)
   }
 
   invalidateAll(): void {
-    this.#known.invalidateAll()
+    this.#cache.invalidateAll()
   }
 }

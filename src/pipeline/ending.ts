@@ -5,7 +5,7 @@
 import { type Clock, unixSeconds } from '../base/clock.ts'
 import { type GatewayError, rewritten, systemCode } from '../base/errors.ts'
 import type { FailedAttempt } from '../base/log/log.ts'
-import { shownModel } from '../base/log/shown.ts'
+import { loggableModel } from '../base/log/loggable.ts'
 import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
 import { toUsd } from '../base/money.ts'
 import { reported } from '../exchange/changes.ts'
@@ -262,7 +262,7 @@ export function summarize(
       requested === undefined || requested === model
         ? undefined
         : // The name of a route is the operator's own.
-          (exchange.ranking.route ?? shownModel(requested)),
+          (exchange.ranking.route ?? loggableModel(requested)),
     provider: last?.endpoint.provider.slug ?? null,
     attempts: attempts.length,
     failedAttempts: attempts.length > 1 || error !== null ? failedAttempts(attempts) : undefined,

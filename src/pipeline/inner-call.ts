@@ -12,7 +12,7 @@ import { Stopwatch } from '../base/metrics/stages.ts'
 import { UNITS_PER_USD } from '../base/money.ts'
 import { abortSignalOf, type RequestSignal } from '../base/signal.ts'
 import type { TraceParent } from '../base/telemetry/request-trace.ts'
-import { FREE, type Quota } from '../callers/limits/quota.ts'
+import { type Quota, UNLIMITED_RESERVATION } from '../callers/limits/quota.ts'
 import type { InnerUse } from '../exchange/bill.ts'
 import {
   type Ask,
@@ -43,7 +43,7 @@ const SERVICE: Caller = {
 }
 const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
-const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
+const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => UNLIMITED_RESERVATION }
 
 /** Dependencies of a gateway that are shared by all callers. */
 export type SharedDeps = Omit<

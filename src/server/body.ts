@@ -8,7 +8,7 @@ import type { Clock, Timer } from '../base/clock.ts'
 import { GatewayError, overloadError } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 import { decodedPieces } from './content-coding.ts'
-import { tooLarge } from './head-checks.ts'
+import { tooLargeError } from './head-checks.ts'
 
 /** Counts bytes in memory. */
 export type ByteCount = Pick<Held, 'count'>
@@ -27,7 +27,7 @@ export interface PausableSocket {
 /** The first fault of a body counts: invalid data, a deadline, or the reason of an abort. */
 interface IncomingBody {
   /** The last byte has arrived. */
-  readonly whole: boolean
+  readonly isComplete: boolean
   /** Bytes that have arrived, including those that were dropped. */
   readonly receivedBytes: number
   /** Takes a chunk, whose memory is valid only during the call. Runs inside the library's callback. */
@@ -38,21 +38,21 @@ interface IncomingBody {
   release(): void
 }
 
-function late(): GatewayError {
+function lateError(): GatewayError {
   return new GatewayError('deadline_exceeded', 'The request body took too long to arrive')
 }
 
 /**
- * For bodies that are passed on. A body that brings less within a window would occupy its place, and the memory of its
- * bytes, for too long.
+ * For bodies that are passed on: a body that brings fewer bytes within a window would occupy its slot and its memory for
+ * too long.
  */
 const WINDOW_MS = 10_000
-const WINDOW_LEAST_BYTES = 64 * 1024
+const WINDOW_MIN_BYTES = 64 * 1024
 
-function slow(): GatewayError {
+function slowError(): GatewayError {
   return new GatewayError(
     'deadline_exceeded',
-    `The request body arrives too slowly: at least ${WINDOW_LEAST_BYTES} bytes must arrive within ${WINDOW_MS / 1_000} seconds`,
+    `The request body arrives too slowly: at least ${WINDOW_MIN_BYTES} bytes must arrive within ${WINDOW_MS / 1_000} seconds`,
   )
 }
 
@@ -64,15 +64,15 @@ const GROWN_MAX_BYTES = 64 * 1024
 /** A chunk of this size or more gets memory that is reused. */
 const REUSED_MIN_BYTES = 16 * 1024
 /** Segments whose memory is kept for reuse. */
-const FREE_MAX = 9
+const MAX_FREE_SEGMENTS = 9
 
-const NOTHING = new Uint8Array()
+const NO_BYTES = new Uint8Array()
 
 /** A part of a body in memory. */
 interface Segment {
   readonly memory: Uint8Array
   /** Position of the segment in the body, in bytes. */
-  readonly at: number
+  readonly start: number
   /** Bytes of the memory that are in use. */
   used: number
 }
@@ -86,7 +86,7 @@ class Segments {
   #list: Segment[] = []
   readonly #free: Uint8Array[] = []
   /** Length of the body so far. */
-  #endsAt = 0
+  #length = 0
   /** Bytes of chunks that are in memory. Written only by this class. */
   bytes = 0
   /** Bytes of their memory. Written only by this class. */
@@ -100,20 +100,27 @@ class Segments {
 
   /** Copies a chunk. */
   add(chunk: Uint8Array): void {
-    let rest = chunk
+    let remaining = chunk
     const last = this.#list.at(-1)
     if (last !== undefined && last.used < last.memory.length) {
-      rest = chunk.subarray(last.memory.length - last.used)
-      last.memory.set(rest.length === 0 ? chunk : chunk.subarray(0, chunk.length - rest.length), last.used)
-      last.used += chunk.length - rest.length
+      remaining = chunk.subarray(last.memory.length - last.used)
+      last.memory.set(
+        remaining.length === 0 ? chunk : chunk.subarray(0, chunk.length - remaining.length),
+        last.used,
+      )
+      last.used += chunk.length - remaining.length
     }
-    if (rest.length > 0) {
-      const memory = this.#memoryFor(rest.length)
-      memory.set(rest)
-      this.#list.push({ memory, at: this.#endsAt + chunk.length - rest.length, used: rest.length })
+    if (remaining.length > 0) {
+      const memory = this.#memoryFor(remaining.length)
+      memory.set(remaining)
+      this.#list.push({
+        memory,
+        start: this.#length + chunk.length - remaining.length,
+        used: remaining.length,
+      })
       this.allocatedBytes += memory.length
     }
-    this.#endsAt += chunk.length
+    this.#length += chunk.length
     this.bytes += chunk.length
   }
 
@@ -135,7 +142,7 @@ class Segments {
 
   /** Takes back the memory of a removed segment. */
   free({ memory }: Segment): void {
-    if (memory.length === SEGMENT_BYTES && this.#free.length < FREE_MAX) this.#free.push(memory)
+    if (memory.length === SEGMENT_BYTES && this.#free.length < MAX_FREE_SEGMENTS) this.#free.push(memory)
   }
 
   /** Removes everything. */
@@ -145,12 +152,12 @@ class Segments {
     this.allocatedBytes = 0
   }
 
-  /** Everything as one, and removes it. */
+  /** Returns all segments as one array, and removes them. */
   join(): Uint8Array {
     const list = this.#list
     const [first] = list
     this.clear()
-    return list.length === 1 && first !== undefined ? fill(first) : Buffer.concat(list.map(fill))
+    return list.length === 1 && first !== undefined ? bytesOf(first) : Buffer.concat(list.map(bytesOf))
   }
 
   #remove(segment: Segment | undefined): Segment | null {
@@ -163,7 +170,7 @@ class Segments {
   #memoryFor(bytes: number): Uint8Array {
     if (this.reuses && bytes >= REUSED_MIN_BYTES && bytes <= SEGMENT_BYTES)
       return this.#free.pop() ?? new Uint8Array(SEGMENT_BYTES)
-    const roomBytes = Math.max(bytes, this.#limitBytes - this.#endsAt)
+    const roomBytes = Math.max(bytes, this.#limitBytes - this.#length)
     const grownBytes = this.bytes === 0 ? 0 : Math.min(Math.max(this.bytes, GROWN_MIN_BYTES), GROWN_MAX_BYTES)
     // Short memory comes from Node's pool, because a separate allocation costs six times as much.
     return Buffer.allocUnsafe(Math.min(Math.max(bytes, grownBytes), roomBytes))
@@ -171,7 +178,7 @@ class Segments {
 }
 
 /** The bytes of a segment. */
-function fill({ memory, used }: Segment): Uint8Array {
+function bytesOf({ memory, used }: Segment): Uint8Array {
   return used === memory.length ? memory : memory.subarray(0, used)
 }
 
@@ -180,15 +187,15 @@ export class BodyBuffer implements IncomingBody {
   readonly #limitBytes: number
   readonly #count: ByteCount
   /** A body that arrived in one chunk. */
-  #only: Uint8Array | null = null
+  #singleChunk: Uint8Array | null = null
   /** Null before the first chunk of a longer body. */
   #segments: Segments | null = null
   #heldBytes = 0
   /** Written only here. */
   receivedBytes = 0
   /** Written only here. */
-  whole = false
-  #released = false
+  isComplete = false
+  #isReleased = false
   #fault: GatewayError | null = null
   #wake: (() => void) | null = null
 
@@ -198,16 +205,16 @@ export class BodyBuffer implements IncomingBody {
   }
 
   push(bytes: Uint8Array, isLast: boolean): void {
-    if (this.#fault !== null || this.#released) return
+    if (this.#fault !== null || this.#isReleased) return
     const countedBytes = this.#heldBytes
     this.receivedBytes += bytes.length
     if (this.receivedBytes > this.#limitBytes) {
-      this.fail(tooLarge(this.#limitBytes))
+      this.fail(tooLargeError(this.#limitBytes))
       return
     }
     if (isLast && this.#segments === null) {
       // Short bodies use Node's pool, because a separate allocation costs six times as much.
-      this.#only = Buffer.from(bytes)
+      this.#singleChunk = Buffer.from(bytes)
       this.#heldBytes = bytes.length
     } else this.#add(bytes)
     if (this.#heldBytes > countedBytes && !this.#count.count(this.#heldBytes - countedBytes)) {
@@ -215,7 +222,7 @@ export class BodyBuffer implements IncomingBody {
       return
     }
     if (!isLast) return
-    this.whole = true
+    this.isComplete = true
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
@@ -227,8 +234,8 @@ export class BodyBuffer implements IncomingBody {
 
   fail(fault: GatewayError): void {
     this.#fault ??= fault
-    if (!this.whole) {
-      this.#only = null
+    if (!this.isComplete) {
+      this.#singleChunk = null
       this.#segments = null
       this.release()
     }
@@ -237,15 +244,15 @@ export class BodyBuffer implements IncomingBody {
 
   /** The bytes of a whole body stay counted until this call. */
   release(): void {
-    this.#released = true
+    this.#isReleased = true
     if (this.#heldBytes > 0) this.#count.count(-this.#heldBytes)
     this.#heldBytes = 0
   }
 
-  /** The whole body, once, when it has arrived; see `take`. */
+  /** The whole body, once, when it has arrived; see `takeBytes`. */
   async collect(clock: Clock, uploadMs: number): Promise<Uint8Array> {
-    if (!this.whole && this.#fault === null) {
-      const timer = clock.after(uploadMs, () => this.fail(late()))
+    if (!this.isComplete && this.#fault === null) {
+      const timer = clock.after(uploadMs, () => this.fail(lateError()))
       await new Promise<void>(resolve => {
         this.#wake = resolve
       })
@@ -257,8 +264,8 @@ export class BodyBuffer implements IncomingBody {
   /** The whole body, once; the buffer is empty afterwards. @throws GatewayError the fault of the body */
   takeBytes(): Uint8Array {
     if (this.#fault !== null) throw this.#fault
-    const bytes = this.#only ?? this.#segments?.join() ?? NOTHING
-    this.#only = null
+    const bytes = this.#singleChunk ?? this.#segments?.join() ?? NO_BYTES
+    this.#singleChunk = null
     this.#segments = null
     return bytes
   }
@@ -281,7 +288,7 @@ const WAITING_MAX_BYTES = 8 * SEGMENT_BYTES
  * The HTTP library gives a client ten seconds when it is resumed, and then cuts it off if it has sent nothing: even a
  * client that has sent its whole body and waits for the answer. Resuming it again gives it another ten seconds.
  */
-const STAY_MS = 4_000
+const RESUME_INTERVAL_MS = 4_000
 
 /**
  * A body that its reader takes as it arrives. The socket is paused while a chunk waits, but bytes that the kernel
@@ -296,25 +303,26 @@ export class BodyStream implements IncomingBody, RawBody {
   readonly #waiting: Segments
   #reader: BodyReader | null = null
   /** Bytes of memory that the reader has. */
-  #takenBytes = 0
+  #readerBytes = 0
   /** Written only here. */
   receivedBytes = 0
   #heldBytes = 0
-  #paused = false
-  #whole: boolean
-  #released = false
+  #isPaused = false
+  /** Written only here. */
+  isComplete: boolean
+  #isReleased = false
   #fault: { readonly thrown: unknown } | null = null
   #wake: (() => void) | null = null
   #deadline: Timer | null = null
   #clock: Clock | null = null
   #window: Timer | null = null
   /** Monotonic; null while the client may send. */
-  #heldSinceMs: number | null = null
+  #pausedSinceMs: number | null = null
   /** Time within the window for which the client was paused. */
-  #heldBackMs = 0
+  #pausedMs = 0
   /** True if the socket was resumed at the last chunk, so that the library's own timer is running. */
   #isTimed = false
-  #stay: Timer | null = null
+  #resumeTimer: Timer | null = null
 
   /**
    * @param contentLength null: chunked. 0: there is no body, and no bytes arrive.
@@ -333,43 +341,39 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#limitBytes = limitBytes
     this.#count = count
     this.#waiting = new Segments(limitBytes)
-    this.#whole = contentLength === 0
-  }
-
-  get whole(): boolean {
-    return this.#whole
+    this.isComplete = contentLength === 0
   }
 
   push(bytes: Uint8Array, isLast: boolean): void {
-    if (this.#fault !== null || this.#released) return
+    if (this.#fault !== null || this.#isReleased) return
     this.receivedBytes += bytes.length
     if (this.receivedBytes > this.#limitBytes) {
-      this.fail(tooLarge(this.#limitBytes))
+      this.fail(tooLargeError(this.#limitBytes))
       return
     }
-    if (bytes.length > 0 && !this.#keep(bytes)) return
+    if (bytes.length > 0 && !this.#store(bytes)) return
     if (isLast) {
-      this.#whole = true
+      this.isComplete = true
       this.#deadline?.cancel()
       this.#window?.cancel()
-      this.#isTimed = this.#paused
+      this.#isTimed = this.#isPaused
       this.#resume()
       this.#stayOpen()
-    } else if (!this.#paused) {
-      this.#paused = true
-      this.#heldSinceMs = this.#clock?.monotonicMs() ?? null
+    } else if (!this.#isPaused) {
+      this.#isPaused = true
+      this.#pausedSinceMs = this.#clock?.monotonicMs() ?? null
       this.#socket.pause()
     }
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
   /** False if the body has failed. */
-  #keep(bytes: Uint8Array): boolean {
+  #store(bytes: Uint8Array): boolean {
     const waiting = this.#waiting
     if (this.#reader !== null && waiting.bytes + bytes.length > WAITING_MAX_BYTES && !waiting.fits(bytes)) {
       const last = waiting.pop()
       try {
-        if (last !== null) this.#reader.writeNow(fill(last), last.at)
+        if (last !== null) this.#reader.writeNow(bytesOf(last), last.start)
       } catch (thrown) {
         this.fail(thrown)
         return false
@@ -392,12 +396,12 @@ export class BodyStream implements IncomingBody, RawBody {
   }
 
   release(): void {
-    this.#released = true
+    this.#isReleased = true
     this.#deadline?.cancel()
     this.#window?.cancel()
-    this.#stay?.cancel()
+    this.#resumeTimer?.cancel()
     this.#waiting.clear()
-    this.#takenBytes = 0
+    this.#readerBytes = 0
     this.#holdMemory()
     this.#resume()
   }
@@ -407,30 +411,30 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#clock = clock
     this.#waiting.reuses = true
     this.#stayOpen()
-    if (this.#whole) return
-    this.#deadline = clock.after(uploadMs, () => this.fail(late()))
-    if (this.#paused) this.#heldSinceMs = clock.monotonicMs()
+    if (this.isComplete) return
+    this.#deadline = clock.after(uploadMs, () => this.fail(lateError()))
+    if (this.#isPaused) this.#pausedSinceMs = clock.monotonicMs()
     this.#watchRate(clock)
   }
 
   #watchRate(clock: Clock): void {
     const before = this.receivedBytes
-    this.#heldBackMs = 0
+    this.#pausedMs = 0
     this.#window = clock.after(WINDOW_MS, () => {
-      if (this.#whole || this.#fault !== null) return
-      this.#noteHeldBack(clock)
-      const share = 1 - this.#heldBackMs / WINDOW_MS
-      if (this.receivedBytes - before < WINDOW_LEAST_BYTES * share) this.fail(slow())
+      if (this.isComplete || this.#fault !== null) return
+      this.#notePausedTime(clock)
+      const share = 1 - this.#pausedMs / WINDOW_MS
+      if (this.receivedBytes - before < WINDOW_MIN_BYTES * share) this.fail(slowError())
       else this.#watchRate(clock)
     })
   }
 
   /** Adds the time for which the client has been paused until now. */
-  #noteHeldBack(clock: Clock): void {
-    if (this.#heldSinceMs === null) return
+  #notePausedTime(clock: Clock): void {
+    if (this.#pausedSinceMs === null) return
     const nowMs = clock.monotonicMs()
-    this.#heldBackMs += nowMs - this.#heldSinceMs
-    this.#heldSinceMs = nowMs
+    this.#pausedMs += nowMs - this.#pausedSinceMs
+    this.#pausedSinceMs = nowMs
   }
 
   async read(reader: BodyReader): Promise<void> {
@@ -440,12 +444,12 @@ export class BodyStream implements IncomingBody, RawBody {
       if (this.#fault !== null) throw this.#fault.thrown
       const next = this.#waiting.shift()
       if (next !== null) {
-        this.#takenBytes = next.memory.length
-        await reader.write(fill(next), next.at)
-        this.#takenBytes = 0
+        this.#readerBytes = next.memory.length
+        await reader.write(bytesOf(next), next.start)
+        this.#readerBytes = 0
         this.#holdMemory()
         this.#waiting.free(next)
-      } else if (this.#whole) return
+      } else if (this.isComplete) return
       else {
         this.#resume()
         await new Promise<void>(resolve => {
@@ -457,15 +461,15 @@ export class BodyStream implements IncomingBody, RawBody {
 
   /** Counts the memory of waiting bytes and of the reader. False if there is not enough memory. */
   #holdMemory(): boolean {
-    const newBytes = this.#waiting.allocatedBytes + this.#takenBytes - this.#heldBytes
+    const newBytes = this.#waiting.allocatedBytes + this.#readerBytes - this.#heldBytes
     this.#heldBytes += newBytes
     return newBytes === 0 || this.#count.count(newBytes)
   }
 
   /** Keeps the connection of a client that waits for its answer, until the request is over. */
   #stayOpen(): void {
-    if (!this.#isTimed || this.#clock === null || this.#released) return
-    this.#stay = this.#clock.after(STAY_MS, () => {
+    if (!this.#isTimed || this.#clock === null || this.#isReleased) return
+    this.#resumeTimer = this.#clock.after(RESUME_INTERVAL_MS, () => {
       this.#socket.resume()
       this.#stayOpen()
     })
@@ -473,10 +477,10 @@ export class BodyStream implements IncomingBody, RawBody {
 
   /** Never resumes a socket that is not paused, because the library would then stop reading it. */
   #resume(): void {
-    if (!this.#paused) return
-    this.#paused = false
-    if (this.#clock !== null) this.#noteHeldBack(this.#clock)
-    this.#heldSinceMs = null
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    if (this.#clock !== null) this.#notePausedTime(this.#clock)
+    this.#pausedSinceMs = null
     this.#socket.resume()
   }
 

@@ -23,8 +23,8 @@ export interface Certificate {
   readonly expiresAtMs: number
 }
 
-const CERT = 'listen.tls.cert'
-const KEY = 'listen.tls.key'
+const CERT_SETTING = 'listen.tls.cert'
+const KEY_SETTING = 'listen.tls.key'
 /** A chain of a few certificates takes some KiB; a larger file is something else. */
 const FILE_MAX_BYTES = 1024 * 1024
 /** The library rejects other keys, such as keys for RSA-PSS only. */
@@ -33,21 +33,21 @@ const OTHERS_MAY_READ = 0o004
 
 /** Reads the pair and checks it. @throws ConfigError that names the field and the path of the faulty file */
 export function readCertificate({ cert, key }: CertificateFiles, nowMs: number): Certificate {
-  const [certPlace, keyPlace] = [`${CERT}: ${cert}`, `${KEY}: ${key}`]
-  const [chain, privateKey] = [read(cert, certPlace), read(key, keyPlace)]
-  const leaf = attempt(() => new X509Certificate(chain), certPlace, 'is not a PEM file with a certificate')
+  const [certField, keyField] = [`${CERT_SETTING}: ${cert}`, `${KEY_SETTING}: ${key}`]
+  const [chain, privateKey] = [read(cert, certField), read(key, keyField)]
+  const leaf = attempt(() => new X509Certificate(chain), certField, 'is not a PEM file with a certificate')
   attempt(
     () => createSecureContext({ cert: chain }),
-    certPlace,
+    certField,
     'contains a certificate chain that cannot be read completely',
   )
-  checkKey(privateKeyOf(privateKey, keyPlace), leaf, keyPlace)
+  checkKey(privateKeyOf(privateKey, keyField), leaf, keyField)
   const [startsAtMs, expiresAtMs] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)]
-  if (expiresAtMs <= nowMs) throw new ConfigError(`${certPlace}: expired on ${isoInstant(expiresAtMs)}`)
-  if (startsAtMs > nowMs) throw new ConfigError(`${certPlace}: is not valid before ${isoInstant(startsAtMs)}`)
+  if (expiresAtMs <= nowMs) throw new ConfigError(`${certField}: expired on ${isoInstant(expiresAtMs)}`)
+  if (startsAtMs > nowMs) throw new ConfigError(`${certField}: is not valid before ${isoInstant(startsAtMs)}`)
   attempt(
     () => createSecureContext({ cert: chain, key: privateKey, minVersion: 'TLSv1.2' }),
-    certPlace,
+    certField,
     'cannot be used with this private key',
   )
   return { version: digest(chain, privateKey), expiresAtMs }
@@ -69,8 +69,8 @@ export function certificateVersion(files: CertificateFiles): string | null {
 }
 
 /** A value that changes when one of the files is written, replaced or removed, even behind a symbolic link. */
-export function certificateTrace({ cert, key }: CertificateFiles): string {
-  return [cert, key].map(trace).join()
+export function certificateStamp({ cert, key }: CertificateFiles): string {
+  return [cert, key].map(fileStamp).join()
 }
 
 /** True if every user of the machine may read the file. */
@@ -79,7 +79,7 @@ export function isExposed(path: string): boolean {
   return stats !== undefined && (stats.mode & OTHERS_MAY_READ) !== 0
 }
 
-function trace(file: string): string {
+function fileStamp(file: string): string {
   try {
     const { dev, ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
     return [dev, ino, size, mtimeNs, ctimeNs].join(':')
@@ -104,7 +104,7 @@ function checkKey(key: KeyObject, leaf: X509Certificate, field: string): void {
     throw new ConfigError(`${field}: is of the type ${key.asymmetricKeyType}; expected rsa, ec or ed25519`)
   }
   if (!leaf.checkPrivateKey(key)) {
-    throw new ConfigError(`${field}: is not the private key of the first certificate of ${CERT}`)
+    throw new ConfigError(`${field}: is not the private key of the first certificate of ${CERT_SETTING}`)
   }
 }
 

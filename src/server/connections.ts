@@ -28,13 +28,17 @@ interface ClientConnectionsDeps {
 
 /** The reason that a connection is refused; a closed set, for metrics. */
 type Refusal = 'limit' | 'address'
+const REFUSAL_MESSAGES: Readonly<Record<Refusal, string>> = {
+  limit: 'connections refused: the thread is at its limit',
+  address: 'connections refused: an address is at its limit',
+}
 
 /** The library closes a connection after this time without a request. */
 const IDLE_MS = 13_000
 /** There is at most one log line about refused connections in this time. */
-const TELL_EVERY_MS = 10_000
+const LOG_INTERVAL_MS = 10_000
 /** Addresses that can be forgotten are removed each time this many connections have arrived. */
-const SWEEP_EVERY = 1_000
+const CONNECTIONS_PER_SWEEP = 1_000
 
 /** The remote address, as the library returns it: 4 or 16 bytes. */
 export interface RemoteEnd {
@@ -51,57 +55,54 @@ export class ClientConnections {
   readonly #trusted = new BlockList()
   /** Keyed by address, or by network of an IPv6 address; empty without a limit. */
   readonly #peers = new Map<string, Peer>()
-  #open = 0
-  #came = 0
-  #untold = 0
-  #toldMs = Number.NEGATIVE_INFINITY
+  /** Written only here. */
+  open = 0
+  #arrivals = 0
+  #unloggedRefusals = 0
+  #loggedMs = Number.NEGATIVE_INFINITY
 
   /** @throws Error if a trusted proxy is neither an address nor a network */
   constructor(limits: ClientConnectionLimits, deps: ClientConnectionsDeps) {
     this.#limits = limits
     this.#deps = deps
     this.isCapped = limits.connectionsPerAddress > 0
-    for (const each of limits.trustedProxies) trust(this.#trusted, each)
-  }
-
-  get open(): number {
-    return this.#open
+    for (const proxy of limits.trustedProxies) trust(this.#trusted, proxy)
   }
 
   /** Counts a new connection. False if it must be closed immediately. */
   countOpened(end: RemoteEnd): boolean {
-    this.#open++
+    this.open++
     this.#deps.metrics.openConnections.inc()
-    if (this.#open > this.#limits.maxConnections) return this.#refuse('limit', end)
+    if (this.open > this.#limits.maxConnections) return this.#refuse('limit', end)
     if (!this.isCapped) return true
-    if (++this.#came % SWEEP_EVERY === 0) this.#sweep()
+    if (++this.#arrivals % CONNECTIONS_PER_SWEEP === 0) this.#sweep()
     const peer = this.#peerOf(end)
-    if (!peer.capped) return true
+    if (!peer.isCapped) return true
     const nowMs = this.#deps.clock.monotonicMs()
     if (peer.connections(nowMs) >= this.#limits.connectionsPerAddress) return this.#refuse('address', end)
-    peer.opened(nowMs)
+    peer.countOpened(nowMs)
     // The first request replaces this callback, so it reports the end of a connection that never had a request.
-    end.onAborted(() => peer.closed())
+    end.onAborted(() => peer.countClosed())
     return true
   }
 
   countClosed(): void {
-    this.#open--
+    this.open--
     this.#deps.metrics.openConnections.dec()
   }
 
-  /** The peer of a request that begins; null if connections are not counted. `Peer.ended` ends it. */
+  /** The peer of a request that begins; null if connections are not counted. Call `Peer.countEnd` when it is over. */
   begin(end: RemoteEnd): Peer | null {
     if (!this.isCapped) return null
     const peer = this.#peerOf(end)
-    if (!peer.capped) return null
-    peer.began(this.#deps.clock.monotonicMs())
+    if (!peer.isCapped) return null
+    peer.countBegin(this.#deps.clock.monotonicMs())
     return peer
   }
 
   #peerOf(end: RemoteEnd): Peer {
     const address = Buffer.from(end.getRemoteAddress())
-    const name = nameOf(address)
+    const name = peerName(address)
     let peer = this.#peers.get(name)
     if (peer === undefined) {
       const [text, family] = [textOf(end), address.length === 4 ? 'ipv4' : 'ipv6'] as const
@@ -118,17 +119,17 @@ export class ClientConnections {
 
   #refuse(reason: Refusal, end: RemoteEnd): false {
     this.#deps.metrics.connectionsRefused.inc({ reason })
-    this.#untold++
+    this.#unloggedRefusals++
     const nowMs = this.#deps.clock.monotonicMs()
-    if (nowMs - this.#toldMs < TELL_EVERY_MS) return false
-    this.#toldMs = nowMs
-    this.#deps.log.notice('server', 'connections refused: an address is at its limit', {
+    if (nowMs - this.#loggedMs < LOG_INTERVAL_MS) return false
+    this.#loggedMs = nowMs
+    this.#deps.log.notice('server', REFUSAL_MESSAGES[reason], {
       reason,
       address: textOf(end),
-      refused: this.#untold,
-      open: this.#open - 1,
+      refused: this.#unloggedRefusals,
+      open: this.open - 1,
     })
-    this.#untold = 0
+    this.#unloggedRefusals = 0
     return false
   }
 }
@@ -139,54 +140,56 @@ export class ClientConnections {
  * never too low and seldom too high.
  */
 export class Peer {
-  readonly capped: boolean
+  readonly isCapped: boolean
   readonly #clock: Clock
-  #busy = 0
+  #busyConnections = 0
   /** The latest closing times of connections without a request; ascending. */
-  readonly #waiting: number[] = []
+  readonly #closingTimesMs: number[] = []
 
-  constructor(clock: Clock, capped: boolean) {
+  constructor(clock: Clock, isCapped: boolean) {
     this.#clock = clock
-    this.capped = capped
+    this.isCapped = isCapped
   }
 
   connections(nowMs: number): number {
     let closedCount = 0
-    while ((this.#waiting[closedCount] ?? Number.POSITIVE_INFINITY) <= nowMs) closedCount++
-    if (closedCount > 0) this.#waiting.splice(0, closedCount)
-    return this.#busy + this.#waiting.length
+    while ((this.#closingTimesMs[closedCount] ?? Number.POSITIVE_INFINITY) <= nowMs) closedCount++
+    if (closedCount > 0) this.#closingTimesMs.splice(0, closedCount)
+    return this.#busyConnections + this.#closingTimesMs.length
   }
 
-  opened(nowMs: number): void {
-    this.#waiting.push(nowMs + IDLE_MS)
+  countOpened(nowMs: number): void {
+    this.#closingTimesMs.push(nowMs + IDLE_MS)
   }
 
   /** Called when a connection was closed before its first request. */
-  closed(): void {
-    this.#waiting.shift()
+  countClosed(): void {
+    this.#closingTimesMs.shift()
   }
 
-  began(nowMs: number): void {
+  countBegin(nowMs: number): void {
     this.connections(nowMs)
-    this.#waiting.shift()
-    this.#busy++
+    this.#closingTimesMs.shift()
+    this.#busyConnections++
   }
 
   /** Called when a request is over; its connection is closed, or waits for another request. */
   countEnd(closed: boolean): void {
-    this.#busy--
-    if (!closed) this.#waiting.push(this.#clock.monotonicMs() + IDLE_MS)
+    this.#busyConnections--
+    if (!closed) this.#closingTimesMs.push(this.#clock.monotonicMs() + IDLE_MS)
   }
 }
 
-const MAPPED = Buffer.from('00000000000000000000ffff', 'hex')
+const IPV4_MAPPED_PREFIX = Buffer.from('00000000000000000000ffff', 'hex')
 /** An IPv6 client has a network of 64 bits, not a single address. */
 const NETWORK_BYTES = 8
 
-function nameOf(address: Buffer): string {
+function peerName(address: Buffer): string {
   if (address.length !== 16) return address.toString('latin1')
-  const isMapped = address.subarray(0, MAPPED.length).equals(MAPPED)
-  return (isMapped ? address.subarray(MAPPED.length) : address.subarray(0, NETWORK_BYTES)).toString('latin1')
+  const isMapped = address.subarray(0, IPV4_MAPPED_PREFIX.length).equals(IPV4_MAPPED_PREFIX)
+  return (
+    isMapped ? address.subarray(IPV4_MAPPED_PREFIX.length) : address.subarray(0, NETWORK_BYTES)
+  ).toString('latin1')
 }
 
 function textOf(end: RemoteEnd): string {

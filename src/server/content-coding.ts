@@ -16,11 +16,11 @@ import { GatewayError, overloadError } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 
 /** JSON is seldom compressed to less than a twentieth. */
-const RATIO_MAX = 100
+const MAX_RATIO = 100
 /** A few compressed bytes may decode to a long text of blanks. */
-const LEAST_BYTES = 64 * 1024
+const ALWAYS_ALLOWED_BYTES = 64 * 1024
 const CHUNK_BYTES = 64 * 1024
-/** 8 MiB, which zstd uses at its usual levels. The library would allocate as much as the sender names. */
+/** 8 MiB, which zstd uses at its usual levels. The library would allocate as much as the sender asks for. */
 const ZSTD_WINDOW_LOG_MAX = 23
 
 const CODINGS: ReadonlyMap<string, (bytes: Uint8Array) => Transform> = new Map<
@@ -56,20 +56,20 @@ export function codingIn(header: string): string | null {
   return CODINGS.has(name) ? name : null
 }
 
-function tooLong(mostBytes: number): GatewayError {
+function tooLongError(maxBytes: number): GatewayError {
   return new GatewayError(
     'payload_too_large',
-    `The request body has more than ${mostBytes} bytes when it is decompressed`,
+    `The request body has more than ${maxBytes} bytes when it is decompressed`,
   )
 }
 
-function invalid(coding: string): GatewayError {
-  return new GatewayError('invalid_request', `The request body is no valid ${coding} data`)
+function invalidError(coding: string): GatewayError {
+  return new GatewayError('invalid_request', `The request body is not valid ${coding} data`)
 }
 
 /** Maximum length of what `sentBytes` may become. */
-function mostBytesOf(limitBytes: number, sentBytes: number): number {
-  return Math.min(limitBytes, Math.max(LEAST_BYTES, RATIO_MAX * sentBytes))
+function maxBytesOf(limitBytes: number, sentBytes: number): number {
+  return Math.min(limitBytes, Math.max(ALWAYS_ALLOWED_BYTES, MAX_RATIO * sentBytes))
 }
 
 function decoderOf(coding: string, firstBytes: Uint8Array): Transform {
@@ -82,14 +82,14 @@ function decoderOf(coding: string, firstBytes: Uint8Array): Transform {
  * The body without its coding. Its bytes are counted in `memory`, and stay counted.
  * @throws (rejects with) GatewayError `payload_too_large`, `invalid_request`, or `overloaded`
  */
-export function decoded(
+export function decode(
   bytes: Uint8Array,
   coding: string,
   limitBytes: number,
   memory: Pick<Held, 'count'>,
 ): Promise<Uint8Array> {
   const decoder = decoderOf(coding, bytes)
-  const mostBytes = mostBytesOf(limitBytes, bytes.length)
+  const maxBytes = maxBytesOf(limitBytes, bytes.length)
   return new Promise((resolve, reject) => {
     const chunks: Uint8Array[] = []
     let length = 0
@@ -100,12 +100,12 @@ export function decoded(
       reject(fault)
     }
     decoder.on('data', (chunk: Uint8Array) => {
-      if (length + chunk.length > mostBytes) return fail(tooLong(mostBytes))
+      if (length + chunk.length > maxBytes) return fail(tooLongError(maxBytes))
       length += chunk.length
       chunks.push(chunk)
       if (!memory.count(chunk.length)) fail(overloadError())
     })
-    decoder.on('error', () => fail(invalid(coding)))
+    decoder.on('error', () => fail(invalidError(coding)))
     decoder.on('end', () => resolve(Buffer.concat(chunks, length)))
     decoder.end(bytes)
   })
@@ -136,18 +136,18 @@ export async function* decodedPieces(
   const decoder = decoderOf(coding, first.done === true ? new Uint8Array() : first.value)
   source.on('error', error => decoder.destroy(error))
   source.pipe(decoder)
-  const mostBytes = mostBytesOf(limitBytes, bytes)
+  const maxBytes = maxBytesOf(limitBytes, bytes)
   let length = 0
   try {
     for await (const chunk of decoder as AsyncIterable<Uint8Array>) {
       length += chunk.length
-      if (length > mostBytes) throw tooLong(mostBytes)
+      if (length > maxBytes) throw tooLongError(maxBytes)
       yield chunk
     }
   } catch (thrown) {
-    const failed = fault as { readonly thrown: unknown } | null
-    if (failed !== null) throw failed.thrown
-    throw thrown instanceof GatewayError ? thrown : invalid(coding)
+    const sourceFault = fault as { readonly thrown: unknown } | null
+    if (sourceFault !== null) throw sourceFault.thrown
+    throw thrown instanceof GatewayError ? thrown : invalidError(coding)
   } finally {
     source.destroy()
     decoder.destroy()

@@ -20,7 +20,7 @@ export interface Drainable {
 }
 
 /** Time that aborted requests have to answer their clients. */
-const LAST_WORDS_MS = 500
+const ABORT_ANSWER_MS = 500
 /** Time that complete answers have to reach slow readers before connections are cut. */
 const LINGER_MS = 1000
 /** Time for which idle connections stay open, because a request may be on its way. */
@@ -64,25 +64,25 @@ export class Drain {
     await new Promise(resolve => setImmediate(resolve))
     server.stopListening()
     do {
-      await this.#grace()
+      await this.#waitForRequests()
       if (server.openRequests > 0) {
         server.abortAll(new GatewayError('service_unavailable', 'The gateway is shutting down'))
-        await this.#until(() => server.openRequests === 0, LAST_WORDS_MS)
+        await this.#waitUntil(() => server.openRequests === 0, ABORT_ANSWER_MS)
         server.giveUpAll()
       }
       const isLeaving = this.#clock.monotonicMs() < server.leavingUntilMs
-      await this.#until(() => server.openConnections === 0, isLeaving ? LINGER_MS : IDLE_LINGER_MS)
+      await this.#waitUntil(() => server.openConnections === 0, isLeaving ? LINGER_MS : IDLE_LINGER_MS)
       // Kept-alive connections may have sent more requests. Each one is closed with its answer, so this loop ends.
     } while (server.openRequests > 0)
     server.close()
   }
 
   /** Waits until no request runs, or the grace time is over. */
-  async #grace(): Promise<void> {
+  async #waitForRequests(): Promise<void> {
     for (;;) {
       const leftMs = this.#graceEndsMs - this.#clock.monotonicMs()
       if (this.#server.openRequests === 0 || leftMs <= 0) return
-      await this.#until(
+      await this.#waitUntil(
         () => this.#server.openRequests === 0,
         leftMs,
         end => {
@@ -94,8 +94,8 @@ export class Drain {
   }
 
   /** Waits for the condition, or for the limit. `onWait` receives a function that ends the wait early. */
-  #until(done: () => boolean, limitMs: number, onWait?: (end: () => void) => void): Promise<void> {
-    if (done()) return Promise.resolve()
+  #waitUntil(isDone: () => boolean, limitMs: number, onWait?: (end: () => void) => void): Promise<void> {
+    if (isDone()) return Promise.resolve()
     return new Promise(resolve => {
       const end = (): void => {
         timer.cancel()
@@ -104,7 +104,7 @@ export class Drain {
       }
       const timer = this.#clock.after(limitMs, end)
       this.#onChange = () => {
-        if (done()) end()
+        if (isDone()) end()
       }
       onWait?.(end)
     })

@@ -33,7 +33,7 @@ export interface AcceptedHead {
   /** How the body is compressed; null: it is not. */
   readonly coding: string | null
   /** True if the client wants the connection closed, or if its framing makes that the only safe end. */
-  readonly closes: boolean
+  readonly closesConnection: boolean
 }
 
 export interface GateRules {
@@ -42,8 +42,16 @@ export interface GateRules {
 }
 
 /** Known methods; any other method is answered with 501. Each path accepts some of them. */
-const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
-const WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
+export const METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+])
+const METHODS_WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
 
 /** No template with ordinary parameters leads to a longer path. */
 const PATH_MAX_CHARS = 2048
@@ -70,7 +78,7 @@ const CONTENT_LENGTH = /^(?:0|[1-9]\d{0,9})$/
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i
 
 /** Headers that must not be repeated: duplicates would be ambiguous. */
-const SINGLE = new Set([
+const SINGLE_HEADERS = new Set([
   'host',
   'authorization',
   'x-api-key',
@@ -103,7 +111,8 @@ export function inspect(
     const value = head.headers[index + 1] ?? ''
     const earlier = headers.get(name)
     if (earlier === undefined) headers.set(name, value)
-    else if (SINGLE.has(name)) return new GatewayError('invalid_request', `More than one ${name} header`)
+    else if (SINGLE_HEADERS.has(name))
+      return new GatewayError('invalid_request', `More than one ${name} header`)
     else headers.set(name, `${earlier}, ${value}`)
   }
   if (!isHost(headers.get('host'))) return new GatewayError('invalid_request', 'Invalid Host header')
@@ -113,10 +122,10 @@ export function inspect(
 /** @returns the error for a body whose announced length exceeds the operation's limit, or null */
 export function lengthFault(accepted: AcceptedHead, limitBytes: number): GatewayError | null {
   if (accepted.contentLength === null || accepted.contentLength <= limitBytes) return null
-  return tooLarge(limitBytes)
+  return tooLargeError(limitBytes)
 }
 
-export function tooLarge(limitBytes: number): GatewayError {
+export function tooLargeError(limitBytes: number): GatewayError {
   return new GatewayError(
     'payload_too_large',
     limitBytes === 0
@@ -133,7 +142,7 @@ function framing(
 ): AcceptedHead | GatewayError {
   const transfer = headers.get('transfer-encoding')
   const length = headers.get('content-length')
-  const mayHaveBody = WITH_BODY.has(method)
+  const mayHaveBody = METHODS_WITH_BODY.has(method)
   if (transfer !== undefined) {
     if (transfer !== 'chunked') return new GatewayError('invalid_request', 'Invalid Transfer-Encoding header')
     if (length !== undefined) {
@@ -180,7 +189,7 @@ function framing(
     hasBody,
     coding,
     // The parser is too lenient with chunk sizes and trailers for the bytes after a chunked body to be trusted.
-    closes:
+    closesConnection:
       transfer !== undefined ||
       (connection !== undefined && connection !== 'keep-alive' && asksToClose(connection)),
   }

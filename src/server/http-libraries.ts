@@ -15,8 +15,7 @@ const LOADERS: Readonly<Record<FrontName, () => Promise<CreateFront>>> = {
 }
 
 /**
- * Loads a front. `auto`: the one that uses uWebSockets.js, or the other one if the library has no build for this
- * system.
+ * Loads a front. `auto`: `uws`, or `node` if uWebSockets.js has no build for this system.
  * @throws the error of the library
  */
 export async function loadFront(choice: FrontName | 'auto'): Promise<LoadedFront> {

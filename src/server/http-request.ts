@@ -15,7 +15,7 @@ import {
   DISCARDED_PIECES,
   PieceCount,
 } from '../base/fairness/short-chunks.ts'
-import { shownPath } from '../base/log/shown.ts'
+import { loggablePath } from '../base/log/loggable.ts'
 import { isPending } from '../base/maybe-promise.ts'
 import { callerRequestId } from '../base/telemetry/caller-names.ts'
 import { type CallerContext, callerContext } from '../base/telemetry/trace-context.ts'
@@ -28,27 +28,26 @@ import type { RateStatus } from '../protocol/rate-headers.ts'
 import { StoreError } from '../storage/store-error.ts'
 import type { AdmissionControl } from './admission/admission-control.ts'
 import { AdmittedRequest } from './admission/admitted-request.ts'
-import { type KeySlot, LARGE_BYTES } from './admission/key-shares.ts'
+import { type KeySlot, LARGE_BODY_BYTES } from './admission/key-shares.ts'
 import { workInTurn } from './admission/large-body-queue.ts'
 import { UNKNOWN_BYTES } from './admission/load.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { decoded } from './content-coding.ts'
-import { authorizationOf, type GateRules, inspect, type RequestHead } from './head-checks.ts'
+import { decode } from './content-coding.ts'
+import { authorizationOf, type GateRules, inspect, METHODS, type RequestHead } from './head-checks.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import { decodeParams, type RouteMatch, type Router } from './router.ts'
 import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS, mismatch } from './unknown-path.ts'
 
-/** Bytes that a client may still send after its answer (`LINGER_MS` of the front says for how long). */
+/** Bytes that a client may still send after its answer, within LINGER_MS of `front.ts`. */
 const LINGER_MAX_BYTES = 128 * 1024 * 1024
 /** The methods in the answer to a preflight of an unknown path. */
-const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
+const ALL_METHODS = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 
 /** Label of paths that match no route, and method of unknown ones. */
-const OTHER = 'other'
-const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+const OTHER_LABEL = 'other'
 const NO_HEADERS: ReadonlyMap<string, string> = new Map()
-/** Few requests have one. */
+/** Shared by all requests without a query. */
 const NO_QUERY = new URLSearchParams()
 
 /** Authenticates keys; synchronous for known ones. */
@@ -59,7 +58,7 @@ export interface RequestCounter {
   /** True if every key has a limit; otherwise only keys with `rates` may have one. */
   readonly limitsAll: boolean
   /**
-   * Counts one inference request of the key, and returns the rest of its limit; undefined if it has none. A promise
+   * Counts one inference request of the key, and returns what remains of its limit; undefined if it has none. A promise
    * only if counters must be read first.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
    */
@@ -79,7 +78,7 @@ export interface HttpRequestDeps extends GateRules {
   readonly uploadMs: number
   /** Once it has begun, every connection is closed after its answer. */
   readonly drain: { readonly hasBegun: boolean }
-  /** True if every connection is closed after its answer anyway. */
+  /** True for one request per connection: for proxies that are not trusted to frame requests as this server does. */
   readonly closeAfterReply: boolean
 }
 
@@ -130,7 +129,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Null if the body is not discarded. */
   #discarded: DiscardedUpload | null = null
   /** True if the connection closes after the answer. */
-  readonly #isLast: boolean
+  readonly #closesConnection: boolean
   #isSent = false
   readonly #refusal: GatewayError | null
   /** Null if no body is read. */
@@ -148,15 +147,15 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** True once the key has been looked up. */
   #isLookedUp = false
   /** Null before the key has been looked up, and if it was refused. */
-  #found: KeyRecord | Promise<KeyRecord> | null = null
+  #keyLookup: KeyRecord | Promise<KeyRecord> | null = null
   /** Set if a limit has just refused requests of the key: the bytes of the body count before the request has a slot. */
-  #early: KeyRecord | null = null
+  #earlyKey: KeyRecord | null = null
   #earlyBytes = 0
   #earlyFault: GatewayError | null = null
   /** Null before the key was accepted, and if none is needed. */
   #slot: KeySlot | null = null
   /** True once the handler was called, so that there has to be an answer. */
-  #handled = false
+  #isHandled = false
 
   /**
    * Runs inside the library's callback: checks the head, but does not answer. Never throws for input.
@@ -175,14 +174,14 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.#query = head.query
     this.address = socket.address
     this.bodiless = head.method === 'HEAD'
-    this.method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
+    this.method = METHODS.has(head.method) ? head.method : OTHER_LABEL
 
     const match = deps.router.find(head.path)
     const operation = match?.resource.operations.get(head.method)
     this.#match = match
     this.#operation = operation
-    this.route = match?.resource.template ?? OTHER
-    this.path = match === null ? shownPath(head.path) : undefined
+    this.route = match?.resource.template ?? OTHER_LABEL
+    this.path = match === null ? loggablePath(head.path) : undefined
     this.generates = match?.resource.generates === true
     this.isQuiet = match?.resource.isQuiet === true
     this.dialect = match === null ? deps.router.dialectAbove(head.path) : match.resource.dialect
@@ -208,7 +207,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
     this.#contentLength = accepted?.contentLength ?? null
     this.#coding = accepted?.coding ?? null
-    this.#isLast = accepted?.closes ?? true
+    this.#closesConnection = accepted?.closesConnection ?? true
     this.hasBody = accepted?.hasBody === true
     this.#isDiscarding = this.#refusal !== null
     if (this.#isDiscarding || operation === undefined) this.#body = null
@@ -232,15 +231,15 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
    */
   chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#isSent ||= isLast
-    if (!isLast && !this.#mayGoOn(bytes.length)) {
+    if (!isLast && !this.#acceptsPiece(bytes.length)) {
       this.#cutOff()
       return
     }
     this.#discarded?.push(bytes.length, isLast)
     const body = this.#body
     if (body === null) return
-    if (!this.#isLookedUp && body.receivedBytes + bytes.length > UNKNOWN_BYTES) this.#knowKey(body)
-    if (this.#early !== null) this.#addEarly(this.#early, body, bytes.length)
+    if (!this.#isLookedUp && body.receivedBytes + bytes.length > UNKNOWN_BYTES) this.#lookUpKey(body)
+    if (this.#earlyKey !== null) this.#addEarly(this.#earlyKey, body, bytes.length)
     body.push(bytes, isLast)
     if (this.#contentLength !== null || body instanceof BodyStream) return
     try {
@@ -251,7 +250,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   }
 
   /** False if the chunks of the body are too short, or too many after the answer. */
-  #mayGoOn(bytes: number): boolean {
+  #acceptsPiece(bytes: number): boolean {
     if (this.reply.ended && !this.#isDiscarding) {
       this.#isDiscarding = true
       this.#pieces = null
@@ -268,8 +267,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.#socket.cutOff()
   }
 
-  /** Nothing more of a long body is kept for a caller whose key is not valid. */
-  #knowKey(body: BodyBuffer | BodyStream): void {
+  /** Looks up the key while a long body arrives: nothing more is kept for a caller whose key is not valid. */
+  #lookUpKey(body: BodyBuffer | BodyStream): void {
     try {
       const key = this.#findKey()
       // Its failure is the answer of the request, in a later turn.
@@ -279,7 +278,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       }
       this.held.belongTo(key)
       if (this.#isRefused(key)) {
-        this.#early = key
+        this.#earlyKey = key
         this.#refuseFull(key)
       }
     } catch (thrown) {
@@ -302,7 +301,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   #addEarly(key: KeyRecord, body: BodyBuffer | BodyStream, bytes: number): void {
     const added = body.receivedBytes + bytes - this.#earlyBytes
     try {
-      this.#deps.admissions.addEarly(key, added, this.#earlyBytes)
+      this.#deps.admissions.shares.addEarly(key, added, this.#earlyBytes)
       this.#earlyBytes += added
     } catch (thrown) {
       this.#earlyFault = toGatewayError(thrown)
@@ -312,24 +311,24 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   }
 
   /** @throws GatewayError of a limit that is known to refuse the request, or of bytes that have no room */
-  #judgeEarly(key: KeyRecord): void {
+  #checkEarly(key: KeyRecord): void {
     if (this.#isRefused(key)) this.#refuseFull(key)
     if (this.#earlyFault !== null) throw this.#earlyFault
     this.#endEarly()
   }
 
   #endEarly(): void {
-    if (this.#early !== null && this.#earlyBytes > 0)
-      this.#deps.admissions.addEarly(this.#early, -this.#earlyBytes, 0)
-    this.#early = null
+    if (this.#earlyKey !== null && this.#earlyBytes > 0)
+      this.#deps.admissions.shares.addEarly(this.#earlyKey, -this.#earlyBytes, 0)
+    this.#earlyKey = null
     this.#earlyBytes = 0
   }
 
   /** Looks up the key, once. @throws GatewayError `authentication` */
   #findKey(): KeyRecord | Promise<KeyRecord> {
     this.#isLookedUp = true
-    this.#found ??= this.#deps.keys.authenticate(authorizationOf(this.#headers))
-    return this.#found
+    this.#keyLookup ??= this.#deps.keys.authenticate(authorizationOf(this.#headers))
+    return this.#keyLookup
   }
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
@@ -345,7 +344,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   protected onRevoked(reason: GatewayError): void {
     // Before the handler, the abort itself is answered.
-    if (this.#handled) this.reply.revoke(reason)
+    if (this.#isHandled) this.reply.revoke(reason)
   }
 
   protected onGivenUp(reason: GatewayError): void {
@@ -356,9 +355,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   closesAfter(status: number): boolean {
     const { closeAfterReply, drain } = this.#deps
-    if (this.#isLast || closeAfterReply || drain.hasBegun) return true
+    if (this.#closesConnection || closeAfterReply || drain.hasBegun) return true
     // The parser would read the rest of an unread body as the next request, or drop it for minutes.
-    return (this.hasBody && this.#body?.whole !== true) || status === 500
+    return (this.hasBody && this.#body?.isComplete !== true) || status === 500
   }
 
   /** Counts the request for shedding and drain; the work starts in a later turn. */
@@ -367,7 +366,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.#deps.loopShare.add(this, 'start')
   }
 
-  /** Only for `begin`. */
+  /** Called by the loop share after `begin`. */
   proceed(): void {
     try {
       const work = this.#serve()
@@ -375,24 +374,24 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       else
         work.then(
           () => this.finish(),
-          thrown => this.#failed(thrown),
+          thrown => this.#failAndFinish(thrown),
         )
     } catch (thrown) {
-      this.#failed(thrown)
+      this.#failAndFinish(thrown)
     }
   }
 
-  #failed(thrown: unknown): void {
+  #failAndFinish(thrown: unknown): void {
     this.#fail(thrown)
     this.finish()
   }
 
   /** Releases everything that is counted for the request. */
   override finish(): void {
-    if (this.#handled && !this.reply.ended && !this.#socket.dead)
+    if (this.#isHandled && !this.reply.ended && !this.#socket.isEnded)
       this.#fail(new Error('handler ended without an answer'))
     this.#body?.release()
-    if (this.#early !== null) this.#endEarly()
+    if (this.#earlyKey !== null) this.#endEarly()
     this.#slot?.leave()
     const { key, reply } = this
     if (key !== null && this.generates && (reply.error !== null || this.#deps.admissions.refused.size > 0))
@@ -402,11 +401,11 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   /** Head and key: answers what needs no key, and finds the key for the rest. */
   #serve(): void | Promise<void> {
-    if (this.#socket.dead) return
+    if (this.#socket.isEnded) return
     if (this.#refusal !== null) return this.#refuse(this.#refusal)
     const operation = this.#operation
     if (this.method === 'OPTIONS') {
-      this.reply.options(this.#match?.resource.allow ?? ANY_METHOD)
+      this.reply.options(this.#match?.resource.allow ?? ALL_METHODS)
       return
     }
     if (operation === undefined) return
@@ -415,7 +414,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.watch.enter('auth', nowMs)
     const key = this.#findKey()
     return key instanceof Promise
-      ? key.then(found => this.#enter(operation, found))
+      ? key.then(record => this.#enter(operation, record))
       : this.#enter(operation, key)
   }
 
@@ -439,13 +438,13 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     // Counts the length stated in the head or, if there is none, the bytes that have arrived.
     const announced = this.#contentLength ?? buffer?.receivedBytes ?? 0
     const mayWait = this.generates && buffer !== null
-    if (this.#early !== null || this.#deps.admissions.refused.size > 0) this.#judgeEarly(key)
+    if (this.#earlyKey !== null || this.#deps.admissions.refused.size > 0) this.#checkEarly(key)
     this.#slot = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
     const { rate } = this.#deps
     const isCounted = this.generates && rate !== null && (rate.limitsAll || key.rates !== null)
     const rateRoom = isCounted ? rate.enter(key) : undefined
     return rateRoom instanceof Promise
-      ? rateRoom.then(counted => this.#receive(operation, counted))
+      ? rateRoom.then(room => this.#receive(operation, room))
       : this.#receive(operation, rateRoom)
   }
 
@@ -457,25 +456,25 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.watch.enter('upload', nowMs)
     const body = this.#body
     if (operation.accept === 'raw') {
-      if (this.#socket.dead || !(body instanceof BodyStream)) return
+      if (this.#socket.isEnded || !(body instanceof BodyStream)) return
       body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
       return this.#handle(operation, body, nowMs)
     }
     if (!(body instanceof BodyBuffer)) return this.#read(operation, null, nowMs)
     if (this.#coding !== null) return this.#receiveCompressed(operation, body, this.#coding)
     // A short body has arrived together with its head.
-    if (body.whole) return this.#read(operation, body.takeBytes(), nowMs)
+    if (body.isComplete) return this.#read(operation, body.takeBytes(), nowMs)
     return body
       .collect(clock, this.#deps.uploadMs)
-      .then(bytes => (this.#socket.dead ? undefined : this.#read(operation, bytes, clock.monotonicMs())))
+      .then(bytes => (this.#socket.isEnded ? undefined : this.#read(operation, bytes, clock.monotonicMs())))
   }
 
   async #receiveCompressed(operation: BodyOperation, body: BodyBuffer, coding: string): Promise<void> {
     const { clock } = this.#deps.admissions.deps
-    const sent = body.whole ? body.takeBytes() : await body.collect(clock, this.#deps.uploadMs)
-    const bytes = await decoded(sent, coding, operation.bodyLimitBytes, this.held)
+    const sent = body.isComplete ? body.takeBytes() : await body.collect(clock, this.#deps.uploadMs)
+    const bytes = await decode(sent, coding, operation.bodyLimitBytes, this.held)
     this.#decodedBytes = bytes.length
-    if (this.#socket.dead) return
+    if (this.#socket.isEnded) return
     // The key's share counts the memory that is held, not the bytes that were sent.
     this.#slot?.add(Math.max(0, bytes.length - sent.length))
     await this.#read(operation, bytes, clock.monotonicMs())
@@ -484,11 +483,11 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
   #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
     const slot = this.#slot as KeySlot
-    if (bytes !== null && bytes.byteLength + (this.#adapter?.addsBytes ?? 0) >= LARGE_BYTES) {
+    if (bytes !== null && bytes.byteLength + (this.#adapter?.addsBytes ?? 0) >= LARGE_BODY_BYTES) {
       return workInTurn(slot, this.#deps.admissions.deps.clock, {
-        isOver: () => this.#socket.dead,
+        isOver: () => this.#socket.isEnded,
         begin: startedMs => this.#parse(bytes, startedMs),
-        goOn: (body, startedMs) => this.#handle(operation, body, startedMs),
+        finish: (body, startedMs) => this.#handle(operation, body, startedMs),
       })
     }
     try {
@@ -540,11 +539,11 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       query: this.#query === '' ? NO_QUERY : new URLSearchParams(this.#query),
       body,
       bodyDigest: this.#bodyDigest,
-      // Its phase comes before this one in every operation that asks for a key.
+      // `#enter` has set it, for every operation that requires a key.
       key: this.key as Key,
     }
     this.startDeadline(times?.requestMs, nowMs)
-    this.#handled = true
+    this.#isHandled = true
     return handler(request, this.reply)
   }
 
@@ -563,7 +562,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     const { log, metrics } = this.#deps.admissions.deps
     if (!(thrown instanceof GatewayError)) log.fault('server', 'request failed', thrown)
     if (error.code === 'overloaded') metrics.shed.inc({ reason: 'buffered' })
-    if (this.isOver || this.#socket.dead || this.reply.ended) return
+    if (this.isOver || this.#socket.isEnded || this.reply.ended) return
     if (this.reply.started) {
       this.reply.error = error
       this.#socket.abort()

@@ -19,13 +19,13 @@ import { type RateKind, type RateStatus, rateHeaders } from '../protocol/rate-he
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
 /** Browsers are clients too. Keys are sent in a header, not in cookies, so any origin may send requests. */
-const CORS = [
+const CORS_HEADERS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
   'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, Anthropic-RateLimit-Tokens-Limit, Anthropic-RateLimit-Tokens-Remaining, Anthropic-RateLimit-Tokens-Reset, X-Gateway-Resumable, X-Gateway-Replayed, X-Gateway-Cached, X-Gateway-Compressed, X-Gateway-Changed, X-Gateway-Loop, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
 ]
-const PREFLIGHT = [
+const PREFLIGHT_HEADERS = [
   'Access-Control-Allow-Headers',
   // The star covers headers that client libraries add, but never Authorization; old browsers need the names.
   'Authorization, X-Api-Key, X-Goog-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Gateway-Cache, X-Session-Id, Idempotency-Key, *',
@@ -33,10 +33,10 @@ const PREFLIGHT = [
   '86400',
 ]
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
-const UNBUFFERED = ['Cache-Control', 'no-cache, no-transform', 'X-Accel-Buffering', 'no']
+const UNBUFFERED_HEADERS = ['Cache-Control', 'no-cache, no-transform', 'X-Accel-Buffering', 'no']
 
 /** Headers that belong to the body of an answer, not to its request. */
-const OF_BODY =
+const BODY_HEADER =
   /^(?:content-type|x-generation-id|request-id|retry-after|x-should-retry|www-authenticate|x-gateway-.*)$/i
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/
@@ -63,7 +63,7 @@ function statusLine(status: number): string {
   return `${status} ${STATUS_TEXTS.get(status) ?? STATUS_CODES[status] ?? 'Unknown'}`
 }
 
-const OK = statusLine(200)
+const OK_STATUS_LINE = statusLine(200)
 
 /** The request that a reply belongs to. */
 export interface ReplyOwner {
@@ -108,7 +108,7 @@ export class HttpReply implements Reply {
     this.#socket = socket
     this.#owner = owner
     const { id, generates, dialect } = owner
-    this.#headers = [...CORS, 'X-Request-Id', owner.requestId ?? id]
+    this.#headers = [...CORS_HEADERS, 'X-Request-Id', owner.requestId ?? id]
     if (dialect?.idHeader !== undefined) this.#headers.push(dialect.idHeader, id)
     if (generates) this.#headers.push('X-Generation-Id', id)
   }
@@ -135,12 +135,14 @@ export class HttpReply implements Reply {
   }
 
   setProviderRates(headers: Readonly<Record<string, string>>): void {
-    if (!this.started) this.#addUntold(headers)
+    if (!this.started) this.#addMissing(headers)
   }
 
   /** Adds those headers that the answer does not have yet. */
-  #addUntold(headers: Readonly<Record<string, string>>): void {
-    const sentNames = new Set(this.#headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
+  #addMissing(headers: Readonly<Record<string, string>>): void {
+    const sentNames = new Set(
+      this.#headers.filter((_, index) => index % 2 === 0).map(name => name.toLowerCase()),
+    )
     for (const [name, value] of Object.entries(headers)) {
       if (!sentNames.has(name.toLowerCase())) this.header(name, value)
     }
@@ -148,11 +150,11 @@ export class HttpReply implements Reply {
 
   #replace(headers: Readonly<Record<string, string>>): void {
     for (const [name, value] of Object.entries(headers)) {
-      const at = this.#headers.findIndex(
-        (each, at) => at % 2 === 0 && each.toLowerCase() === name.toLowerCase(),
+      const index = this.#headers.findIndex(
+        (header, position) => position % 2 === 0 && header.toLowerCase() === name.toLowerCase(),
       )
-      if (at === -1) this.header(name, value)
-      else this.#headers[at + 1] = safeHeaderValue(value)
+      if (index === -1) this.header(name, value)
+      else this.#headers[index + 1] = safeHeaderValue(value)
     }
   }
 
@@ -168,7 +170,7 @@ export class HttpReply implements Reply {
 
   notModified(): void {
     this.#begin(304)
-    if (this.#socket.dead) return
+    if (this.#socket.isEnded) return
     this.ended = true
     this.#socket.sendHead(statusLine(304), this.#headers, null, this.#owner.closesAfter(304))
   }
@@ -181,7 +183,7 @@ export class HttpReply implements Reply {
     const { dialect, id } = this.#owner
     const headers = { ...error.headers, ...dialect?.failureHeaders?.(error) }
     // Names the limit that refused the request, not another one that would have allowed it.
-    if (error.limit === undefined) this.#addUntold(headers)
+    if (error.limit === undefined) this.#addMissing(headers)
     else this.#replace(headers)
     this.json(
       error.status,
@@ -191,7 +193,7 @@ export class HttpReply implements Reply {
 
   /** Answers a preflight, or a plain OPTIONS. */
   options(allow: string): void {
-    this.#headers.push('Allow', allow, 'Access-Control-Allow-Methods', allow, ...PREFLIGHT)
+    this.#headers.push('Allow', allow, 'Access-Control-Allow-Methods', allow, ...PREFLIGHT_HEADERS)
     this.#send(204, '')
   }
 
@@ -208,7 +210,7 @@ export class HttpReply implements Reply {
     this.#begin(200)
     const isEvents = form !== 'bytes'
     this.#headers.push('Content-Type', isEvents ? EVENT_STREAM : safeHeaderValue(contentType))
-    if (isEvents) this.#headers.push(...UNBUFFERED)
+    if (isEvents) this.#headers.push(...UNBUFFERED_HEADERS)
     if (this.#copy !== null) {
       this.#beginCopy(this.#copy, 200, form === 'bytes' ? 'chunks' : 'events', chunk)
     }
@@ -235,7 +237,7 @@ export class HttpReply implements Reply {
       this.#endCopied(this.#copy, chunk, more)
       return
     }
-    if (this.#socket.dead) return
+    if (this.#socket.isEnded) return
     this.ended = true
     this.#socket.end(chunk, more)
   }
@@ -266,21 +268,23 @@ export class HttpReply implements Reply {
   }
 
   repeat(head: AnswerHead, document?: string): void {
-    const names = new Set(head.headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
-    const own = this.#headers
-    this.#headers = own.filter((_, at) => !names.has((own[at - (at % 2)] ?? '').toLowerCase()))
+    const names = new Set(head.headers.filter((_, index) => index % 2 === 0).map(name => name.toLowerCase()))
+    const ownHeaders = this.#headers
+    this.#headers = ownHeaders.filter(
+      (_, index) => !names.has((ownHeaders[index - (index % 2)] ?? '').toLowerCase()),
+    )
     if (document !== undefined) {
       this.#headers.push(...head.headers)
       this.#send(head.status, document)
       return
     }
-    const typeAt = head.headers.indexOf('Content-Type')
-    this.#headers.push(...head.headers.filter((_, at) => at - (at % 2) !== typeAt))
+    const typeIndex = head.headers.indexOf('Content-Type')
+    this.#headers.push(...head.headers.filter((_, index) => index - (index % 2) !== typeIndex))
   }
 
   #beginCopy(copy: ReplyCopy, status: number, form: AnswerHead['form'], chunk: string | Buffer): void {
-    const all = this.#headers
-    const headers = all.filter((_, at) => OF_BODY.test(all[at - (at % 2)] ?? ''))
+    const allHeaders = this.#headers
+    const headers = allHeaders.filter((_, index) => BODY_HEADER.test(allHeaders[index - (index % 2)] ?? ''))
     copy.begin({ status, headers, form })
     copy.add(chunk)
   }
@@ -289,12 +293,12 @@ export class HttpReply implements Reply {
   #endCopied(copy: ReplyCopy, chunk: string | Buffer, more: MoreChunks | undefined): void {
     const chunks = [chunk.toString()]
     for (let next = more?.next(); next != null; next = more?.next()) chunks.push(next)
-    const rest = chunks.join('')
-    copy.add(rest)
+    const lastChunk = chunks.join('')
+    copy.add(lastChunk)
     copy.complete()
-    if (this.#socket.dead) return
+    if (this.#socket.isEnded) return
     this.ended = true
-    this.#socket.end(rest)
+    this.#socket.end(lastChunk)
   }
 
   #begin(status: number): void {
@@ -311,11 +315,12 @@ export class HttpReply implements Reply {
       this.#beginCopy(this.#copy, status, 'document', body)
       this.#copy.complete()
     }
-    if (this.#socket.dead) return
+    if (this.#socket.isEnded) return
     this.ended = true
     const closes = this.#owner.closesAfter(status)
     if (this.#owner.bodiless) {
       this.#socket.sendHead(statusLine(status), this.#headers, Buffer.byteLength(body), closes)
-    } else this.#socket.send(status === 200 ? OK : statusLine(status), this.#headers, body, closes)
+    } else
+      this.#socket.send(status === 200 ? OK_STATUS_LINE : statusLine(status), this.#headers, body, closes)
   }
 }

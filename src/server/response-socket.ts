@@ -17,7 +17,7 @@ export interface ResponseSocket extends PausableSocket {
   /** Address of the client's connection, as text. */
   readonly address: string
   /** True if nothing more can be written: the client has left, or the answer is complete. */
-  readonly dead: boolean
+  readonly isEnded: boolean
   /** Writes the whole answer. `headers` alternates names and values; `close` ends the connection after it. */
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void
   /** Writes an answer to HEAD. `length`: the body's length in the answer to GET; null if unknown. */

@@ -79,9 +79,9 @@ export function createRouter(operations: readonly Operation[]): Router {
     if (verbMatch !== null) return verbMatch
     const segments = path.split('/')
     for (const pattern of patterns) {
-      const params = fit(pattern, segments)
+      const params = paramsOf(pattern, segments)
       if (params === null) continue
-      const freeText = pattern.freeParam === null ? '' : endFrom(segments, pattern)
+      const freeText = pattern.freeParam === null ? '' : textFrom(segments, pattern)
       return { resource: pattern.resource, params, freeText }
     }
     const undoubled = path.replace(DOUBLED, '$1')
@@ -91,7 +91,7 @@ export function createRouter(operations: readonly Operation[]): Router {
     resources,
     find: path => fixed.get(path) ?? find(path.endsWith('/') ? path.slice(0, -1) : path),
     dialectAbove(path) {
-      if (OF_GOOGLE.test(path)) return fixed.get('/v1beta/models')?.resource.dialect ?? null
+      if (GOOGLE_PATH.test(path)) return fixed.get('/v1beta/models')?.resource.dialect ?? null
       const [, base = '', below = ''] = BELOW_BASE.exec(path.replace(DOUBLED, '$1')) ?? []
       return fixed.get(base + below)?.resource.dialect ?? null
     },
@@ -100,7 +100,7 @@ export function createRouter(operations: readonly Operation[]): Router {
 
 /** The base of a path, and the first segment below it. Google's paths have a single base. */
 const BELOW_BASE = /^((?:\/api)?\/v1)(\/[^/]*)/
-const OF_GOOGLE = /^\/v1(?:beta|alpha)(?:\/|$)/
+const GOOGLE_PATH = /^\/v1(?:beta|alpha)(?:\/|$)/
 
 /** Versions whose paths may end in a verb; the model keeps its slashes, and `models/` may be missing. */
 const VERB_PATH = /^(?:\/api)?\/v1(?:beta|alpha)?\/(?:models\/)?([^:].*):(\w{1,64})$/
@@ -164,9 +164,9 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
 }
 
 /** The path from the free parameter on: the parameter itself, or `/action` too. */
-function endFrom(path: readonly string[], { segments, freeParam }: Pattern): string {
-  const at = segments.indexOf(`{${freeParam}}`)
-  return path.slice(at).join('/')
+function textFrom(path: readonly string[], { segments, freeParam }: Pattern): string {
+  const index = segments.indexOf(`{${freeParam}}`)
+  return path.slice(index).join('/')
 }
 
 const ACTION = /\/[a-z]+$/
@@ -186,7 +186,7 @@ function freeParamOf(template: string, byMethod: ReadonlyMap<string, Operation>)
   return name
 }
 
-function fit(
+function paramsOf(
   { segments: pattern, takesRest }: Pattern,
   segments: readonly string[],
 ): ReadonlyMap<string, string> | null {

@@ -9,7 +9,7 @@ import { type AcceptedHead, lengthFault, type RequestHead } from './head-checks.
 import type { RouteMatch, Router } from './router.ts'
 
 /** Resources of similar APIs: the first part of their paths below `/v1`. */
-const OF_OTHERS: ReadonlySet<string> = new Set([
+const FOREIGN_PATHS: ReadonlySet<string> = new Set([
   'a2a',
   'agents',
   'assistants',
@@ -58,8 +58,8 @@ const OF_OTHERS: ReadonlySet<string> = new Set([
   'webhook_endpoints',
   'webhook_event_types',
 ])
-/** The operations below a path. */
-const BELOW: Readonly<Record<string, string>> = {
+/** Messages for unknown paths below these paths. */
+const HINTS_BELOW: Readonly<Record<string, string>> = {
   'chat/completions':
     'chat completions are not stored; below /v1/chat/completions there is only GET /v1/chat/completions/{id}, for resumable streams',
   messages:
@@ -67,12 +67,13 @@ const BELOW: Readonly<Record<string, string>> = {
   responses:
     'responses are not stored; below /v1/responses there are only compact, input_tokens, and GET /v1/responses/{id} for resumable streams',
 }
-const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
-const OF_GOOGLE = /^\/v1(?:beta|alpha)(?:\/|$)/
-const VERBS = ':generateContent, :streamGenerateContent, :countTokens, :embedContent and :batchEmbedContents'
-const LONGEST_GUESSED = 64
+const ADMIN_PORT_PATHS = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
+const GOOGLE_PATH = /^\/v1(?:beta|alpha)(?:\/|$)/
+const GOOGLE_VERBS =
+  ':generateContent, :streamGenerateContent, :countTokens, :embedContent and :batchEmbedContents'
+const SUGGESTION_MAX_CHARS = 64
 
-const NONE = 'No such operation'
+const NO_OPERATION = 'No such operation'
 
 /** The errors for a key of the wrong kind, by the kind that the operation needs. */
 export const KEY_REFUSALS = {
@@ -86,36 +87,37 @@ export function noSuchOperation(path: string, router: Router): GatewayError {
 }
 
 function messageFor(path: string, router: Router): string {
-  if (path === '') return `${NONE}: the base URL of a client has to end in /v1`
-  if (OF_GOOGLE.test(path)) return `${NONE}: below /v1beta there are only models and their methods ${VERBS}`
-  if (OF_ADMIN_PORT.has(path)) return `${NONE}: metrics and health are on the admin port`
+  if (path === '') return `${NO_OPERATION}: the base URL of a client has to end in /v1`
+  if (GOOGLE_PATH.test(path))
+    return `${NO_OPERATION}: below /v1beta there are only models and their methods ${GOOGLE_VERBS}`
+  if (ADMIN_PORT_PATHS.has(path)) return `${NO_OPERATION}: metrics and health are on the admin port`
   const below = path.replace(/^(?:\/api)?\/v1(?=\/|$)/, '')
-  if (below === '') return NONE
-  const guess = known(below, router)
+  if (below === '') return NO_OPERATION
+  const guess = operationAt(below, router)
   if (below === path) {
     return guess === null
-      ? `${NONE}: paths begin with /v1`
-      : `${NONE}${didYouMean(guess)} The base URL of a client has to end in /v1`
+      ? `${NO_OPERATION}: paths begin with /v1`
+      : `${NO_OPERATION}${didYouMean(guess)} The base URL of a client has to end in /v1`
   }
-  const parent = Object.keys(BELOW).find(name => below.startsWith(`/${name}/`))
-  if (parent !== undefined) return `${NONE}: ${BELOW[parent]}`
+  const parent = Object.keys(HINTS_BELOW).find(name => below.startsWith(`/${name}/`))
+  if (parent !== undefined) return `${NO_OPERATION}: ${HINTS_BELOW[parent]}`
   const first = below.split('/')[1] ?? ''
-  if (OF_OTHERS.has(first)) return `${NONE}: /v1/${first} is not offered by this gateway`
-  const other = near(below, router)
-  return other === null ? NONE : `${NONE}${didYouMean(other)}`
+  if (FOREIGN_PATHS.has(first)) return `${NO_OPERATION}: /v1/${first} is not offered by this gateway`
+  const suggestion = nearestOperation(below, router)
+  return suggestion === null ? NO_OPERATION : `${NO_OPERATION}${didYouMean(suggestion)}`
 }
 
 /** `POST /v1/responses` for a path below the base; null if there is no such path. */
-function known(below: string, router: Router): string | null {
+function operationAt(below: string, router: Router): string | null {
   const match = router.find(`/v1${below}`)
   return match === null ? null : pathText(match.resource)
 }
 
 /** Operations with varying parts in their path are never suggested, because their values are data. */
-function near(below: string, { resources }: Router): string | null {
-  if (below.length > LONGEST_GUESSED) return null
+function nearestOperation(below: string, { resources }: Router): string | null {
+  if (below.length > SUGGESTION_MAX_CHARS) return null
   const fixedResources = resources.filter(
-    ({ template }) => !template.includes('{') && !OF_GOOGLE.test(template),
+    ({ template }) => !template.includes('{') && !GOOGLE_PATH.test(template),
   )
   const template = nearest(
     below,
@@ -160,7 +162,7 @@ export function mismatch(
 
 /** Maximum number of bytes, and maximum time, to read of an upload that is refused because of its path. */
 export const DISCARDED_MAX_BYTES = 32 * 1024 * 1024
-const DISCARDED_MS = 10_000
+const DISCARD_TIMEOUT_MS = 10_000
 
 /** An upload that is read and discarded: many clients lose an answer that arrives while they are sending. */
 export class DiscardedUpload {
@@ -174,7 +176,7 @@ export class DiscardedUpload {
     const { promise, reject } = Promise.withResolvers<void>()
     this.ended = promise
     this.#refuse = () => reject(refusal)
-    this.#timer = clock.after(DISCARDED_MS, this.#refuse)
+    this.#timer = clock.after(DISCARD_TIMEOUT_MS, this.#refuse)
   }
 
   push(bytes: number, isLast: boolean): void {

@@ -7,16 +7,16 @@ import type { Holder } from '../base/fairness/held-share.ts'
 import type { JsonWeigher } from '../protocol/json/json.ts'
 import type { BodyAdapter, HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
-import { type Continued, laneIn, NO_LANE } from './websocket-memory.ts'
+import { type Conversation, laneIn, NO_LANE } from './websocket-memory.ts'
 
 /** Above this many unsent bytes the reader is slow. */
 const SLOW_BYTES = 64 * 1024
 
 /** The code in the error for a request that continues a response that is not available. */
-export const NO_PREVIOUS = 'previous_response_not_found'
+export const PREVIOUS_NOT_FOUND = 'previous_response_not_found'
 
 /** Events after which a response may be continued. */
-const KEPT_EVENT = /^\{"type":"response\.(?:completed|incomplete)"/
+const CONTINUABLE_EVENT = /^\{"type":"response\.(?:completed|incomplete)"/
 
 /** The socket through which an answer is sent. */
 export interface AnsweringSocket {
@@ -46,24 +46,25 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   readonly #session: AnsweringSocket
   readonly #observer: SocketObserver
   #request: HttpRequest | null = null
-  #isComplete = false
   #isStreaming = false
   #isOver = false
   /** The beginning of a frame whose end has not arrived. */
-  #rest = ''
+  #incompleteFrame = ''
   /** The last chunks, which have not been created yet. */
   #more: MoreChunks | null = null
   #progress: ((isDrained: boolean) => void) | null = null
   #isSettled = false
   /** The last event. */
-  #last = ''
+  #lastText = ''
+  /** Written only here. */
+  isComplete = false
   /** The message, unchanged. */
   readonly message: ArrayBuffer
   readonly addsBytes: number
   /** The lane of the message; null before it was read. */
   lane: string | null = null
   /** The conversation that the request continues; null if there is none. */
-  continued: Continued | null = null
+  continued: Conversation | null = null
 
   /** @param addsBytes the most that the conversation adds to the message */
   constructor(session: AnsweringSocket, observer: SocketObserver, message: ArrayBuffer, addsBytes: number) {
@@ -84,19 +85,15 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
 
   /** The last event of a response that may be continued; null if it may not. */
   get lastEvent(): string | null {
-    return KEPT_EVENT.test(this.#last) ? this.#last : null
+    return CONTINUABLE_EVENT.test(this.#lastText) ? this.#lastText : null
   }
 
   get address(): string {
     return this.#session.address
   }
 
-  get isComplete(): boolean {
-    return this.#isComplete
-  }
-
-  get dead(): boolean {
-    return this.#isComplete || this.#session.isClosed
+  get isEnded(): boolean {
+    return this.isComplete || this.#session.isClosed
   }
 
   attach(request: HttpRequest): void {
@@ -104,7 +101,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   }
 
   send(status: string, _headers: readonly string[], body: string | Buffer): void {
-    if (this.dead) return
+    if (this.isEnded) return
     // The message was refused before it was read.
     this.lane ??= laneIn(this.message)
     this.#sendTexts([errorText(Number.parseInt(status, 10), body.toString())])
@@ -117,20 +114,20 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   }
 
   open(_status: string, _headers: readonly string[], chunk: string | Buffer): boolean {
-    if (this.dead) return true
+    if (this.isEnded) return true
     this.#isStreaming = true
     this.#observer.countStream(1)
     return this.write(chunk)
   }
 
   write(chunk: string | Buffer): boolean {
-    if (this.dead) return true
+    if (this.isEnded) return true
     this.#sendTexts(this.#textsOf(chunk.toString()))
     return this.#isFlowing
   }
 
   end(chunk: string | Buffer, more: MoreChunks | null = null): void {
-    if (this.dead) return
+    if (this.isEnded) return
     this.#sendTexts(this.#textsOf(chunk.toString()))
     this.#complete(more)
   }
@@ -141,7 +138,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
 
   /** Called when some unsent bytes have been sent. */
   progressed(): void {
-    if (this.#isComplete) this.#leave()
+    if (this.isComplete) this.#sendMore()
     else this.#progress?.(this.#isFlowing)
   }
 
@@ -165,7 +162,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   clientLeft(): void {
     this.#endStreaming()
     this.#setMore(null)
-    if (!this.#isComplete) this.#request?.clientLeft()
+    if (!this.isComplete) this.#request?.clientLeft()
   }
 
   /** False if the reader is slow. */
@@ -174,16 +171,16 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   }
 
   #complete(more: MoreChunks | null): void {
-    if (this.#isComplete) return
-    this.#isComplete = true
+    if (this.isComplete) return
+    this.isComplete = true
     this.#endStreaming()
     this.#setMore(more)
-    this.#leave()
+    this.#sendMore()
     if (!this.#isOver) this.#observer.leaving()
   }
 
   /** Sends the rest as the client takes it. The answer is over when nothing waits any more. */
-  #leave(): void {
+  #sendMore(): void {
     while (this.#more !== null && this.#isFlowing && !this.#session.isClosed) {
       const next = this.#more.next()
       if (next === null) this.#setMore(null)
@@ -203,7 +200,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   #sendTexts(texts: readonly string[]): void {
     const last = texts.at(-1)
     if (last === undefined) return
-    this.#last = last
+    this.#lastText = last
     const { lane } = this
     this.#session.send(lane === null || lane === NO_LANE ? texts : texts.map(text => inLane(text, lane)))
   }
@@ -223,19 +220,19 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
   /** The data of whole frames; comments and the end mark of event streams are omitted. */
   #textsOf(frames: string): readonly string[] {
     // A piece of a long event: looking at all pieces each time would take the square of their number.
-    if (this.#rest !== '' && !frames.includes('\n')) {
-      this.#rest += frames
+    if (this.#incompleteFrame !== '' && !frames.includes('\n')) {
+      this.#incompleteFrame += frames
       return []
     }
-    const all = this.#rest + frames
-    const end = all.lastIndexOf('\n\n')
+    const available = this.#incompleteFrame + frames
+    const end = available.lastIndexOf('\n\n')
     if (end === -1) {
-      this.#rest = all
+      this.#incompleteFrame = available
       return []
     }
-    this.#rest = all.slice(end + 2)
+    this.#incompleteFrame = available.slice(end + 2)
     const texts: string[] = []
-    for (const frame of all.slice(0, end).split('\n\n')) {
+    for (const frame of available.slice(0, end).split('\n\n')) {
       const data = dataOf(frame)
       if (data !== '' && data !== '[DONE]') texts.push(data)
     }
@@ -263,7 +260,7 @@ function errorText(status: number, body: string): string {
     readonly error_type?: string
   }
   const { message = '', metadata } = envelope.error ?? {}
-  const reason = metadata?.['reason'] === NO_PREVIOUS ? NO_PREVIOUS : undefined
+  const reason = metadata?.['reason'] === PREVIOUS_NOT_FOUND ? PREVIOUS_NOT_FOUND : undefined
   const code = reason ?? metadata?.['error_type'] ?? envelope.error_type ?? 'server_error'
   return JSON.stringify({
     type: 'error',

@@ -9,27 +9,27 @@ import { isObject } from '../protocol/json/schema.ts'
 /** Maximum number of bytes of one socket. */
 export const SOCKET_MEMORY_MAX_BYTES = 16 * 1024 * 1024
 /** Maximum number of lanes of one socket. */
-const LANES_MAX = 64
+const MAX_LANES = 64
 
 /** The lane of requests that do not name one. */
 export const NO_LANE = ''
 
 /** A response that a request may continue. */
-interface Remembered {
+interface StoredResponse {
   readonly id: string
   readonly lane: string
   readonly memory: SocketMemory
   /** JSON arrays of items, in order: the conversation before its request. */
-  readonly earlier: readonly Uint8Array[]
+  readonly earlierParts: readonly Uint8Array[]
   /** The message with the request; only its new items are part of the conversation. */
   readonly message: Uint8Array
   /** Its last event. */
-  readonly end: string
+  readonly lastEvent: string
   readonly bytes: number
 }
 
 /** The conversation that a request continues. */
-export interface Continued {
+export interface Conversation {
   readonly id: string
   /** JSON arrays of items, in order. */
   readonly parts: readonly Uint8Array[]
@@ -44,7 +44,7 @@ interface MemoryLimits {
 
 /** The responses of the sockets of one key, the least recently used first. */
 interface KeyMemory {
-  readonly responses: Set<Remembered>
+  readonly responses: Set<StoredResponse>
   bytes: number
 }
 
@@ -67,33 +67,33 @@ export class SocketMemories {
    * Only for `SocketMemory`. To make room, other responses are dropped, those of the same key first, and this response
    * last.
    */
-  add(keyHash: string, response: Remembered): void {
+  add(keyHash: string, response: StoredResponse): void {
     const { perKey, total } = this.#limits
-    let ofKey = this.#ofKey.get(keyHash)
-    if (ofKey === undefined) {
-      ofKey = { responses: new Set(), bytes: 0 }
-      this.#ofKey.set(keyHash, ofKey)
+    let keyMemory = this.#ofKey.get(keyHash)
+    if (keyMemory === undefined) {
+      keyMemory = { responses: new Set(), bytes: 0 }
+      this.#ofKey.set(keyHash, keyMemory)
     }
-    ofKey.responses.add(response)
-    ofKey.bytes += response.bytes
+    keyMemory.responses.add(response)
+    keyMemory.bytes += response.bytes
     this.bytes += response.bytes
-    while (ofKey.bytes > perKey) dropOldest(ofKey)
+    while (keyMemory.bytes > perKey) dropOldest(keyMemory)
     while (this.bytes > total) dropOldest(this.#largest())
   }
 
   /** Only for `SocketMemory`. */
-  remove(keyHash: string, response: Remembered): void {
-    const ofKey = this.#ofKey.get(keyHash)
-    if (ofKey?.responses.delete(response) !== true) return
-    ofKey.bytes -= response.bytes
+  remove(keyHash: string, response: StoredResponse): void {
+    const keyMemory = this.#ofKey.get(keyHash)
+    if (keyMemory?.responses.delete(response) !== true) return
+    keyMemory.bytes -= response.bytes
     this.bytes -= response.bytes
-    if (ofKey.responses.size === 0) this.#ofKey.delete(keyHash)
+    if (keyMemory.responses.size === 0) this.#ofKey.delete(keyHash)
   }
 
   /** The key that holds most; it is never empty. */
   #largest(): KeyMemory {
     let largest: KeyMemory = { responses: new Set(), bytes: -1 }
-    for (const each of this.#ofKey.values()) if (each.bytes > largest.bytes) largest = each
+    for (const memory of this.#ofKey.values()) if (memory.bytes > largest.bytes) largest = memory
     return largest
   }
 }
@@ -107,19 +107,19 @@ function dropOldest({ responses }: KeyMemory): void {
 
 /** The last responses of one socket. */
 export class SocketMemory {
-  readonly #all: SocketMemories
+  readonly #memories: SocketMemories
   readonly #keyHash: string
   /** Keyed by lane, the least recently used first. */
-  readonly #lanes = new Map<string, Remembered>()
+  readonly #lanes = new Map<string, StoredResponse>()
   #bytes = 0
 
-  constructor(all: SocketMemories, keyHash: string) {
-    this.#all = all
+  constructor(memories: SocketMemories, keyHash: string) {
+    this.#memories = memories
     this.#keyHash = keyHash
   }
 
   /** The conversation up to the response of any lane with this id; null if it is not kept. */
-  continue(id: string): Continued | null {
+  continue(id: string): Conversation | null {
     for (const response of this.#lanes.values()) {
       if (response.id === id) return { id, parts: partsOf(response) }
     }
@@ -136,20 +136,28 @@ export class SocketMemory {
   /**
    * Keeps the response as the last one of its lane.
    * @param message the request, unchanged
-   * @param end the last event of the response
+   * @param lastEvent the last event of the response
    */
-  remember(id: string, lane: string, before: Continued | null, message: Uint8Array, end: string): void {
+  remember(
+    id: string,
+    lane: string,
+    conversation: Conversation | null,
+    message: Uint8Array,
+    lastEvent: string,
+  ): void {
     this.#forgetLane(lane)
-    const earlier = before?.parts ?? []
+    const earlierParts = conversation?.parts ?? []
     const bytes =
-      earlier.reduce((sum, part) => sum + part.byteLength, 0) + message.byteLength + Buffer.byteLength(end)
+      earlierParts.reduce((sum, part) => sum + part.byteLength, 0) +
+      message.byteLength +
+      Buffer.byteLength(lastEvent)
     if (bytes > SOCKET_MEMORY_MAX_BYTES) return
-    const response: Remembered = { id, lane, memory: this, earlier, message, end, bytes }
+    const response: StoredResponse = { id, lane, memory: this, earlierParts, message, lastEvent, bytes }
     this.#lanes.set(lane, response)
     this.#bytes += bytes
-    this.#all.add(this.#keyHash, response)
+    this.#memories.add(this.#keyHash, response)
     for (const oldest of this.#lanes.values()) {
-      if (this.#bytes <= SOCKET_MEMORY_MAX_BYTES && this.#lanes.size <= LANES_MAX) return
+      if (this.#bytes <= SOCKET_MEMORY_MAX_BYTES && this.#lanes.size <= MAX_LANES) return
       this.drop(oldest)
     }
   }
@@ -165,12 +173,12 @@ export class SocketMemory {
   }
 
   /** Only for `SocketMemories` and this class. */
-  drop(response: Remembered): void {
+  drop(response: StoredResponse): void {
     if (this.#lanes.get(response.lane) === response) {
       this.#lanes.delete(response.lane)
       this.#bytes -= response.bytes
     }
-    this.#all.remove(this.#keyHash, response)
+    this.#memories.remove(this.#keyHash, response)
   }
 
   #forgetLane(lane: string): void {
@@ -180,19 +188,21 @@ export class SocketMemory {
 }
 
 /**
- * Done only for a request that continues the response: the items of the message and those of the answer become one
- * part.
+ * The conversation up to the end of the response, whose message and answer become one part. Called only for a request
+ * that continues the response.
  */
-function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
+function partsOf({ earlierParts, message, lastEvent }: StoredResponse): readonly Uint8Array[] {
   const request = JSON.parse(Buffer.from(message).toString()) as { readonly input?: unknown }
-  const response = JSON.parse(end) as { readonly response?: { readonly output?: unknown } }
+  const response = JSON.parse(lastEvent) as { readonly response?: { readonly output?: unknown } }
   const output = response.response?.output
-  const items = [...itemsOf(request.input), ...(Array.isArray(output) ? output : [])].filter(isSaid)
-  return [...earlier, Buffer.from(JSON.stringify(items))]
+  const items = [...itemsOf(request.input), ...(Array.isArray(output) ? output : [])].filter(
+    isConversationItem,
+  )
+  return [...earlierParts, Buffer.from(JSON.stringify(items))]
 }
 
 /** False for an item that asks for a compaction, because it applies only to its own request. */
-function isSaid(item: unknown): boolean {
+function isConversationItem(item: unknown): boolean {
   return !(isObject(item) && item['type'] === 'compaction_trigger')
 }
 
@@ -208,7 +218,7 @@ function itemsOf(input: unknown): readonly unknown[] {
  */
 export function withEarlier(
   body: Readonly<Record<string, unknown>>,
-  { id, parts }: Continued,
+  { id, parts }: Conversation,
   parse: (bytes: Uint8Array) => unknown,
 ): Record<string, unknown> {
   const items: unknown[] = []

@@ -12,7 +12,7 @@ import type { Peer } from './connections.ts'
 import type { RequestHead } from './head-checks.ts'
 import { HttpRequest, type HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
-import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './websocket-answer.ts'
+import { type AnsweringSocket, MessageAnswer, PREVIOUS_NOT_FOUND } from './websocket-answer.ts'
 import {
   laneIn,
   mayContinue,
@@ -30,9 +30,9 @@ const LIFETIME_MS = 60 * 60_000
  * answer a ping in the middle of a frame: a client that has sent nothing complete between two checks is pinged, and
  * then has the time of an upload.
  */
-const WATCH_MS = 30_000
+const CHECK_INTERVAL_MS = 30_000
 /** Maximum number of pings and refused messages while a client does not read. After one more, the socket is dropped. */
-const UNREAD_MAX = 16
+const MAX_UNREAD_MESSAGES = 16
 /**
  * Maximum number of frames in a second that begin no response: pings, pongs, reports and refused messages. Each has a
  * fixed cost, however short it is, and no limit of the key counts them.
@@ -41,23 +41,23 @@ const IDLE_FRAMES_PER_SECOND = 200
 /** Time of the event loop that one of them takes, with its answer. */
 const IDLE_FRAME_MS = 0.01
 /** Maximum number of messages of lanes that wait for the response in flight, and maximum of their bytes together. */
-const WAITING_MAX = 8
+const MAX_WAITING_MESSAGES = 8
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
 /** Head of a frame of a client without an extended length. */
 const CONTROL_HEAD_BYTES = 6
 /** Memory of a read beside its bytes. */
-const READ_BYTES = 256
+const READ_OVERHEAD_BYTES = 256
 /** A message that only reports on a response is shorter. */
 const NOTE_MAX_BYTES = 1024
 const LANE_MAX_CHARS = 256
 
 /** Close codes of RFC 6455. */
 const GOING_AWAY = 1001
-const NO_TEXT = 1003
-const NOT_ALLOWED = 1008
+const UNSUPPORTED_DATA = 1003
+const POLICY_VIOLATION = 1008
 
-/** Headers of the handshake that do not apply to the requests in its messages; no two of them are the same request. */
-const OF_HANDSHAKE =
+/** Headers of the handshake that do not apply to the requests in messages; an idempotency key would make all of them one. */
+const HANDSHAKE_ONLY_HEADERS =
   /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive|idempotency-key)$/
 
 /** The data that a socket has from its handshake. */
@@ -88,18 +88,21 @@ interface SocketSessionDeps {
 
 /** The head of a request in a message: the head of the handshake, as a POST. */
 export function messageHead(head: RequestHead, bytes: number): RequestHead {
-  const lines: string[] = []
-  for (let at = 0; at + 1 < head.headers.length; at += 2) {
-    const name = head.headers[at] ?? ''
-    if (!OF_HANDSHAKE.test(name)) lines.push(name, head.headers[at + 1] ?? '')
+  const headers: string[] = []
+  for (let index = 0; index + 1 < head.headers.length; index += 2) {
+    const name = head.headers[index] ?? ''
+    if (!HANDSHAKE_ONLY_HEADERS.test(name)) headers.push(name, head.headers[index + 1] ?? '')
   }
-  lines.push('content-type', 'application/json', 'content-length', String(bytes))
-  return { method: 'POST', path: head.path, query: '', headers: lines }
+  headers.push('content-type', 'application/json', 'content-length', String(bytes))
+  return { method: 'POST', path: head.path, query: '', headers: headers }
 }
 
 /** One open socket. */
 export class SocketSession implements AnsweringSocket {
   readonly key: Holder
+  /** Like the next field, written only here. */
+  isClosed = false
+  unsentBytes = 0
   readonly #deps: SocketSessionDeps
   readonly #socket: MessageSocket
   readonly #handshake: Handshake
@@ -111,14 +114,12 @@ export class SocketSession implements AnsweringSocket {
   #watch: Timer
   /** The answer in flight, until it has been sent. */
   #running: MessageAnswer | null = null
-  #isClosed = false
   /** True if the socket closes after the answer in flight. */
   #isEnding = false
-  #unsentBytes = 0
   /** Monotonic: the time since which bytes have been waiting without any progress. */
   #stuckMs = 0
   /** See UNREAD_MAX. */
-  #unread = 0
+  #unreadMessages = 0
   /** Memory of the message that has begun, as far as the front reports its reads; null: no message has begun. */
   #arriving: PieceCount | null = null
   #arrivingBytes = 0
@@ -140,7 +141,7 @@ export class SocketSession implements AnsweringSocket {
     this.key = handshake.key
     this.#memory = deps.memories.open(handshake.key.hash)
     this.#heardMs = clock.monotonicMs()
-    this.#watch = clock.after(WATCH_MS, this.#checkIdle)
+    this.#watch = clock.after(CHECK_INTERVAL_MS, this.#checkIdle)
     this.#lifetime = clock.after(LIFETIME_MS, () => {
       this.#sendError(
         400,
@@ -158,21 +159,13 @@ export class SocketSession implements AnsweringSocket {
     return this.#handshake.address
   }
 
-  get isClosed(): boolean {
-    return this.#isClosed
-  }
-
-  get unsentBytes(): number {
-    return this.#unsentBytes
-  }
-
   /** Takes a message of the client; its memory is valid only during the call. Runs inside the library's callback. */
   receive(message: ArrayBuffer, isBinary: boolean): void {
-    if (this.#isClosed) return
+    if (this.isClosed) return
     this.#hasEnded = true
     this.#onActivity()
     if (isBinary) {
-      this.#socket.end(NO_TEXT, 'Messages must be JSON text')
+      this.#socket.end(UNSUPPORTED_DATA, 'Messages must be JSON text')
       return
     }
     if (isNote(message)) {
@@ -190,15 +183,16 @@ export class SocketSession implements AnsweringSocket {
    * end has brought so far counts for the key; one that comes in too short pieces ends the socket.
    */
   read(bytes: number): void {
-    const more = bytes - this.#controlBytes
+    const messageBytes = bytes - this.#controlBytes
     this.#controlBytes = 0
     if (this.#hasEnded) {
       this.#hasEnded = false
       this.#arriving = null
       this.#setArriving(0)
-    } else if (more > 0) {
+    } else if (messageBytes > 0) {
       this.#arriving ??= new PieceCount(BODY_PIECES)
-      if (this.#arriving.add(more)) this.#setArriving(this.#arrivingBytes + more + READ_BYTES)
+      if (this.#arriving.add(messageBytes))
+        this.#setArriving(this.#arrivingBytes + messageBytes + READ_OVERHEAD_BYTES)
       else this.drop()
     }
   }
@@ -211,7 +205,7 @@ export class SocketSession implements AnsweringSocket {
 
   #wait(message: ArrayBuffer): void {
     const bytes = message.byteLength
-    if (this.#waiting.length >= WAITING_MAX || this.#waitingBytes + bytes > WAITING_MAX_BYTES) {
+    if (this.#waiting.length >= MAX_WAITING_MESSAGES || this.#waitingBytes + bytes > WAITING_MAX_BYTES) {
       this.#refuse(
         `${this.#waiting.length} messages are already waiting on this connection; wait for some of them to be answered`,
         laneIn(message),
@@ -240,14 +234,14 @@ export class SocketSession implements AnsweringSocket {
 
   /** Counts a frame that begins no response, and charges the key for it. False if the socket has been closed. */
   #countIdle(): boolean {
-    if (this.#isClosed) return false
+    if (this.isClosed) return false
     const { clock, requests } = this.#deps
     const nowMs = clock.monotonicMs()
-    requests.admissions.charge(this.key, IDLE_FRAME_MS)
+    requests.admissions.shares.charge(this.key, IDLE_FRAME_MS)
     if (this.#idleFrames.add(nowMs)) return true
     // Ends the callbacks for the frames that the library has already read.
     this.#socket.end(
-      NOT_ALLOWED,
+      POLICY_VIOLATION,
       `Too many pings, pongs and refused messages: at most ${IDLE_FRAMES_PER_SECOND} a second`,
     )
     return false
@@ -284,7 +278,7 @@ export class SocketSession implements AnsweringSocket {
   }
 
   settled(answer: MessageAnswer): void {
-    if (this.#isClosed) return
+    if (this.isClosed) return
     const { id, lane, message, lastEvent, continued } = answer
     if (lastEvent !== null) {
       this.#memory.remember(id, lane ?? NO_LANE, continued, new Uint8Array(message), lastEvent)
@@ -316,25 +310,25 @@ export class SocketSession implements AnsweringSocket {
     if (this.#running !== answer) return
     this.#running = null
     if (this.#isEnding) this.end()
-    if (this.#isEnding || this.#isClosed) return
+    if (this.#isEnding || this.isClosed) return
     const next = this.#nextWaiting()
     if (next !== null) this.#start(next)
   }
 
   /** Sends the texts of events. */
   send(texts: readonly string[]): void {
-    if (this.#isClosed || texts.length === 0) return
+    if (this.isClosed || texts.length === 0) return
     this.#socket.cork(() => {
-      for (const text of texts) if (!this.#isClosed) this.#socket.send(text, false)
+      for (const text of texts) if (!this.isClosed) this.#socket.send(text, false)
     })
-    this.#count()
+    this.#updateUnsent()
   }
 
   /** Called when some unsent bytes have been sent. */
   drained(): void {
-    this.#unread = 0
+    this.#unreadMessages = 0
     this.#stuckMs = this.#deps.clock.monotonicMs()
-    this.#count()
+    this.#updateUnsent()
     this.#running?.progressed()
   }
 
@@ -347,17 +341,17 @@ export class SocketSession implements AnsweringSocket {
   /** Closes the socket as soon as no response is in flight. */
   end(): void {
     this.#isEnding = true
-    if (this.#running === null && !this.#isClosed)
+    if (this.#running === null && !this.isClosed)
       this.#socket.end(GOING_AWAY, 'The gateway is closing the connection')
   }
 
   /** Drops the connection. */
   drop(): void {
-    if (!this.#isClosed) this.#socket.close()
+    if (!this.isClosed) this.#socket.close()
   }
 
   closed(): void {
-    this.#isClosed = true
+    this.isClosed = true
     this.#lifetime.cancel()
     this.#watch.cancel()
     this.#handshake.peer?.countEnd(true)
@@ -383,39 +377,39 @@ export class SocketSession implements AnsweringSocket {
 
   /** Each of these messages is answered, and the library does not limit the number of answers. */
   #boundUnread(): void {
-    this.#count()
-    if (this.#unsentBytes === 0) this.#unread = 0
-    else if (++this.#unread > UNREAD_MAX) this.drop()
+    this.#updateUnsent()
+    if (this.unsentBytes === 0) this.#unreadMessages = 0
+    else if (++this.#unreadMessages > MAX_UNREAD_MESSAGES) this.drop()
   }
 
-  #count(): void {
-    if (!this.#isClosed) this.#setUnsent(this.#socket.getBufferedAmount())
+  #updateUnsent(): void {
+    if (!this.isClosed) this.#setUnsent(this.#socket.getBufferedAmount())
   }
 
   #setUnsent(bytes: number): void {
-    if (bytes === this.#unsentBytes) return
-    if (this.#unsentBytes === 0) this.#stuckMs = this.#deps.clock.monotonicMs()
-    this.#deps.observer.countUnread(bytes - this.#unsentBytes, this.key)
-    this.#unsentBytes = bytes
+    if (bytes === this.unsentBytes) return
+    if (this.unsentBytes === 0) this.#stuckMs = this.#deps.clock.monotonicMs()
+    this.#deps.observer.countUnread(bytes - this.unsentBytes, this.key)
+    this.unsentBytes = bytes
   }
 
   readonly #checkIdle = (): void => {
     const { clock, requests } = this.#deps
     const nowMs = clock.monotonicMs()
-    this.#count()
-    const isUnread = this.#unsentBytes > 0
+    this.#updateUnsent()
+    const isUnread = this.unsentBytes > 0
     const silentMs = nowMs - this.#heardMs
     // An incomplete answer has its own deadline for slow readers.
-    const isLeft = isUnread && this.#running?.dead !== false && nowMs - this.#stuckMs >= WATCH_MS
-    if (isLeft || silentMs >= WATCH_MS + requests.uploadMs) {
+    const isLeft = isUnread && this.#running?.isEnded !== false && nowMs - this.#stuckMs >= CHECK_INTERVAL_MS
+    if (isLeft || silentMs >= CHECK_INTERVAL_MS + requests.uploadMs) {
       this.drop()
       return
     }
-    if (silentMs >= WATCH_MS && !isUnread && !this.#isPinged) {
+    if (silentMs >= CHECK_INTERVAL_MS && !isUnread && !this.#isPinged) {
       this.#isPinged = true
       this.#socket.ping()
     }
-    this.#watch = clock.after(WATCH_MS, this.#checkIdle)
+    this.#watch = clock.after(CHECK_INTERVAL_MS, this.#checkIdle)
   }
 }
 
@@ -432,7 +426,7 @@ function noPrevious(): GatewayError {
   return new GatewayError(
     'invalid_request',
     'previous_response_id: this connection does not have that response; send the full history in input',
-    { metadata: { reason: NO_PREVIOUS } },
+    { metadata: { reason: PREVIOUS_NOT_FOUND } },
   )
 }
 

@@ -78,13 +78,13 @@ const NO_SOCKET = new GatewayError(
 export class WebSockets implements KeyedRequests {
   readonly #deps: WebSocketDeps
   readonly #sessions = new Set<SocketSession>()
-  /** Socket places of the keys. */
-  readonly #places: HeldShare
+  /** The sockets that each key has open. */
+  readonly #slots: HeldShare
   readonly #memories: SocketMemories
 
   constructor(deps: WebSocketDeps, limits: WebSocketLimits) {
     this.#deps = deps
-    this.#places = new HeldShare({ total: limits.maxConnections, perKey: limits.socketsPerKey })
+    this.#slots = new HeldShare({ total: limits.maxConnections, perKey: limits.socketsPerKey })
     this.#memories = new SocketMemories({
       perKey: Math.floor(limits.maxBufferedBytes * KEY_MEMORY_SHARE),
       total: Math.floor(limits.maxBufferedBytes * MEMORY_SHARE),
@@ -101,12 +101,12 @@ export class WebSockets implements KeyedRequests {
     for (const { key } of this.#sessions) hashes.add(key.hash)
   }
 
-  /** Closes the sockets of a key; the request of a response in flight ends it. */
-  /** Its messages are requests of the server. */
+  /** None: messages of sockets are requests of the server. */
   runningRequests(): readonly [] {
     return []
   }
 
+  /** Closes the sockets of a key. A response in flight is ended by its own request. */
   endKey(hash: string, reason: GatewayError): void {
     for (const session of [...this.#sessions]) if (session.key.hash === hash) session.endKey(reason)
   }
@@ -141,15 +141,15 @@ export class WebSockets implements KeyedRequests {
   #admit(handshake: WaitingHandshake, key: KeyRecord): void {
     this.#attempt(handshake, () => {
       // For a management key, the HTTP request fails with that reason.
-      const error = key.kind === 'inference' ? this.#takePlace(key) : NO_SOCKET
+      const error = key.kind === 'inference' ? this.#reserveSlot(key) : NO_SOCKET
       if (error !== null) {
         this.#refuse(handshake, error)
         return
       }
       try {
-        if (!handshake.open(key)) this.#places.release(key, 1)
+        if (!handshake.open(key)) this.#slots.release(key, 1)
       } catch (thrown) {
-        this.#places.release(key, 1)
+        this.#slots.release(key, 1)
         throw thrown
       }
     })
@@ -170,16 +170,16 @@ export class WebSockets implements KeyedRequests {
     }
   }
 
-  /** The reason to refuse another socket of a key; null if it has its place. */
-  #takePlace(key: Holder): GatewayError | null {
-    const outcome = this.#places.reserve(key, 1)
+  /** The reason to refuse another socket of a key; null if one is reserved for it. */
+  #reserveSlot(key: Holder): GatewayError | null {
+    const outcome = this.#slots.reserve(key, 1)
     if (outcome === 'taken') return null
     if (outcome === 'room-full') return NO_SOCKET
     this.#deps.requests.admissions.deps.metrics.shed.inc({ reason: 'key_sockets' })
     const [full, limit] =
       outcome === 'key-full'
         ? [
-            `This API key has reached its limit of ${this.#places.amountOf(key)} open WebSockets`,
+            `This API key has reached its limit of ${this.#slots.amountOf(key)} open WebSockets`,
             'limits.socketsPerKey',
           ]
         : ['API keys of this organization have opened most of the WebSockets', 'limits.maxConnections']
@@ -202,7 +202,7 @@ export class WebSockets implements KeyedRequests {
     this.guard(session, () => {
       session.closed()
       if (!this.#sessions.delete(session)) return
-      this.#places.release(session.key, 1)
+      this.#slots.release(session.key, 1)
       this.#deps.requests.admissions.deps.metrics.openSockets.dec()
     })
   }

@@ -6,11 +6,11 @@ import { search } from '../support/property.ts'
 const anyRoom = () => Number.POSITIVE_INFINITY
 
 function sharer(id: string, fields: Partial<Sharer> = {}): Sharer {
-  return { id, keyHash: 'k', lane: 'l', held: 0, most: 1_000, ...fields }
+  return { id, keyHash: 'k', lane: 'l', heldSlots: 0, maxSlots: 1_000, ...fields }
 }
 
 t.test('batches of one key get the same, whatever their size', async t => {
-  const given = shareOut([sharer('large'), sharer('small', { most: 3 })], 20, anyRoom)
+  const given = shareOut([sharer('large'), sharer('small', { maxSlots: 3 })], 20, anyRoom)
   t.same(Object.fromEntries(given), { large: 17, small: 3 })
   t.same(Object.fromEntries(shareOut([sharer('a'), sharer('b')], 5, anyRoom)), { a: 3, b: 2 })
 })
@@ -27,9 +27,9 @@ t.test('keys get the same, however many batches each has', async t => {
 
 t.test('what runs already counts: who has less gets the next places', async t => {
   const sharers = [
-    sharer('old', { keyHash: 'x', held: 100 }),
+    sharer('old', { keyHash: 'x', heldSlots: 100 }),
     sharer('new', { keyHash: 'y' }),
-    sharer('newer', { keyHash: 'y', held: 2 }),
+    sharer('newer', { keyHash: 'y', heldSlots: 2 }),
   ]
   t.same(Object.fromEntries(shareOut(sharers, 8, anyRoom)), { new: 5, newer: 3 })
 })
@@ -50,8 +50,8 @@ t.test(
     const anySharer = fc.record({
       keyHash: fc.constantFrom('k1', 'k2', 'k3'),
       lane: fc.constantFrom('l1', 'l2'),
-      held: fc.nat(20),
-      most: fc.nat(20),
+      heldSlots: fc.nat(20),
+      maxSlots: fc.nat(20),
     })
     const rooms = fc.record({ l1: fc.nat(30), l2: fc.nat(30) })
     const holds = fc.property(
@@ -64,13 +64,13 @@ t.test(
         const inLane = (lane: string) =>
           sharers.filter(each => each.lane === lane).reduce((sum, { id }) => sum + (given.get(id) ?? 0), 0)
         const total = inLane('l1') + inLane('l2')
-        const isFull = ({ id, most, lane }: Sharer) =>
-          (given.get(id) ?? 0) === most || inLane(lane) === roomOf[lane as 'l1' | 'l2']
+        const isFull = ({ id, maxSlots, lane }: Sharer) =>
+          (given.get(id) ?? 0) === maxSlots || inLane(lane) === roomOf[lane as 'l1' | 'l2']
         return (
           total <= free &&
           inLane('l1') <= roomOf.l1 &&
           inLane('l2') <= roomOf.l2 &&
-          sharers.every(({ id, most }) => (given.get(id) ?? 0) <= most) &&
+          sharers.every(({ id, maxSlots }) => (given.get(id) ?? 0) <= maxSlots) &&
           (total === free || sharers.every(isFull))
         )
       },

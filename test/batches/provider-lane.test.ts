@@ -13,7 +13,7 @@ function round(lane: ProviderLane): void {
   fill(lane)
   for (let left = lane.running; left > 0; left--) {
     lane.leave()
-    lane.succeeded()
+    lane.noteSuccess()
     fill(lane)
   }
 }
@@ -23,7 +23,7 @@ function empty(lane: ProviderLane): void {
 }
 
 t.test('a lane doubles with each good round up to its maximum', async t => {
-  const lane = new ProviderLane({ clock: new TestClock(), max: 100 })
+  const lane = new ProviderLane({ clock: new TestClock(), maxRunning: 100 })
   const limits = [lane.limit]
   for (let rounds = 0; rounds < 4; rounds++) {
     round(lane)
@@ -33,10 +33,10 @@ t.test('a lane doubles with each good round up to its maximum', async t => {
 })
 
 t.test('a lane that is not full does not grow', async t => {
-  const lane = new ProviderLane({ clock: new TestClock(), max: 100 })
+  const lane = new ProviderLane({ clock: new TestClock(), maxRunning: 100 })
   for (let lines = 0; lines < 50; lines++) {
     lane.enter()
-    lane.succeeded()
+    lane.noteSuccess()
     lane.leave()
   }
   t.equal(lane.limit, 16)
@@ -44,10 +44,10 @@ t.test('a lane that is not full does not grow', async t => {
 
 t.test('an overload halves the places once for all lines that ran then, and ends the doubling', async t => {
   const clock = new TestClock()
-  const lane = new ProviderLane({ clock, max: 100 })
+  const lane = new ProviderLane({ clock, maxRunning: 100 })
   const entered = fill(lane)
   clock.advance(10)
-  for (const enteredMs of entered) lane.overloaded(enteredMs, null)
+  for (const enteredMs of entered) lane.noteOverload(enteredMs, null)
   t.equal(lane.limit, 8)
   t.equal(lane.room, 0, 'those that run keep their places')
   for (const _ of entered) lane.leave()
@@ -59,10 +59,10 @@ t.test('an overload halves the places once for all lines that ran then, and ends
 
 t.test('a lane never closes for good', async t => {
   const clock = new TestClock()
-  const lane = new ProviderLane({ clock, max: 100 })
+  const lane = new ProviderLane({ clock, maxRunning: 100 })
   for (let overloads = 0; overloads < 20; overloads++) {
     clock.advance(1)
-    lane.overloaded(clock.monotonicMs(), null)
+    lane.noteOverload(clock.monotonicMs(), null)
   }
   t.equal(lane.limit, 1)
   t.equal(lane.room, 1)
@@ -70,10 +70,10 @@ t.test('a lane never closes for good', async t => {
 
 t.test('nothing starts while the provider asks to wait', async t => {
   const clock = new TestClock()
-  const lane = new ProviderLane({ clock, max: 100 })
-  lane.overloaded(lane.enter(), 3_000)
+  const lane = new ProviderLane({ clock, maxRunning: 100 })
+  lane.noteOverload(lane.enter(), 3_000)
   lane.leave()
-  lane.overloaded(0, 1_000)
+  lane.noteOverload(0, 1_000)
   t.equal(lane.pausedMs, 3_000, 'the longest counts')
   t.equal(lane.room, 0)
   clock.advance(2_999)
@@ -84,26 +84,26 @@ t.test('nothing starts while the provider asks to wait', async t => {
 
 t.test('a provider that cannot be reached is asked ever more rarely, until something succeeds', async t => {
   const clock = new TestClock()
-  const lane = new ProviderLane({ clock, max: 100 })
+  const lane = new ProviderLane({ clock, maxRunning: 100 })
   const pauses: number[] = []
   for (let tries = 0; tries < 8; tries++) {
     const enteredMs = lane.enter()
-    pauses.push(lane.unreachable(enteredMs))
+    pauses.push(lane.noteUnreachable(enteredMs))
     // Another line of the same round.
-    lane.unreachable(enteredMs - 1)
+    lane.noteUnreachable(enteredMs - 1)
     lane.leave()
     clock.advance(lane.pausedMs)
   }
   t.same(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000])
   lane.enter()
-  lane.succeeded()
+  lane.noteSuccess()
   lane.leave()
-  t.equal(lane.unreachable(lane.enter()), 1_000)
+  t.equal(lane.noteUnreachable(lane.enter()), 1_000)
 })
 
 t.test('a lane tells for how long nobody used it', async t => {
   const clock = new TestClock()
-  const lane = new ProviderLane({ clock, max: 2 })
+  const lane = new ProviderLane({ clock, maxRunning: 2 })
   t.equal(lane.limit, 2, 'never more than the maximum')
   clock.advance(5)
   t.equal(lane.idleMs, 5)

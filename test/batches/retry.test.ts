@@ -1,6 +1,6 @@
 import t from 'tap'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/base/errors.ts'
-import { backoffMs, fateOf, TRIES_MAX, wasSent } from '../../src/batches/retry.ts'
+import { backoffMs, fateOf, MAX_TRIES, wasSent } from '../../src/batches/retry.ts'
 import type { AttemptRecord } from '../../src/exchange/exchange.ts'
 import { timeoutError, transportError, unavailable } from '../../src/providers/upstream/transport.ts'
 import { scriptedRecord } from '../support/scripted-attempt.ts'
@@ -30,7 +30,7 @@ t.test('failures that may pass are tried three times in all', async t => {
       code,
     )
   }
-  t.equal(TRIES_MAX, 3)
+  t.equal(MAX_TRIES, 3)
 })
 
 t.test('failures of the request itself are final', async t => {
@@ -94,7 +94,7 @@ t.test('faults of ours that one line may meet each time count, sent or not', asy
 t.test('every failure has a fate', async t => {
   for (const code of Object.keys(FAILURES) as FailureCode[]) {
     t.ok(['again', 'failed', 'waits'].includes(answered(errorOf(code))), code)
-    t.not(answered(errorOf(code), TRIES_MAX), 'again', code)
+    t.not(answered(errorOf(code), MAX_TRIES), 'again', code)
   }
 })
 

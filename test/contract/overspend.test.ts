@@ -3,7 +3,7 @@
  * and one request. Each provider bills what it says, whatever it was asked for.
  */
 import t, { type Test } from 'tap'
-import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
+import { MAX_WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway } from '../support/gateway.ts'
 import { startToldProvider, type ToldReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -359,7 +359,7 @@ async function start(
       })
       while (waiting.length + refused < AT_ONCE) {
         // The rest waits for reserved money, in vain.
-        if (waiting.length + refused >= AT_ONCE - WAITING_PER_KEY) clock.advance(10)
+        if (waiting.length + refused >= AT_ONCE - MAX_WAITING_PER_KEY) clock.advance(10)
         await new Promise(resolve => setImmediate(resolve))
       }
       for (const reply of waiting) way.reply(reply)

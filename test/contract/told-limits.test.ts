@@ -1,7 +1,7 @@
 /** Answers tell what is left of a limit, and a request waits for money that running ones have reserved. */
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
-import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
+import { MAX_WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
@@ -152,19 +152,19 @@ t.test('requests wait for what running ones have reserved, so many of a key', as
   const answered = () => ask().then(({ status }) => void answers.push(status))
   const first = answered()
   await until(() => provider.replies.length === 1)
-  const waiting = Array.from({ length: WAITING_PER_KEY + 1 }, answered)
+  const waiting = Array.from({ length: MAX_WAITING_PER_KEY + 1 }, answered)
   await until(() => answers.length === 1)
   t.same(answers, [429], 'one more than may wait is refused at once')
   provider.onReply = reply => reply.whole('Hi', usage)
   provider.replies[0]?.whole('Hi', usage)
   await first
-  for (let served = 2; served < WAITING_PER_KEY + 2; served++) {
+  for (let served = 2; served < MAX_WAITING_PER_KEY + 2; served++) {
     clock.advance(200)
     await until(() => answers.length > served)
   }
   await Promise.all(waiting)
   t.same(new Set(answers.slice(1)), new Set([200]), 'and the others are served, one after another')
-  t.equal(answers.length, WAITING_PER_KEY + 2)
+  t.equal(answers.length, MAX_WAITING_PER_KEY + 2)
 })
 
 t.test('after five seconds the request is refused', async t => {

@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { lineGenerationId } from '../../src/batches/ids.ts'
 import { wholeResult } from '../../src/batches/result-line.ts'
-import { TRIES_MAX } from '../../src/batches/retry.ts'
+import { MAX_TRIES } from '../../src/batches/retry.ts'
 import { isTerminal } from '../../src/batches/states.ts'
 import { BATCH_STATUSES, type BatchStatus } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -308,7 +308,7 @@ async function checkLedger(store: Store, totals: BatchKillTotals): Promise<void>
     for (const { number, result } of await allResults(store.batches, batch.id)) {
       const { response } = JSON.parse(wholeResult(batch.id, { number, result })) as ResultDocument
       const records = []
-      for (let tries = 0; tries <= TRIES_MAX; tries++) {
+      for (let tries = 0; tries <= MAX_TRIES; tries++) {
         const record = await store.ledger.find(lineGenerationId(batch, number, tries), batch.organizationId)
         if (record !== null) records.push(record)
       }

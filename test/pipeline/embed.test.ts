@@ -4,7 +4,7 @@ import { systemClock } from '../../src/base/clock.ts'
 import { GatewayError } from '../../src/base/errors.ts'
 import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { FREE } from '../../src/callers/limits/quota.ts'
+import { UNLIMITED_RESERVATION } from '../../src/callers/limits/quota.ts'
 import { createEmbeddings } from '../../src/dialects/embeddings.ts'
 import type { EmbeddingsCall } from '../../src/pipeline/embed.ts'
 import { NO_GUARD } from '../../src/pipeline/guard/guard.ts'
@@ -44,7 +44,7 @@ async function start(t: Test) {
     log,
     metrics: createMetrics(),
     credentials: { of: () => NO_CREDENTIALS },
-    quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
+    quota: { limits: () => false, limitsMoney: () => false, admit: () => UNLIMITED_RESERVATION },
     plugins: NO_PLUGINS,
     tools: new Map(),
     toolPermissions: { disabledFor: () => new Set() },

@@ -41,12 +41,12 @@ t.test('a buffer keeps what it was given, in order, as a copy', async t => {
   buffer.push(borrowed, false)
   borrowed.fill(0)
   buffer.push(bytes(''), false)
-  t.notOk(buffer.whole)
+  t.notOk(buffer.isComplete)
   const clock = new TestClock()
   const collected = buffer.collect(clock, UPLOAD_MS)
   buffer.push(bytes('1}'), true)
   t.equal(text(await collected), '{"a":1}')
-  t.ok(buffer.whole)
+  t.ok(buffer.isComplete)
   t.equal((await buffer.collect(clock, UPLOAD_MS)).byteLength, 0)
   t.equal(count.held, 100, 'its memory')
   buffer.release()
@@ -60,7 +60,7 @@ t.test('a buffer is full at its limit, not below', async t => {
   buffer.push(bytes('1234'), false)
   buffer.push(bytes('5'), true)
   await t.rejects(buffer.collect(new TestClock(), UPLOAD_MS), { code: 'payload_too_large' })
-  t.notOk(buffer.whole)
+  t.notOk(buffer.isComplete)
   buffer.release()
   t.equal(count.held, 0)
 })
@@ -208,7 +208,7 @@ t.test('a stream ends with its first fault', async t => {
 
 t.test('a body of no bytes is whole at once', async t => {
   const stream = new BodyStream(counted(), 0, 4, counted())
-  t.ok(stream.whole)
+  t.ok(stream.isComplete)
   await stream.read(bodyReader(() => t.fail('no chunk')))
 })
 

@@ -2,7 +2,7 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t from 'tap'
 import type { GatewayError } from '../../src/base/errors.ts'
-import { decoded } from '../../src/server/content-coding.ts'
+import { decode } from '../../src/server/content-coding.ts'
 import { startGateway } from '../support/gateway.ts'
 
 const CODED: readonly (readonly [string, (bytes: Buffer) => Buffer])[] = [
@@ -36,7 +36,7 @@ t.test('each coding comes back as it was, and is counted', async t => {
   const text = Buffer.from(JSON.stringify({ texts: Array.from({ length: 5_000 }, (_, at) => `text ${at}`) }))
   for (const [coding, encode] of CODED) {
     const memory = counter()
-    const bytes = await decoded(encode(text), coding, 1_000_000, memory)
+    const bytes = await decode(encode(text), coding, 1_000_000, memory)
     t.ok(text.equals(bytes), coding)
     t.equal(memory.bytes, text.length)
   }
@@ -46,16 +46,16 @@ t.test('a bomb, a cut body and a full memory end with their error, and nothing s
   const bomb = Buffer.alloc(50_000_000)
   for (const [coding, encode] of CODED) {
     const memory = counter()
-    t.equal(await codeOf(decoded(encode(bomb), coding, 100_000_000, memory)), 'payload_too_large', coding)
+    t.equal(await codeOf(decode(encode(bomb), coding, 100_000_000, memory)), 'payload_too_large', coding)
     t.equal(memory.bytes, 0)
     const full = counter(10)
-    t.equal(await codeOf(decoded(encode(Buffer.alloc(60_000, 'a')), coding, 1_000_000, full)), 'overloaded')
+    t.equal(await codeOf(decode(encode(Buffer.alloc(60_000, 'a')), coding, 1_000_000, full)), 'overloaded')
     t.equal(full.bytes, 0)
     // This library takes the end of the data for the end of a frame of zstd; what is cut is no JSON then.
     if (coding === 'zstd') continue
     const half = encode(Buffer.from('{"a":"some text that is long enough"}')).subarray(0, 20)
     const cut = counter()
-    t.equal(await codeOf(decoded(half, coding, 1_000_000, cut)), 'invalid_request', `${coding}, cut`)
+    t.equal(await codeOf(decode(half, coding, 1_000_000, cut)), 'invalid_request', `${coding}, cut`)
     t.equal(cut.bytes, 0)
   }
 })
@@ -63,7 +63,7 @@ t.test('a bomb, a cut body and a full memory end with their error, and nothing s
 t.test('the operation limits what a compressed body becomes', async t => {
   const memory = counter()
   const bytes = gzipSync(Buffer.from('x'.repeat(2_000)))
-  t.equal(await codeOf(decoded(bytes, 'gzip', 1_000, memory)), 'payload_too_large')
+  t.equal(await codeOf(decode(bytes, 'gzip', 1_000, memory)), 'payload_too_large')
 })
 
 t.test('a client that compresses gets its answer, and others are told which codings there are', async t => {

@@ -8,7 +8,7 @@ import { createMetrics, type Metrics } from '../../src/base/metrics/metrics.ts'
 import type { KeyKind, KeyRecord } from '../../src/protocol/management/keys.ts'
 import { loadFront } from '../../src/server/http-libraries.ts'
 import type { Authenticator } from '../../src/server/http-request.ts'
-import { createServer, type HttpServer, type ServerOptions } from '../../src/server/server.ts'
+import { HttpServer, type ServerOptions } from '../../src/server/server.ts'
 import { someKey } from '../storage/records.ts'
 import { responsesDialect } from '../support/dialects.ts'
 import { certificateFiles, OVER_TLS } from '../support/over-tls.ts'
@@ -164,7 +164,7 @@ export async function startFrontEnd(
   }
   const metrics = overrides.metrics ?? createMetrics()
   const clock: Clock = overrides.clock ?? systemClock
-  const server = createServer(serverOptions(rows, { log, ...overrides, clock, metrics }))
+  const server = new HttpServer(serverOptions(rows, { log, ...overrides, clock, metrics }))
   t.teardown(() => server.close())
   const port = await server.listen('127.0.0.1', 0)
   return {

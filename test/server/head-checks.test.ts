@@ -71,7 +71,7 @@ t.test('joins what may come twice', async t => {
 t.test('knows when a connection ends', async t => {
   const closes = (...headers: string[]) => {
     const verdict = inspect(head({ headers: [...HOST, ...headers] }), RULES)
-    return verdict instanceof GatewayError ? null : verdict.closes
+    return verdict instanceof GatewayError ? null : verdict.closesConnection
   }
   t.equal(closes(), false)
   t.equal(closes('connection', 'keep-alive'), false)

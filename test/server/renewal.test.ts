@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import type { Reply } from '../../src/api/operation.ts'
 import { type CertificateFiles, certificateVersion } from '../../src/server/certificate.ts'
 import { CertificateError } from '../../src/server/front.ts'
-import { createServer } from '../../src/server/server.ts'
+import { HttpServer } from '../../src/server/server.ts'
 import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { freePort } from '../support/free-port.ts'
 import { certificateFiles } from '../support/over-tls.ts'
@@ -52,7 +52,7 @@ async function start(t: Test) {
     { tls: files },
   )
   const ends: (() => void)[] = []
-  const server = createServer(options)
+  const server = new HttpServer(options)
   t.teardown(() => server.close())
   const port = await server.listen('127.0.0.1', await freePort(), { shared: true })
   const client = async (more: ConnectionOptions = {}): Promise<Client> => {
@@ -177,7 +177,7 @@ t.test('who speaks plain HTTP to the port gets nothing', async t => {
 
 t.test('a server with files that cannot be used does not listen', async t => {
   const files = certificateFiles({ cert: named('a').cert, key: named('b').key })
-  const server = createServer(serverOptions([], { tls: files }))
+  const server = new HttpServer(serverOptions([], { tls: files }))
   await t.rejects(server.listen('127.0.0.1', 0), CertificateError)
   server.close()
 })

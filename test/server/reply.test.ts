@@ -16,7 +16,7 @@ function start(more: Partial<ReplyOwner> = {}) {
     }
   const socket = {
     address: '10.0.0.1',
-    dead: false,
+    isEnded: false,
     send: note('send'),
     sendHead: note('sendHead'),
     open: note('open', true),
@@ -84,7 +84,7 @@ t.test('nobody answers twice', async t => {
 
 t.test('nothing is written for a client that has left', async t => {
   const { reply, sent, socket } = start()
-  socket.dead = true
+  socket.isEnded = true
   reply.json(200, {})
   reply.endStream('x')
   t.same(sent, [])

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Handler } from '../../src/api/operation.ts'
 import { GatewayError } from '../../src/base/errors.ts'
 import { ListenError } from '../../src/server/front.ts'
-import { createServer } from '../../src/server/server.ts'
+import { HttpServer } from '../../src/server/server.ts'
 import { exchange, parseReplies, RawClient, type RawReply, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { differs } from './differences.ts'
@@ -169,7 +169,7 @@ t.test('routes and methods', async t => {
 })
 
 t.test('two rows for the same operation are a mistake at start', async t => {
-  t.throws(() => createServer(serverOptions([route('/a', greet), route('/a', greet)])))
+  t.throws(() => new HttpServer(serverOptions([route('/a', greet), route('/a', greet)])))
 })
 
 t.test('keys', async t => {

@@ -1,6 +1,10 @@
 /** The bounds of what sockets remember. */
 import t from 'tap'
-import { type Continued, SOCKET_MEMORY_MAX_BYTES, SocketMemories } from '../../src/server/websocket-memory.ts'
+import {
+  type Conversation,
+  SOCKET_MEMORY_MAX_BYTES,
+  SocketMemories,
+} from '../../src/server/websocket-memory.ts'
 
 const MIB = 1024 * 1024
 
@@ -12,7 +16,7 @@ function memories(limits: { perKey?: number; total?: number } = {}) {
   return new SocketMemories({ perKey: 64 * MIB, total: 256 * MIB, ...limits })
 }
 
-const itemsOf = (continued: Continued | null) =>
+const itemsOf = (continued: Conversation | null) =>
   continued?.parts.flatMap(part => JSON.parse(Buffer.from(part).toString()) as unknown[])
 
 t.test('a socket forgets its oldest lanes above 16 MiB, and keeps no response that is larger', async t => {

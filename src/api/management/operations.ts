@@ -79,7 +79,7 @@ const admin = managementKey('admin')
  * Maximum concurrent operations of one key in a thread, and of all keys. An embedded database runs on the calling
  * thread, so each of them blocks streams for a few milliseconds at a time.
  */
-const SLOT_LIMITS = { places: 8, perKey: 2, waitMs: 30_000 } as const
+const SLOT_LIMITS = { slots: 8, perKey: 2, waitMs: 30_000 } as const
 /** Operations that call a provider or a task worker; these calls have limits of their own. */
 const OPERATIONS_WITHOUT_SLOT: ReadonlySet<string> = new Set([
   'checkCredential',

@@ -29,7 +29,7 @@ export const alertsTest: Command = {
         const receiver = createReceiver(row, systemClock)
         const result = await receiver.deliver(body)
         if (!result.ok) failed++
-        print(`alerts[${index}] ${receiver.host}: ${result.ok ? `status ${result.status}` : result.why}`)
+        print(`alerts[${index}] ${receiver.host}: ${result.ok ? `status ${result.status}` : result.reason}`)
       } catch (error) {
         if (!(error instanceof ReceiverError)) throw error
         failed++

@@ -24,25 +24,22 @@ export interface EndUserShare<Entry> {
 const CREDIT_ROUNDS = 1
 
 export class FairQueue<Entry extends QueueEntry> {
-  readonly #max: number
+  readonly #maxWaiting: number
   /** Shares of users with entries that wait, run, or started in this round. */
   readonly #shares = new Map<string | null, EndUserShare<Entry>>()
-  #length = 0
+  /** Written only here. */
+  length = 0
   #running = 0
   #now = 0
 
-  /** @param max maximum of waiting entries */
-  constructor(max: number) {
-    this.#max = max
-  }
-
-  get length(): number {
-    return this.#length
+  /** @param maxWaiting maximum of waiting entries */
+  constructor(maxWaiting: number) {
+    this.#maxWaiting = maxWaiting
   }
 
   /** True if the queue can be dropped: nothing waits, and no entry of it runs. */
   get isIdle(): boolean {
-    return this.#length === 0 && this.#running === 0
+    return this.length === 0 && this.#running === 0
   }
 
   /** Number of a user's entries that run. */
@@ -63,12 +60,12 @@ export class FairQueue<Entry extends QueueEntry> {
     // A user with an empty queue has no saved turns.
     if (share.waiting.length === 0) share.startsAt = Math.max(share.startsAt, this.#now)
     share.waiting.push(entry)
-    this.#length++
-    if (this.#length <= this.#max) return null
-    let most = share
-    for (const each of this.#shares.values()) if (excessOf(each) > excessOf(most)) most = each
-    this.#length--
-    return most.waiting.pop() ?? null
+    this.length++
+    if (this.length <= this.#maxWaiting) return null
+    let largest = share
+    for (const other of this.#shares.values()) if (excessOf(other) > excessOf(largest)) largest = other
+    this.length--
+    return largest.waiting.pop() ?? null
   }
 
   /** Sets the weight of a user who has a share. */
@@ -80,43 +77,43 @@ export class FairQueue<Entry extends QueueEntry> {
   /** Removes an entry that no longer waits. */
   remove(entry: Entry): void {
     const waiting = this.#shares.get(entry.endUser)?.waiting ?? []
-    const at = waiting.indexOf(entry)
-    if (at === -1) return
-    waiting.splice(at, 1)
-    this.#length--
+    const index = waiting.indexOf(entry)
+    if (index === -1) return
+    waiting.splice(index, 1)
+    this.length--
   }
 
   /**
-   * The next entry, and its user's share, for `ended`; null if none may start.
-   * @param most a user with this many running entries must wait
+   * The next entry, and its user's share, for `countEnd`; null if none may start.
+   * @param maxRunning a user with this many running entries must wait
    */
   next(
-    most = Number.POSITIVE_INFINITY,
+    maxRunning = Number.POSITIVE_INFINITY,
   ): { readonly entry: Entry; readonly share: EndUserShare<Entry> } | null {
-    let least = Number.POSITIVE_INFINITY
-    let weights = 0
+    let minWeight = Number.POSITIVE_INFINITY
+    let totalWeight = 0
     for (const [endUser, share] of this.#shares) {
-      const waits = share.waiting.length > 0
-      if (!waits && share.running === 0 && share.startsAt <= this.#now) {
+      const isWaiting = share.waiting.length > 0
+      if (!isWaiting && share.running === 0 && share.startsAt <= this.#now) {
         this.#shares.delete(endUser)
         continue
       }
-      weights += share.weight
-      if (waits) least = Math.min(least, share.weight)
+      totalWeight += share.weight
+      if (isWaiting) minWeight = Math.min(minWeight, share.weight)
     }
     let chosen: EndUserShare<Entry> | null = null
     for (const share of this.#shares.values()) {
-      if (share.waiting.length === 0 || share.running >= most) continue
-      if (chosen === null || comesBefore(share, chosen, least)) chosen = share
+      if (share.waiting.length === 0 || share.running >= maxRunning) continue
+      if (chosen === null || comesBefore(share, chosen, minWeight)) chosen = share
     }
     const entry = chosen?.waiting.shift()
     if (chosen === null || entry === undefined) return null
     // A round is over when each user could start as many entries as its weight.
-    this.#now = Math.max(this.#now + 1 / weights, chosen.startsAt - CREDIT_ROUNDS)
+    this.#now = Math.max(this.#now + 1 / totalWeight, chosen.startsAt - CREDIT_ROUNDS)
     chosen.startsAt += 1 / chosen.weight
     chosen.running++
     this.#running++
-    this.#length--
+    this.length--
     return { entry, share: chosen }
   }
 
@@ -131,9 +128,9 @@ function excessOf({ waiting, weight }: EndUserShare<unknown>): number {
   return waiting.length / weight
 }
 
-/** @param least the smallest weight among waiting users */
-function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>, least: number): boolean {
-  const [level, otherLevel] = [levelOf(share, least), levelOf(other, least)]
+/** @param minWeight the smallest weight among waiting users */
+function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>, minWeight: number): boolean {
+  const [level, otherLevel] = [levelOf(share, minWeight), levelOf(other, minWeight)]
   return level === otherLevel ? share.startsAt < other.startsAt : level < otherLevel
 }
 
@@ -141,6 +138,6 @@ function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>,
  * A whole number, so that with few slots the starts decide: otherwise a user with a small weight would never have the
  * least.
  */
-function levelOf({ running, weight }: EndUserShare<unknown>, least: number): number {
-  return Math.floor((running * least) / weight)
+function levelOf({ running, weight }: EndUserShare<unknown>, minWeight: number): number {
+  return Math.floor((running * minWeight) / weight)
 }

@@ -18,9 +18,9 @@ export const loopPhase = {
 }
 
 /** Milliseconds of a turn that such work may always use. Work that has begun may exceed it. */
-const LEAST_MS = 2
+const MIN_SHARE_MS = 2
 /** After a wait it may use this part of the time that all other work needed in the last turn: a third of the loop. */
-const PART_OF_OTHERS = 0.5
+const SHARE_OF_OTHER_WORK = 0.5
 
 export class LoopShare {
   readonly #clock: Pick<Clock, 'monotonicMs'>
@@ -28,7 +28,7 @@ export class LoopShare {
   spentMs = 0
   #starts: LoopWork[] = []
   #pieces: LoopWork[] = []
-  #isAwaited = false
+  #isScheduled = false
   /** Monotonic time at which the part of the last turn was used up; null: no work had to wait. */
   #usedUpMs: number | null = null
 
@@ -40,49 +40,49 @@ export class LoopShare {
   add(work: LoopWork, kind: 'start' | 'piece'): void {
     if (kind === 'start') this.#starts.push(work)
     else this.#pieces.push(work)
-    if (this.#isAwaited) return
-    this.#isAwaited = true
+    if (this.#isScheduled) return
+    this.#isScheduled = true
     setImmediate(LoopShare.#turn, this)
   }
 
   static #turn(share: LoopShare): void {
     const starts = share.#starts
     const pieces = share.#pieces
-    share.#isAwaited = false
+    share.#isScheduled = false
     loopPhase.isAfterPoll = true
     if (pieces.length === 0 && starts.length === 1) {
       share.#starts = []
       starts[0]?.proceed()
-    } else share.#share(starts, pieces)
+    } else share.#runPart(starts, pieces)
     loopPhase.isAfterPoll = false
   }
 
   /** Runs as much of the work as the turn has time for. */
-  #share(starts: LoopWork[], pieces: LoopWork[]): void {
+  #runPart(starts: LoopWork[], pieces: LoopWork[]): void {
     this.#starts = []
     this.#pieces = []
     const clock = this.#clock
     const beganMs = clock.monotonicMs()
     let nowMs = beganMs
     const othersMs = nowMs - (this.#usedUpMs ?? nowMs)
-    const untilMs = nowMs + Math.max(LEAST_MS, othersMs * PART_OF_OTHERS)
-    let started = 0
-    let done = 0
-    while ((started < starts.length || done < pieces.length) && nowMs < untilMs) {
-      const isStart = done === pieces.length || (started <= done && started < starts.length)
-      if (isStart) starts[started++]?.proceed()
-      else pieces[done++]?.proceed()
+    const untilMs = nowMs + Math.max(MIN_SHARE_MS, othersMs * SHARE_OF_OTHER_WORK)
+    let startCount = 0
+    let pieceCount = 0
+    while ((startCount < starts.length || pieceCount < pieces.length) && nowMs < untilMs) {
+      const isStart = pieceCount === pieces.length || (startCount <= pieceCount && startCount < starts.length)
+      if (isStart) starts[startCount++]?.proceed()
+      else pieces[pieceCount++]?.proceed()
       nowMs = clock.monotonicMs()
     }
     this.spentMs += nowMs - beganMs
     this.#usedUpMs = null
-    if (started === starts.length && done === pieces.length) return
+    if (startCount === starts.length && pieceCount === pieces.length) return
     this.#usedUpMs = nowMs
     // Older work comes before work that was added in the meantime.
-    this.#starts = [...starts.slice(started), ...this.#starts]
-    this.#pieces = [...pieces.slice(done), ...this.#pieces]
-    if (this.#isAwaited) return
-    this.#isAwaited = true
+    this.#starts = [...starts.slice(startCount), ...this.#starts]
+    this.#pieces = [...pieces.slice(pieceCount), ...this.#pieces]
+    if (this.#isScheduled) return
+    this.#isScheduled = true
     setImmediate(LoopShare.#turn, this)
   }
 }

@@ -10,16 +10,16 @@ interface Entry<Value> {
 }
 
 export class SharedCache<Value> {
-  readonly #max: number
+  readonly #maxEntries: number
   readonly #entries = new Map<string, Entry<Value>>()
   /** Keys of each owner, the least recently used first. */
   readonly #keys = new Map<string, Set<string>>()
   /** Owners whose number of entries is between each power of two and the next. */
   readonly #bySize: (Set<string> | undefined)[] = []
 
-  /** @param max entries of all owners together */
-  constructor(max: number) {
-    this.#max = max
+  /** @param maxEntries entries of all owners together */
+  constructor(maxEntries: number) {
+    this.#maxEntries = maxEntries
   }
 
   get size(): number {
@@ -42,7 +42,7 @@ export class SharedCache<Value> {
     this.#keys.set(owner, keys)
     keys.add(key)
     this.#move(owner, keys.size - 1, keys.size)
-    if (this.#entries.size > this.#max) this.#makeRoom()
+    if (this.#entries.size > this.#maxEntries) this.#makeRoom()
   }
 
   delete(key: string): void {
@@ -67,12 +67,12 @@ export class SharedCache<Value> {
   }
 
   #move(owner: string, before: number, after: number): void {
-    const [bytesBefore, bytesAfter] = [sizeOf(before), sizeOf(after)]
-    if (bytesBefore === bytesAfter) return
-    this.#bySize[bytesBefore]?.delete(owner)
+    const [sizeBefore, sizeAfter] = [sizeOf(before), sizeOf(after)]
+    if (sizeBefore === sizeAfter) return
+    this.#bySize[sizeBefore]?.delete(owner)
     if (after === 0) return
-    const owners = this.#bySize[bytesAfter] ?? new Set()
-    this.#bySize[bytesAfter] = owners
+    const owners = this.#bySize[sizeAfter] ?? new Set()
+    this.#bySize[sizeAfter] = owners
     owners.add(owner)
   }
 }

@@ -1,27 +1,31 @@
 /** Limits how small a sender may cut its bytes: each piece has a fixed cost, whatever its length. Pure. Hot path. */
 
-/** `free` pieces may have any length; after them the mean length must be at least `leastMeanBytes`. */
+/** The first `freePieces` may have any length; after them the mean length must be at least `minMeanBytes`. */
 export interface PieceBound {
-  readonly free: number
-  readonly leastMeanBytes: number
+  readonly freePieces: number
+  readonly minMeanBytes: number
 }
 
 /** Chunks of a request body. No HTTP client or proxy sends a long body in chunks of a few bytes. */
-export const BODY_PIECES: PieceBound = { free: 1_000, leastMeanBytes: 64 }
+export const BODY_PIECES: PieceBound = { freePieces: 1_000, minMeanBytes: 64 }
 
 /** Chunks of a body that is not needed. It is read only so that the client sees the answer: 256 KiB of short chunks. */
-export const DISCARDED_PIECES: PieceBound = { free: 256, leastMeanBytes: 1_024 }
+export const DISCARDED_PIECES: PieceBound = { freePieces: 256, minMeanBytes: 1_024 }
 
 /** Chunks of a reply from a provider, a page or an MCP server. The shortest event with content has more bytes. */
-export const REPLY_PIECES: PieceBound = { free: 10_000, leastMeanBytes: 16 }
+export const REPLY_PIECES: PieceBound = { freePieces: 10_000, minMeanBytes: 16 }
 
 /** True if a body of this many bytes was cut into too many pieces. */
-export function isCutTooFine({ free, leastMeanBytes }: PieceBound, pieces: number, bytes: number): boolean {
-  return pieces > free && bytes < pieces * leastMeanBytes
+export function isCutTooFine(
+  { freePieces, minMeanBytes }: PieceBound,
+  pieces: number,
+  bytes: number,
+): boolean {
+  return pieces > freePieces && bytes < pieces * minMeanBytes
 }
 
 /** The message for a request body that violates BODY_PIECES. */
-export const BODY_CUT_TOO_FINE = `The request body arrives in too short chunks: after ${BODY_PIECES.free} chunks, their mean length must be at least ${BODY_PIECES.leastMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`
+export const BODY_CUT_TOO_FINE = `The request body arrives in too short chunks: after ${BODY_PIECES.freePieces} chunks, their mean length must be at least ${BODY_PIECES.minMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`
 
 /** Counts the pieces of one body or reply. */
 export class PieceCount {

@@ -6,7 +6,7 @@ import { type EndUserShare, FairQueue } from './fair-queue.ts'
 
 interface SlotQueueOptions {
   readonly clock: { after(ms: number, act: () => void): { cancel(): void } }
-  readonly places: number
+  readonly slots: number
   /** Slots of one key. */
   readonly perKey: number
   /** Maximum wait for a slot. */
@@ -20,18 +20,18 @@ interface WaitingCaller {
   readonly settle: (share: EndUserShare<WaitingCaller> | null) => void
 }
 
-/** Maximum of waiting callers; then the newest one of the key with the most leaves. */
-const WAITING_MAX = 256
-const NEVER = new AbortController().signal
+/** Maximum of waiting callers. Above it, the newest caller of the key with the most callers leaves. */
+const MAX_WAITING_CALLERS = 256
+const NO_SIGNAL = new AbortController().signal
 
 export class SlotQueue {
   readonly #options: SlotQueueOptions
-  readonly #queue = new FairQueue<WaitingCaller>(WAITING_MAX)
-  #free: number
+  readonly #queue = new FairQueue<WaitingCaller>(MAX_WAITING_CALLERS)
+  #freeSlots: number
 
   constructor(options: SlotQueueOptions) {
     this.#options = options
-    this.#free = options.places
+    this.#freeSlots = options.slots
   }
 
   /** True if the key has as many slots as it may have. */
@@ -43,7 +43,7 @@ export class SlotQueue {
    * Resolves with the function that releases the slot, or with null if the wait was too long. Rejects with the reason
    * of the signal.
    */
-  enter(keyHash: string, signal: AbortSignal = NEVER): Promise<(() => void) | null> {
+  enter(keyHash: string, signal: AbortSignal = NO_SIGNAL): Promise<(() => void) | null> {
     const { clock, waitMs } = this.#options
     const { promise, resolve, reject } = Promise.withResolvers<(() => void) | null>()
     let timer: { cancel(): void } | null = null
@@ -62,12 +62,12 @@ export class SlotQueue {
       },
     }
     const leave = (share: EndUserShare<WaitingCaller>): void => {
-      this.#free++
+      this.#freeSlots++
       this.#queue.countEnd(share)
       this.#start()
     }
     signal.throwIfAborted()
-    if (signal !== NEVER) signal.addEventListener('abort', abort, { once: true })
+    if (signal !== NO_SIGNAL) signal.addEventListener('abort', abort, { once: true })
     timer = clock.after(waitMs, () => {
       this.#queue.remove(waiting)
       waiting.settle(null)
@@ -78,10 +78,10 @@ export class SlotQueue {
   }
 
   #start(): void {
-    while (this.#free > 0) {
+    while (this.#freeSlots > 0) {
       const next = this.#queue.next(this.#options.perKey)
       if (next === null) return
-      this.#free--
+      this.#freeSlots--
       next.entry.settle(next.share)
     }
   }

@@ -1,7 +1,7 @@
 /**
  * The log: decides which lines are written (level, `log.successShare`), and writes them as JSON lines with pino, with
  * an allow-list of fields. It never logs whole objects: refusing unknown fields is safe, redacting named paths is not.
- * The only public entry point of this folder. Leaf.
+ * Leaf.
  */
 import { writeSync } from 'node:fs'
 import { type DestinationStream, pino } from 'pino'
@@ -38,11 +38,11 @@ export interface ExchangeLine {
   readonly outcome: string
   readonly durationMs: number
   // The line omits undefined fields.
-  /** For an unknown route, in the form of `shownPath`. */
+  /** For an unknown route, in the form of `loggablePath`. */
   readonly path?: string | undefined
   readonly firstTokenMs?: number | null | undefined
   readonly model?: string | null | undefined
-  /** The requested model in the form of `shownModel`; absent if it equals `model`. */
+  /** The requested model in the form of `loggableModel`; absent if it equals `model`. */
   readonly requestedModel?: string | undefined
   readonly provider?: string | null | undefined
   readonly attempts?: number | undefined
@@ -234,11 +234,12 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
   const logger = pino(options, destination)
   const writesInfo = logger.isLevelEnabled('info')
   // The `listening` line appears at every level except `silent`.
-  const always = writesInfo || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
-  const takesFaults = logger.isLevelEnabled('error')
+  const unconditional =
+    writesInfo || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
+  const writesErrors = logger.isLevelEnabled('error')
   // In even steps instead of at random: each written line stands for the same number of requests.
   let owed = 1 - successShare
-  const leavesOut = ({ outcome }: ExchangeLine): boolean => {
+  const isSampledOut = ({ outcome }: ExchangeLine): boolean => {
     if (outcome !== 'completed') return false
     owed += successShare
     if (owed < 1) return true
@@ -250,13 +251,13 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
       const { status, error } = line
       // Failures that are not the client's, even if another status was already sent.
       const isOurs = status >= 500 || (error != null && FAILURES[error].status >= 500)
-      if (isOurs ? takesFaults : writesInfo) {
-        if (successShare !== 1 && leavesOut(line)) return
+      if (isOurs ? writesErrors : writesInfo) {
+        if (successShare !== 1 && isSampledOut(line)) return
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
     },
     listening: (url, adminUrl, front, facts) =>
-      always.info({ component: 'process', url, adminUrl, front, ...facts }, 'listening'),
+      unconditional.info({ component: 'process', url, adminUrl, front, ...facts }, 'listening'),
     notice: (component, message, fields) => logger.info({ component, ...fields }, message),
     warning: (component, message) => logger.warn({ component }, message),
     error: (component, message, fields) => logger.error({ component, ...fields }, message),
@@ -337,11 +338,11 @@ function faultFields(error: unknown, level: LogLevel): FaultFields {
 
 /** Only the frames of the stack: the text before them repeats the message, which may have several lines. */
 function stackFrames({ stack = '', message }: Error): string {
-  const at = stack.indexOf(message)
+  const index = stack.indexOf(message)
   // The message was changed later, so its end cannot be found.
-  if (at === -1) return ''
+  if (index === -1) return ''
   return stack
-    .slice(at + message.length)
+    .slice(index + message.length)
     .split('\n')
     .filter(line => line.startsWith('    at '))
     .slice(0, 8)

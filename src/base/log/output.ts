@@ -9,17 +9,17 @@ const PIPE_WRITE_MAX_BYTES = 4096
 /** Size of one write to a file, which is atomic at any size; each write wakes a thread of the pool. */
 const FILE_WRITE_MAX_BYTES = 64 * 1024
 /** Maximum time that a line waits for others. */
-const FLUSH_MS = 100
+const FLUSH_INTERVAL_MS = 100
 /** Limit for unwritten lines, about 25,000; further ones are dropped and counted. */
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
 /** Delay before the next try after a slow reader. */
-const SLOW_READER_MS = 100
+const SLOW_READER_RETRY_MS = 100
 /** Delay before the next try after any other error, such as a full disk. */
-const FAILED_MS = 1_000
+const FAILURE_RETRY_MS = 1_000
 /** Maximum bytes of a character in UTF-8. */
 const CHAR_MAX_BYTES = 3
 /** Maximum time that `close` waits for a reader that does not read. */
-const CLOSE_MS = 500
+const CLOSE_TIMEOUT_MS = 500
 
 /** Writes lines to one file, in batches. */
 export class LogOutput {
@@ -36,9 +36,9 @@ export class LogOutput {
   /** Batches in the order in which they are written. */
   readonly #waiting: Buffer[] = []
   #waitingBytes = 0
-  #lost = 0
+  #lostLines = 0
   /** True while a batch is being written or waits for another try. */
-  #busy = false
+  #isBusy = false
   #retry: NodeJS.Timeout | undefined
   #closing: PromiseWithResolvers<void> | null = null
 
@@ -51,7 +51,7 @@ export class LogOutput {
     this.#flushing = setTimeout(() => {
       this.#isFlushing = false
       this.flush()
-    }, FLUSH_MS).unref()
+    }, FLUSH_INTERVAL_MS).unref()
   }
 
   /** Adds the line to the next batch. Hot path. */
@@ -67,11 +67,11 @@ export class LogOutput {
   /** Starts to write the batch; returns before it is written. */
   flush(): void {
     if (this.#lineCount === 0) return
-    if (this.#waitingBytes + this.#batchBytes > WAITING_MAX_BYTES) this.#lost += this.#lineCount
+    if (this.#waitingBytes + this.#batchBytes > WAITING_MAX_BYTES) this.#lostLines += this.#lineCount
     else this.#wait(Buffer.copyBytesFrom(this.#batch, 0, this.#batchBytes))
     this.#batchBytes = 0
     this.#lineCount = 0
-    if (!this.#busy) this.#next()
+    if (!this.#isBusy) this.#next()
   }
 
   /** Returns false if the line is longer than any batch, and waits as a batch of its own. */
@@ -80,9 +80,9 @@ export class LogOutput {
     if (bytes <= this.#batch.length - this.#batchBytes) return true
     this.flush()
     if (bytes <= this.#batch.length) return true
-    if (this.#waitingBytes + bytes > WAITING_MAX_BYTES) this.#lost++
+    if (this.#waitingBytes + bytes > WAITING_MAX_BYTES) this.#lostLines++
     else this.#wait(Buffer.from(line))
-    if (!this.#busy) this.#next()
+    if (!this.#isBusy) this.#next()
     return false
   }
 
@@ -98,9 +98,9 @@ export class LogOutput {
     this.flush()
     const closing = Promise.withResolvers<void>()
     this.#closing = closing
-    if (!this.#busy) closing.resolve()
+    if (!this.#isBusy) closing.resolve()
     else if (this.#retry !== undefined) this.#next()
-    const late = setTimeout(closing.resolve, CLOSE_MS)
+    const late = setTimeout(closing.resolve, CLOSE_TIMEOUT_MS)
     return closing.promise.finally(() => clearTimeout(late))
   }
 
@@ -108,7 +108,7 @@ export class LogOutput {
     clearTimeout(this.#retry)
     this.#retry = undefined
     const [piece] = this.#waiting
-    this.#busy = piece !== undefined
+    this.#isBusy = piece !== undefined
     if (piece === undefined) {
       this.#whenWritten()
       return
@@ -126,16 +126,19 @@ export class LogOutput {
   }
 
   #whenWritten(): void {
-    const lostLines = this.#lost
-    this.#lost = 0
+    const lostLines = this.#lostLines
+    this.#lostLines = 0
     if (lostLines > 0) this.#onLost(lostLines)
-    if (!this.#busy) this.#closing?.resolve()
+    if (!this.#isBusy) this.#closing?.resolve()
   }
 
   #failed(error: NodeJS.ErrnoException): void {
-    const slowReader = error.code === 'EAGAIN'
-    if (!slowReader) this.#closing?.resolve()
+    const isSlowReader = error.code === 'EAGAIN'
+    if (!isSlowReader) this.#closing?.resolve()
     // The timer does not keep the process alive; `close` waits for it.
-    this.#retry = setTimeout(() => this.#next(), slowReader ? SLOW_READER_MS : FAILED_MS).unref()
+    this.#retry = setTimeout(
+      () => this.#next(),
+      isSlowReader ? SLOW_READER_RETRY_MS : FAILURE_RETRY_MS,
+    ).unref()
   }
 }

@@ -69,11 +69,11 @@ function keyOf({ metricName = '', labels }: MetricSample): string {
   return key
 }
 
-function add(one: MetricSample, other: MetricSample): MetricSample {
-  const sum = { ...one, value: one.value + other.value }
-  if (other.exemplar === undefined) return sum
-  const isNewer = one.exemplar === undefined || other.exemplar.atMs > one.exemplar.atMs
-  return isNewer ? { ...sum, exemplar: other.exemplar } : sum
+function add(first: MetricSample, second: MetricSample): MetricSample {
+  const sum = { ...first, value: first.value + second.value }
+  if (second.exemplar === undefined) return sum
+  const isNewer = first.exemplar === undefined || second.exemplar.atMs > first.exemplar.atMs
+  return isNewer ? { ...sum, exemplar: second.exemplar } : sum
 }
 
 /** The formats of a scrape, by content type. */
@@ -92,7 +92,7 @@ export function formOf(accept: string | undefined): ExpositionForm {
   for (const range of (accept ?? '').split(',')) {
     const [type = '', ...parameters] = range.split(';').map(part => part.trim().toLowerCase())
     const named = (name: string) =>
-      parameters.find(each => each.startsWith(`${name}=`))?.slice(name.length + 1)
+      parameters.find(parameter => parameter.startsWith(`${name}=`))?.slice(name.length + 1)
     const weight = Number(named('q') ?? 1)
     if (type === 'application/openmetrics-text') {
       const version = named('version')?.replaceAll('"', '')

@@ -15,7 +15,7 @@ const PER_TOKEN = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75
 const CALL = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'] as const
 
 /** Maximum pairs of failed call and error with their own series; further ones count as model `other`. */
-const FAILURES_MAX = 100
+const MAX_FAILURES = 100
 
 /** A finished attempt at a provider. */
 interface GenAiCall {
@@ -107,7 +107,7 @@ export class GenAiMetrics {
 
   #ofFailure<Labels extends Names>(names: Labels, error: string): Labels {
     const key = `${names.gen_ai_provider_name}\n${names.gen_ai_request_model}\n${error}`
-    if (this.#failures.size < FAILURES_MAX) this.#failures.add(key)
+    if (this.#failures.size < MAX_FAILURES) this.#failures.add(key)
     if (this.#failures.has(key)) return names
     return { ...names, gen_ai_provider_name: OTHER, gen_ai_request_model: OTHER }
   }

@@ -13,9 +13,9 @@ import { STAGES } from './stages.ts'
 import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
 /** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
-const MODELS_MAX = 200
+const MAX_MODELS = 200
 /** Providers with their own series, about fifty each. */
-const PROVIDERS_MAX = 100
+const MAX_PROVIDERS = 100
 
 export type Metrics = ReturnType<typeof createMetrics>
 
@@ -52,8 +52,8 @@ type MetricsOf<Table extends Readonly<Record<string, Declaration>>> = {
 export function createMetrics(labels: MetricLabels = NO_LABELS) {
   const registry = new Registry()
   const metrics = declare({ ...METRICS, ...SPEED_METRICS }, registry, labels.thread)
-  const ofModel = lookupUpTo(labels.models, MODELS_MAX, model => modelSeries(model, metrics))
-  const ofProvider = lookupUpTo(labels.providers, PROVIDERS_MAX, provider =>
+  const ofModel = lookupUpTo(labels.models, MAX_MODELS, model => modelSeries(model, metrics))
+  const ofProvider = lookupUpTo(labels.providers, MAX_PROVIDERS, provider =>
     providerSeries(provider, metrics),
   )
   const pairs = {
@@ -214,24 +214,28 @@ export function exemplify(
   isAwaited: boolean,
   atMs: number,
 ): void {
-  const at = (ms: number) => ({ traceId, value: ms / 1000, atMs })
-  requestDuration.of(line.route).exemplify(at(line.durationMs))
-  if (isAwaited && line.firstTokenMs != null) firstToken.exemplify(at(line.firstTokenMs))
+  const exemplarOf = (ms: number) => ({ traceId, value: ms / 1000, atMs })
+  requestDuration.of(line.route).exemplify(exemplarOf(line.durationMs))
+  if (isAwaited && line.firstTokenMs != null) firstToken.exemplify(exemplarOf(line.firstTokenMs))
   for (const { attempts } of exchanges)
     for (const { provider, model, firstTokenMs } of attempts)
-      if (firstTokenMs !== null) speeds.of(provider, model).firstToken.exemplify(at(firstTokenMs))
+      if (firstTokenMs !== null) speeds.of(provider, model).firstToken.exemplify(exemplarOf(firstTokenMs))
 }
 
 /** One entry for each known value, and one that all others share. */
-interface Lookup<One> {
-  readonly find: (value: string) => One
+interface Lookup<Entry> {
+  readonly find: (value: string) => Entry
   /** Adds entries for further values, up to the limit. */
   readonly learn: (values: Iterable<string>) => void
 }
 
 /** Creates a lookup with an entry for each of the first `limit` values; all others share the entry for `other`. */
-function lookupUpTo<One>(values: Iterable<string>, limit: number, make: (label: string) => One): Lookup<One> {
-  const known = new Map<string, One>()
+function lookupUpTo<Entry>(
+  values: Iterable<string>,
+  limit: number,
+  make: (label: string) => Entry,
+): Lookup<Entry> {
+  const known = new Map<string, Entry>()
   const learn = (values: Iterable<string>): void => {
     for (const value of values) {
       if (known.size === limit) break

@@ -4,15 +4,15 @@
  * Leaf.
  */
 import Registry from 'prom-client/lib/registry.js'
+import { toUsd } from '../money.ts'
 import { Counter } from './series.ts'
 import { OTHER } from './speeds.ts'
 
 /** Maximum workspaces, and keys, with their own series, seven each. */
-export const OWNERS_MAX = 50
+export const MAX_OWNERS = 50
 
-const PICOS_PER_USD = 1e12
 /** Label of records without one. */
-const NONE = 'none'
+const NO_OWNER = 'none'
 
 /** The counted part of a usage record. */
 interface CountedRecord {
@@ -74,14 +74,14 @@ export class OwnerMetrics {
       if (parent == null) this.#requests.of(owner, outcome).inc()
       this.#tokens.of(owner, 'input').inc(inputTokens)
       this.#tokens.of(owner, 'output').inc(outputTokens)
-      this.#cost.of(owner).inc(cost / PICOS_PER_USD)
+      this.#cost.of(owner).inc(toUsd(cost))
     }
   }
 
   #labelOf(id: string | null): string {
-    if (id === null) return NONE
+    if (id === null) return NO_OWNER
     if (!this.#known.has(id)) {
-      if (this.#known.size === OWNERS_MAX) return OTHER
+      if (this.#known.size === MAX_OWNERS) return OTHER
       this.#known.add(id)
     }
     return id

@@ -33,15 +33,15 @@ interface Series {
 }
 
 /** All series of one metric, by their label values. */
-abstract class Family<Label extends string, One extends Series> {
+abstract class Family<Label extends string, Entry extends Series> {
   readonly name: string
   readonly help: string
   readonly labelNames: readonly Label[]
   readonly aggregator = 'sum'
   abstract readonly type: string
   /** Keyed by the first label value, then by the others. */
-  readonly #byFirst = new Map<string, Map<string, One>>()
-  readonly #all: { readonly labels: Labels<Label>; readonly series: One }[] = []
+  readonly #byFirst = new Map<string, Map<string, Entry>>()
+  readonly #entries: { readonly labels: Labels<Label>; readonly series: Entry }[] = []
 
   protected constructor({ name, help, labelNames = [] }: FamilyOptions<Label>) {
     this.name = name
@@ -49,23 +49,23 @@ abstract class Family<Label extends string, One extends Series> {
     this.labelNames = labelNames
   }
 
-  protected abstract make(): One
-  protected abstract samples(labels: Labels<Label>, series: One, into: Sample<Label>[]): void
+  protected abstract make(): Entry
+  protected abstract samples(labels: Labels<Label>, series: Entry, into: Sample<Label>[]): void
 
   /** The series of these label values, in the order of the label names; always the same object. */
-  of(first = '', second = '', third = ''): One {
+  of(first = '', second = '', third = ''): Entry {
     let others = this.#byFirst.get(first)
     if (others === undefined) {
       others = new Map()
       this.#byFirst.set(first, others)
     }
     // Label values of the gateway contain no line breaks.
-    const rest = third === '' ? second : `${second}\n${third}`
-    return others.get(rest) ?? this.#add(others, rest, [first, second, third])
+    const key = third === '' ? second : `${second}\n${third}`
+    return others.get(key) ?? this.#add(others, key, [first, second, third])
   }
 
   /** The series of these labels by name, for callers off the hot path. */
-  labels(labels: Labels<Label>): One {
+  labels(labels: Labels<Label>): Entry {
     const { labelNames } = this
     const [first, second, third] = labelNames
     const last =
@@ -81,7 +81,7 @@ abstract class Family<Label extends string, One extends Series> {
   /** The samples of a scrape, for prom-client. */
   async get() {
     const values: Sample<Label>[] = []
-    for (const { labels, series } of this.#all) {
+    for (const { labels, series } of this.#entries) {
       if (series.isReported || this.labelNames.length === 0) this.samples(labels, series, values)
     }
     const { name, help, type, aggregator } = this
@@ -90,16 +90,16 @@ abstract class Family<Label extends string, One extends Series> {
 
   /** Sets all series to zero; callers may keep using theirs. */
   reset(): void {
-    for (const { series } of this.#all) series.clear()
+    for (const { series } of this.#entries) series.clear()
   }
 
-  #add(others: Map<string, One>, rest: string, values: readonly string[]): One {
+  #add(others: Map<string, Entry>, key: string, values: readonly string[]): Entry {
     const series = this.make()
     const { labelNames } = this
-    const all = labelNames.length > 3 ? values.join('\n').split('\n') : values
-    const labels = Object.fromEntries(labelNames.map((name, at) => [name, all[at] ?? '']))
-    others.set(rest, series)
-    this.#all.push({ labels: labels as Labels<Label>, series })
+    const allValues = labelNames.length > 3 ? values.join('\n').split('\n') : values
+    const labels = Object.fromEntries(labelNames.map((name, index) => [name, allValues[index] ?? '']))
+    others.set(key, series)
+    this.#entries.push({ labels: labels as Labels<Label>, series })
     return series
   }
 }
@@ -189,9 +189,9 @@ export class Distribution implements Series {
 
   /** Adds a stored trace in which a value was observed. */
   exemplify(exemplar: Exemplar): void {
-    const at = this.#bounds.findIndex(bound => exemplar.value <= bound)
+    const index = this.#bounds.findIndex(bound => exemplar.value <= bound)
     this.#exemplars ??= Array.from(this.counts, () => undefined)
-    this.#exemplars[at === -1 ? this.#bounds.length : at] = exemplar
+    this.#exemplars[index === -1 ? this.#bounds.length : index] = exemplar
   }
 
   /** The exemplar of this bucket. */
@@ -200,17 +200,17 @@ export class Distribution implements Series {
   }
 
   /** Adds a value to each distribution in one pass; NaN adds nothing. `parts`: number of parts per unit. */
-  static observeAll(all: readonly Distribution[], values: Float64Array, parts: number): void {
-    for (let at = 0; at < all.length; at++) {
-      const value = (values[at] ?? Number.NaN) / parts
+  static observeAll(distributions: readonly Distribution[], values: Float64Array, parts: number): void {
+    for (let index = 0; index < distributions.length; index++) {
+      const value = (values[index] ?? Number.NaN) / parts
       if (!Number.isFinite(value)) continue
-      const one = all[at] as Distribution
-      const bounds = one.#bounds
+      const distribution = distributions[index] as Distribution
+      const bounds = distribution.#bounds
       let bucket = 0
       while (bucket < bounds.length && value > (bounds[bucket] ?? 0)) bucket++
-      one.counts[bucket] = (one.counts[bucket] ?? 0) + 1
-      one.sum += value
-      one.count++
+      distribution.counts[bucket] = (distribution.counts[bucket] ?? 0) + 1
+      distribution.sum += value
+      distribution.count++
     }
   }
 
@@ -253,9 +253,9 @@ export class Histogram<Label extends string = never> extends Family<Label, Distr
   protected samples(labels: Labels<Label>, series: Distribution, into: Sample<Label>[]): void {
     const metricName = `${this.name}_bucket`
     let upTo = 0
-    for (const [at, le] of [...this.#bounds, '+Inf'].entries()) {
-      upTo += series.counts[at] ?? 0
-      const exemplar = series.exemplarAt(at)
+    for (const [index, le] of [...this.#bounds, '+Inf'].entries()) {
+      upTo += series.counts[index] ?? 0
+      const exemplar = series.exemplarAt(index)
       const bucket = { metricName, value: upTo, labels: { le, ...labels } }
       into.push(exemplar === undefined ? bucket : { ...bucket, exemplar })
     }

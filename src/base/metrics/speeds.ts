@@ -6,7 +6,7 @@ import type { Declaration } from './declaration.ts'
 import type { Distribution, Histogram } from './series.ts'
 
 /** Pairs of model and provider with their own series, about thirty each. */
-export const PAIRS_MAX = 200
+export const MAX_PAIRS = 200
 
 /** Seconds. From a small local model to a large one that thinks for minutes. */
 const FIRST_TOKEN_BUCKETS = [0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120]
@@ -45,37 +45,37 @@ export interface PairLabels {
 }
 
 /** Finds the entry of a model at a provider. Beyond the limit, all share one entry. */
-export class PairLookup<One> {
+export class PairLookup<Entry> {
   readonly #labels: PairLabels
-  readonly #make: (provider: string, model: string) => One
+  readonly #make: (provider: string, model: string) => Entry
   /** Keyed by slug, then by model id. */
-  readonly #known = new Map<string, Map<string, One>>()
+  readonly #known = new Map<string, Map<string, Entry>>()
   #size = 0
-  #others: One | null = null
+  #others: Entry | null = null
 
-  constructor(labels: PairLabels, make: (provider: string, model: string) => One) {
+  constructor(labels: PairLabels, make: (provider: string, model: string) => Entry) {
     this.#labels = labels
     this.#make = make
   }
 
-  of(provider: string, model: string): One {
+  of(provider: string, model: string): Entry {
     return this.#known.get(provider)?.get(model) ?? this.#add(provider, model)
   }
 
-  #add(slug: string, id: string): One {
+  #add(slug: string, id: string): Entry {
     const provider = this.#labels.provider(slug)
     const model = this.#labels.model(id)
     // Names without their own series may get some with the next catalogue.
-    if (provider !== slug || model !== id || this.#size === PAIRS_MAX) {
+    if (provider !== slug || model !== id || this.#size === MAX_PAIRS) {
       this.#others ??= this.#make(OTHER, OTHER)
       return this.#others
     }
     this.#size++
-    const models = this.#known.get(slug) ?? new Map<string, One>()
+    const models = this.#known.get(slug) ?? new Map<string, Entry>()
     this.#known.set(slug, models)
-    const one = this.#make(provider, model)
-    models.set(id, one)
-    return one
+    const entry = this.#make(provider, model)
+    models.set(id, entry)
+    return entry
   }
 }
 

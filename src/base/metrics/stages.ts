@@ -24,28 +24,30 @@ export const STAGES = [
 export type Stage = (typeof STAGES)[number]
 
 /** The index of each stage in `STAGES`. */
-const AT = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonly<Record<Stage, number>>
+const STAGE_INDEX = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonly<
+  Record<Stage, number>
+>
 /** Stages that count as not entered if they took no time. */
 const OPTIONAL: ReadonlySet<Stage> = new Set(['queue', 'guard', 'admit', 'failover', 'judge', 'tools'])
 const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 
 /** A plain array: typed arrays of this length live outside the heap, which costs the garbage collector more. */
-const NONE_SPENT: readonly number[] = STAGES.map(() => Number.NaN)
+const NO_TIMES: readonly number[] = STAGES.map(() => Number.NaN)
 
 /** The stages of one attempt; their times become failover once another attempt replaces it. */
-const ATTEMPT_FROM = AT.encode
-const ATTEMPT_UNTIL = AT.stream
+const FIRST_ATTEMPT_INDEX = STAGE_INDEX.encode
+const LAST_ATTEMPT_INDEX = STAGE_INDEX.stream
 
 /** Times one request from its head to its end. Hot path: entering a stage allocates nothing. */
 export class Stopwatch {
   /** Monotonic milliseconds when the head of the request was read. */
   readonly startedMs: number
   /** Milliseconds by index in `STAGES`; NaN for stages that were not entered. */
-  readonly #spentMs = NONE_SPENT.slice()
+  readonly #spentMs = NO_TIMES.slice()
   /** The times before the running attempt. */
-  #beforeAttemptMs: readonly number[] = NONE_SPENT
-  #stage = AT.parse
-  #previous = AT.parse
+  #beforeAttemptMs: readonly number[] = NO_TIMES
+  #stage = STAGE_INDEX.parse
+  #previous = STAGE_INDEX.parse
   /**
    * Monotonic milliseconds at which the current stage began; precise enough for the first decisions of the stage.
    * Written only here.
@@ -70,7 +72,7 @@ export class Stopwatch {
     this.#spentMs[current] = Number.isNaN(stageMs) ? ms : stageMs + ms
     this.enteredMs = nowMs
     this.#previous = current
-    this.#stage = AT[stage]
+    this.#stage = STAGE_INDEX[stage]
     if (stage === 'guard' || stage === 'route') this.isExchange = true
     else if (stage === 'queue') this.hasWaited = true
   }
@@ -84,15 +86,15 @@ export class Stopwatch {
   beginAttempt(nowMs: number, replaced: boolean): void {
     const spentMs = this.#spentMs
     if (replaced) {
-      for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
-        spentMs[at] = this.#beforeAttemptMs[at - ATTEMPT_FROM] ?? Number.NaN
+      for (let index = FIRST_ATTEMPT_INDEX; index <= LAST_ATTEMPT_INDEX; index++) {
+        spentMs[index] = this.#beforeAttemptMs[index - FIRST_ATTEMPT_INDEX] ?? Number.NaN
       }
-      this.#stage = AT.failover
+      this.#stage = STAGE_INDEX.failover
       this.enteredMs = this.#attemptMs
       this.enter('encode', nowMs)
     } else {
       this.enter('encode', nowMs)
-      this.#beforeAttemptMs = spentMs.slice(ATTEMPT_FROM, ATTEMPT_UNTIL + 1)
+      this.#beforeAttemptMs = spentMs.slice(FIRST_ATTEMPT_INDEX, LAST_ATTEMPT_INDEX + 1)
     }
     this.#attemptMs = nowMs
   }
@@ -108,8 +110,8 @@ export class Stopwatch {
       const lastMs = endedMs - this.enteredMs
       spentMs[this.#stage] = Number.isNaN(stageMs) ? lastMs : stageMs + lastMs
     }
-    for (let at = 0; at < spentMs.length; at++) {
-      if (IS_OPTIONAL[at] === true && !((spentMs[at] ?? 0) > 0)) spentMs[at] = Number.NaN
+    for (let index = 0; index < spentMs.length; index++) {
+      if (IS_OPTIONAL[index] === true && !((spentMs[index] ?? 0) > 0)) spentMs[index] = Number.NaN
     }
   }
 
@@ -118,8 +120,8 @@ export class Stopwatch {
     const spentMs = new Float64Array(STAGES.length)
     this.read(endedMs, spentMs)
     const times = new Map<Stage, number>()
-    for (const [at, stage] of STAGES.entries()) {
-      const ms = spentMs[at] ?? Number.NaN
+    for (const [index, stage] of STAGES.entries()) {
+      const ms = spentMs[index] ?? Number.NaN
       if (!Number.isNaN(ms)) times.set(stage, ms)
     }
     return times

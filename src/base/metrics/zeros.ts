@@ -54,7 +54,8 @@ function combinations(
   choices: readonly (readonly (string | number)[])[],
 ): Labels[] {
   return names.reduce<Labels[]>(
-    (rows, name, at) => rows.flatMap(row => (choices[at] ?? []).map(value => ({ ...row, [name]: value }))),
+    (rows, name, index) =>
+      rows.flatMap(row => (choices[index] ?? []).map(value => ({ ...row, [name]: value }))),
     [{}],
   )
 }

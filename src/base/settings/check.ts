@@ -79,13 +79,13 @@ function fault(error: ValueError): string {
   }
   if (error.type === ValueErrorType.ArrayMinItems || error.type === ValueErrorType.ObjectMinProperties)
     return 'expected at least one'
-  const kind = KINDS[error.type]
+  const kind = KIND_PHRASES[error.type]
   if (kind !== undefined) return `expected ${kind}`
   return `${error.message.charAt(0).toLowerCase()}${error.message.slice(1)}`
 }
 
 /** Plain words for the library's names of kinds. */
-const KINDS: Partial<Record<ValueErrorType, string>> = {
+const KIND_PHRASES: Partial<Record<ValueErrorType, string>> = {
   [ValueErrorType.Number]: 'a number, without quotes',
   [ValueErrorType.Boolean]: 'true or false, without quotes',
   [ValueErrorType.Array]: 'a list, as in [a, b]',
@@ -122,7 +122,7 @@ export function words(schema: TSchema): string {
 /** Undefined for anything but a union of literals. */
 export function literals(schema: TSchema): readonly string[] | undefined {
   if (!KindGuard.IsUnion(schema)) return undefined
-  const values = schema.anyOf.map(each => (KindGuard.IsLiteral(each) ? String(each.const) : null))
+  const values = schema.anyOf.map(member => (KindGuard.IsLiteral(member) ? String(member.const) : null))
   return values.every(word => word !== null) ? values : undefined
 }
 

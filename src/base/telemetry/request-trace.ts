@@ -7,7 +7,7 @@ import type { AttemptNotes, ExchangeNotes, ToolNotes } from './ended-trace.ts'
 import { type CallerContext, isSpanId, isTraceId, type TraceIds, traceParent } from './trace-context.ts'
 
 /** Maximum spans of one request: a fusion of eight models with tools has about a hundred. */
-const SPANS_MAX = 1_000
+const MAX_SPANS = 1_000
 
 /** The part of an exchange that its notes need. */
 interface NotedExchange {
@@ -57,7 +57,7 @@ export class RequestTrace {
   parentId: string | null = null
   state: string | null = null
   /** The caller's sampling flag; null: it sent none. */
-  askedFor: boolean | null = null
+  callerSampling: boolean | null = null
   /** True if the API key of the request may decide about sampling. */
   isTrusted = false
   /** True if the caller chose the trace id. */
@@ -82,7 +82,7 @@ export class RequestTrace {
     this.isOfCaller = true
     this.parentId = spanId
     this.state = state
-    this.askedFor = isSampled
+    this.callerSampling = isSampled
   }
 
   /** The sampling flag for outgoing calls. */
@@ -111,7 +111,7 @@ export class RequestTrace {
       startedMs: exchange.watch.startedMs,
       endedMs: null,
       operation,
-      requestedModel: plain(request.model),
+      requestedModel: plainOrNull(request.model),
       isStreamed: request.stream === true,
       temperature: request.temperature ?? null,
       topP: request.top_p ?? null,
@@ -129,7 +129,7 @@ export class RequestTrace {
 
   /** Counts one more span. Returns false if the limit is reached. */
   countSpan(): boolean {
-    if (this.#spans === SPANS_MAX) {
+    if (this.#spans === MAX_SPANS) {
       this.leftOut++
       return false
     }
@@ -153,7 +153,7 @@ const PLAIN_NAME = /^[\w.:/@+-]{1,128}$/
 /** The gateway's keys, in case a client puts one here by mistake. */
 const KEY = /sk-gw-/i
 
-function plain(name: string | null | undefined): string | null {
+function plainOrNull(name: string | null | undefined): string | null {
   return name != null && PLAIN_NAME.test(name) && !KEY.test(name) ? name : null
 }
 
@@ -210,8 +210,8 @@ export class ExchangeSpans {
 
   /** Removes an attempt that was never sent. */
   drop(attempt: AttemptNotes): void {
-    const at = this.notes.attempts.indexOf(attempt)
-    if (at !== -1) this.notes.attempts.splice(at, 1)
+    const index = this.notes.attempts.indexOf(attempt)
+    if (index !== -1) this.notes.attempts.splice(index, 1)
   }
 
   /** The header for a provider with this attempt. */
@@ -232,7 +232,7 @@ export class ExchangeSpans {
     attempt.status = end.status
     attempt.error = end.error
     attempt.isOutrun = end.isOutrun
-    attempt.upstreamId = plain(end.upstreamId)
+    attempt.upstreamId = plainOrNull(end.upstreamId)
     attempt.finish = end.finish
     attempt.cost = cost
     if (usage === null) return
@@ -256,8 +256,8 @@ export class ExchangeSpans {
       startedMs: nowMs,
       endedMs: null,
       tool,
-      name: plain(name),
-      callId: plain(callId),
+      name: plainOrNull(name),
+      callId: plainOrNull(callId),
       outcome: null,
       cost: 0,
     }
@@ -293,7 +293,7 @@ export class ExchangeSpans {
    * The exchange has its usage record, which costs `total`. Attempts and tools get their parts, to the last unit, and
    * the exchange itself the rest.
    */
-  charged(total: number, priceFactor: number, outcome: string, error: string | null, nowMs: number): void {
+  charge(total: number, priceFactor: number, outcome: string, error: string | null, nowMs: number): void {
     const { notes } = this
     notes.endedMs = nowMs
     notes.outcome = outcome
@@ -303,22 +303,22 @@ export class ExchangeSpans {
       for (const part of [...notes.attempts, ...notes.tools]) part.cost = 0
       return
     }
-    let rest = total
-    for (const tool of notes.tools) rest -= tool.cost
+    let remaining = total
+    for (const tool of notes.tools) remaining -= tool.cost
     let last: AttemptNotes | null = null
     let charged = 0
     for (const attempt of notes.attempts) {
       if (attempt.cost === 0) continue
       attempt.cost = atFactor(attempt.cost, priceFactor)
-      rest -= attempt.cost
+      remaining -= attempt.cost
       charged++
       last = attempt
     }
     // Each part was rounded.
-    if (last !== null && Math.abs(rest) <= charged) {
-      last.cost += rest
-      rest = 0
+    if (last !== null && Math.abs(remaining) <= charged) {
+      last.cost += remaining
+      remaining = 0
     }
-    notes.cost = rest
+    notes.cost = remaining
   }
 }

@@ -26,13 +26,13 @@ interface TracingDeps {
 }
 
 /** Traces are not urgent, and a message for each would cost more than its content. */
-const SEND_MS = 250
+const SEND_DELAY_MS = 250
 /** Maximum per message: four thousand kept traces a second. */
-const TRACES_MAX = 1_000
+const MAX_TRACES = 1_000
 /** Maximum per message and key, beyond the random sample: failures, and ids that callers choose. */
-const UNCHOSEN_MAX = 100
+const MAX_UNCHOSEN = 100
 /** Maximum number of stages per request: enough for a few turns. */
-const STAGES_MAX = 64
+const MAX_STAGES = 64
 
 export class Tracing {
   readonly #deps: TracingDeps
@@ -42,7 +42,7 @@ export class Tracing {
   #dropped = 0
   /** Kept traces outside the random sample, by key; undefined: no key was accepted. */
   readonly #unchosen = new Map<string | undefined, number>()
-  #isWaiting = false
+  #isFlushPending = false
 
   constructor(deps: TracingDeps, terms: TracingTerms) {
     this.#deps = deps
@@ -56,11 +56,11 @@ export class Tracing {
   /** Decides about a finished trace. Returns true if it is kept. */
   endTrace(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): boolean {
     if (!this.#isKept(trace, line)) return false
-    if (!this.#isWaiting) {
-      this.#isWaiting = true
-      this.#deps.clock.after(SEND_MS, this.#flush)
+    if (!this.#isFlushPending) {
+      this.#isFlushPending = true
+      this.#deps.clock.after(SEND_DELAY_MS, this.#flush)
     }
-    if (this.#ended.length === TRACES_MAX || !this.#hasRoom(trace, line)) {
+    if (this.#ended.length === MAX_TRACES || !this.#hasRoom(trace, line)) {
       this.#dropped++
       return false
     }
@@ -86,20 +86,20 @@ export class Tracing {
     const dropped = this.#dropped
     this.#ended = []
     this.#dropped = 0
-    this.#isWaiting = false
+    this.#isFlushPending = false
     this.#unchosen.clear()
     this.#deps.send(ended, dropped)
   }
 
   /** Sends waiting traces before the thread ends. */
   flush(): void {
-    if (this.#isWaiting) this.#flush()
+    if (this.#isFlushPending) this.#flush()
   }
 
   /** Failed and slow requests are kept, whatever the flag says. */
   #isKept(trace: RequestTrace, { error, outcome, durationMs }: ExchangeLine): boolean {
     if (outcome === 'failed' || outcome === 'refused' || error != null) return true
-    const isHidden = trace.askedFor === false && this.#trusts(trace)
+    const isHidden = trace.callerSampling === false && this.#trusts(trace)
     return !isHidden && (durationMs > this.#terms.keepSlowerThanMs || this.#isChosen(trace))
   }
 
@@ -109,13 +109,13 @@ export class Tracing {
     if (mayChoose && this.#isChosen(trace)) return true
     const count = (this.#unchosen.get(key) ?? 0) + 1
     this.#unchosen.set(key, count)
-    return count <= UNCHOSEN_MAX
+    return count <= MAX_UNCHOSEN
   }
 
   /** All gateways choose the same traces: the last 52 bits of the id decide. */
   readonly #isChosen = (trace: RequestTrace): boolean => {
-    const { traceId, askedFor } = trace
-    if (askedFor !== null && this.#trusts(trace)) return askedFor
+    const { traceId, callerSampling } = trace
+    if (callerSampling !== null && this.#trusts(trace)) return callerSampling
     return Number.parseInt(traceId.slice(-13), 16) < this.#terms.share * 2 ** 52
   }
 
@@ -131,7 +131,7 @@ export class TracedStopwatch extends Stopwatch {
 
   override enter(stage: Stage, nowMs: number): void {
     super.enter(stage, nowMs)
-    if (this.notes.length < STAGES_MAX) this.notes.push([stage, nowMs])
+    if (this.notes.length < MAX_STAGES) this.notes.push([stage, nowMs])
   }
 
   override skip(): void {

@@ -10,16 +10,16 @@ import { idOf, type ServiceCalls } from './service-calls.ts'
 
 const PATH = '/messages/batches'
 const PAGE_SIZE = 100
-const PAGES_MAX = 20
+const MAX_PAGES = 20
 /** Allowed difference between the clocks of the gateway and the service. */
-const CLOCKS_MS = 600_000
+const MAX_CLOCK_DIFFERENCE_MS = 600_000
 
 export const anthropic: BatchService = {
   // The service accepts 256 MB, but the lines of a job are in memory at once.
   limits: { lines: 100_000, bytes: 16 * 1024 * 1024 },
   // A header applies to all requests of a job, so requests with their own beta flag are not accepted.
   accepts: ({ headers = {} }) =>
-    Object.entries(headers).every(([name, value]) => VERSION[name.toLowerCase()] === value),
+    Object.entries(headers).every(([name, value]) => VERSION_HEADERS[name.toLowerCase()] === value),
   line: (id, { body }) => {
     const { stream: _, ...params } = body
     return JSON.stringify({ custom_id: id, params })
@@ -29,44 +29,44 @@ export const anthropic: BatchService = {
       { path: PATH },
       'application/json',
       `{"requests":[${lines.join(',')}]}`,
-      VERSION,
+      VERSION_HEADERS,
     )
     return idOf(batch['id'])
   },
   async find(calls, job) {
     let isUnsure = false
     for await (const batch of recent(calls, job)) {
-      const found = await mayBe(calls, batch, job)
+      const found = await matchJob(calls, batch, job)
       if (found === 'unsure') isUnsure = true
       else if (found !== 'none') return found
     }
     return isUnsure ? 'unsure' : 'none'
   },
-  state: async (calls, name) => stateOf(await calls.get({ path: `${PATH}/${idOf(name)}` }, VERSION)),
+  state: async (calls, name) => stateOf(await calls.get({ path: `${PATH}/${idOf(name)}` }, VERSION_HEADERS)),
   async cancel(calls, name) {
-    await calls.post({ path: `${PATH}/${idOf(name)}/cancel` }, null, VERSION)
+    await calls.post({ path: `${PATH}/${idOf(name)}/cancel` }, null, VERSION_HEADERS)
   },
   async *lines(calls, name) {
     // `results_url` of the batch is not used, because the key would be sent wherever a reply points to.
-    for await (const page of calls.lines({ path: `${PATH}/${idOf(name)}/results` }, VERSION)) {
+    for await (const page of calls.lines({ path: `${PATH}/${idOf(name)}/results` }, VERSION_HEADERS)) {
       yield page.map(lineOf).filter(line => line !== null)
     }
   },
-  remove: async (calls, name) => calls.remove({ path: `${PATH}/${idOf(name)}` }, VERSION),
+  remove: async (calls, name) => calls.remove({ path: `${PATH}/${idOf(name)}` }, VERSION_HEADERS),
 }
 
-const VERSION: Readonly<Record<string, string>> = { 'anthropic-version': API_VERSION }
+const VERSION_HEADERS: Readonly<Record<string, string>> = { 'anthropic-version': API_VERSION }
 
 /** Jobs that were created since then, newest first. */
 async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerator<Json, void, void> {
   let after: string | null = null
-  for (let pages = 0; pages < PAGES_MAX; pages++) {
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
     const query = { limit: String(PAGE_SIZE), ...(after === null ? {} : { after_id: after }) }
-    const page = await calls.get({ path: PATH, query }, VERSION)
+    const page = await calls.get({ path: PATH, query }, VERSION_HEADERS)
     const batches = records(page['data'])
     for (const batch of batches) {
       const createdMs = Date.parse(filled(batch['created_at']) ?? '')
-      if (createdMs < sinceMs - CLOCKS_MS) return
+      if (createdMs < sinceMs - MAX_CLOCK_DIFFERENCE_MS) return
       yield batch
     }
     const last = batches.at(-1)
@@ -76,7 +76,11 @@ async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerato
 }
 
 /** A job does not contain our mark. Only the ids in its results show that it is ours, once it has ended. */
-async function mayBe(calls: ServiceCalls, batch: Json, { mark, lines, known }: LostJob): Promise<FoundJob> {
+async function matchJob(
+  calls: ServiceCalls,
+  batch: Json,
+  { mark, lines, known }: LostJob,
+): Promise<FoundJob> {
   const name = idOf(batch['id'])
   if (known.has(name) || countOf(batch) !== lines) return 'none'
   if (batch['processing_status'] !== 'ended') return 'unsure'
@@ -116,7 +120,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   timeout_error: 504,
   overloaded_error: 529,
 }
-const NO_STATUS = 500
+const DEFAULT_STATUS = 500
 
 function lineOf(line: Json): EndedLine | null {
   const id = filled(line['custom_id'])
@@ -128,7 +132,7 @@ function lineOf(line: Json): EndedLine | null {
     case 'errored': {
       const reply = recordOrEmpty(result['error'])
       const type = filled(recordOrEmpty(reply['error'])['type']) ?? ''
-      const status = Object.hasOwn(STATUSES, type) ? (STATUSES[type] ?? NO_STATUS) : NO_STATUS
+      const status = Object.hasOwn(STATUSES, type) ? (STATUSES[type] ?? DEFAULT_STATUS) : DEFAULT_STATUS
       return { id, end: { kind: 'reply', status, body: JSON.stringify(reply) } }
     }
     case 'canceled':

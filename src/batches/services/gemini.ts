@@ -11,14 +11,14 @@ import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
 import type { ServiceCalls } from './service-calls.ts'
 
 const PAGE_SIZE = 100
-const PAGES_MAX = 20
+const MAX_PAGES = 20
 /** Allowed difference between the clocks of the gateway and the service. */
-const CLOCKS_MS = 600_000
+const MAX_CLOCK_DIFFERENCE_MS = 600_000
 
 const BOUNDARY_CHARS = 32
 
-const JOB = /^batches\/[A-Za-z0-9_-]{1,128}$/
-const FILE = /^files\/[A-Za-z0-9_-]{1,128}$/
+const JOB_NAME = /^batches\/[A-Za-z0-9_-]{1,128}$/
+const FILE_NAME = /^files\/[A-Za-z0-9_-]{1,128}$/
 /** Maximum length of a page token, which has no documented limit. */
 const TOKEN_MAX_CHARS = 4_096
 
@@ -41,11 +41,11 @@ export const gemini: BatchService = {
   },
   async find(calls, job) {
     let token: string | null = null
-    for (let pages = 0; pages < PAGES_MAX; pages++) {
+    for (let pages = 0; pages < MAX_PAGES; pages++) {
       const query = { pageSize: String(PAGE_SIZE), ...(token === null ? {} : { pageToken: token }) }
       const page = await calls.get({ path: '/batches', query })
       const jobs = records(page['operations'])
-      const found = jobs.find(each => recordOrEmpty(each['metadata'])['displayName'] === job.mark)
+      const found = jobs.find(operation => recordOrEmpty(operation['metadata'])['displayName'] === job.mark)
       if (found !== undefined) return { name: jobOf(found['name']) }
       token = filled(page['nextPageToken'])
       if (token === null || token.length > TOKEN_MAX_CHARS || isBefore(jobs.at(-1), job)) return 'none'
@@ -101,16 +101,16 @@ function nameOf(value: unknown, form: RegExp): string {
 }
 
 function jobOf(value: unknown): string {
-  return nameOf(value, JOB)
+  return nameOf(value, JOB_NAME)
 }
 
 function fileOf(value: unknown): string {
-  return nameOf(value, FILE)
+  return nameOf(value, FILE_NAME)
 }
 
 function isBefore(job: Json | undefined, { sinceMs }: LostJob): boolean {
   const createdMs = Date.parse(filled(recordOrEmpty(job?.['metadata'])['createTime']) ?? '')
-  return createdMs < sinceMs - CLOCKS_MS
+  return createdMs < sinceMs - MAX_CLOCK_DIFFERENCE_MS
 }
 
 /** The file is in the reply of the operation, or in the output of the batch. Null: the job has none. */
@@ -122,9 +122,9 @@ function responsesFileOf(job: Json): string | null {
 }
 
 /** Final states, with either prefix that the service uses. */
-const ENDED = /^(?:BATCH|JOB)_STATE_(?:SUCCEEDED|FAILED|CANCELLED|EXPIRED)$/
-const FAILED = /_FAILED$/
-const UNRUN: ReadonlyMap<string, 'cancelled' | 'expired'> = new Map(
+const ENDED_STATE = /^(?:BATCH|JOB)_STATE_(?:SUCCEEDED|FAILED|CANCELLED|EXPIRED)$/
+const FAILED_STATE = /_FAILED$/
+const UNRUN_STATES: ReadonlyMap<string, 'cancelled' | 'expired'> = new Map(
   ['BATCH', 'JOB'].flatMap((prefix): [string, 'cancelled' | 'expired'][] => [
     [`${prefix}_STATE_CANCELLED`, 'cancelled'],
     [`${prefix}_STATE_EXPIRED`, 'expired'],
@@ -135,14 +135,14 @@ const CANCELLED = 1
 
 function stateOf(job: Json): JobState {
   const state = filled(recordOrEmpty(job['metadata'])['state']) ?? ''
-  if (job['done'] !== true && !ENDED.test(state)) return { kind: 'running' }
+  if (job['done'] !== true && !ENDED_STATE.test(state)) return { kind: 'running' }
   const error = record(job['error'])
   const hasFailed =
-    FAILED.test(state) || (error !== null && error['code'] !== CANCELLED && !ENDED.test(state))
+    FAILED_STATE.test(state) || (error !== null && error['code'] !== CANCELLED && !ENDED_STATE.test(state))
   return {
     kind: 'ended',
     error: hasFailed ? failureOf(error) : null,
-    unrun: UNRUN.get(state) ?? (error?.['code'] === CANCELLED ? 'cancelled' : null),
+    unrun: UNRUN_STATES.get(state) ?? (error?.['code'] === CANCELLED ? 'cancelled' : null),
     isBusy: hasFailed && error?.['code'] === RESOURCE_EXHAUSTED,
   }
 }
@@ -150,7 +150,7 @@ function stateOf(job: Json): JobState {
 const RESOURCE_EXHAUSTED = 8
 
 /** HTTP statuses and names of the codes of google.rpc, as the API itself maps them. */
-const RPC: Readonly<Record<number, { readonly status: number; readonly name: string }>> = {
+const RPC_CODES: Readonly<Record<number, { readonly status: number; readonly name: string }>> = {
   1: { status: 499, name: 'CANCELLED' },
   3: { status: 400, name: 'INVALID_ARGUMENT' },
   4: { status: 504, name: 'DEADLINE_EXCEEDED' },
@@ -161,10 +161,10 @@ const RPC: Readonly<Record<number, { readonly status: number; readonly name: str
   14: { status: 503, name: 'UNAVAILABLE' },
   16: { status: 401, name: 'UNAUTHENTICATED' },
 }
-const UNKNOWN = { status: 500, name: 'UNKNOWN' } as const
+const UNKNOWN_CODE = { status: 500, name: 'UNKNOWN' } as const
 
 function rpcOf(error: Json | null) {
-  return RPC[wholeNumber(error?.['code']) ?? -1] ?? UNKNOWN
+  return RPC_CODES[wholeNumber(error?.['code']) ?? -1] ?? UNKNOWN_CODE
 }
 
 function failureOf(error: Json | null): GatewayError {

@@ -9,7 +9,7 @@ import type { DeferredCall } from '../../exchange/exchange.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.ts'
 import type { NewServiceJob } from '../../storage/service-jobs.ts'
-import { nameOf } from '../leases.ts'
+import { claimName } from '../leases.ts'
 import { batchServiceOf } from './table.ts'
 
 /** One line of a draft job. */
@@ -40,11 +40,11 @@ interface JobDraftsOptions {
 }
 
 /** After this time without a new line, the lines so far become a job. */
-const QUIET_MS = 3_000
+const QUIET_AFTER_MS = 3_000
 /** Lines that arrive slowly, because of limits per minute, do not wait longer than this. */
-const AGE_MS = 60_000
+const MAX_AGE_MS = 60_000
 /** Maximum of all drafts together. The largest draft becomes a job before this is exceeded. */
-const BYTES_MAX = 64 * 1024 * 1024
+const MAX_DRAFT_BYTES = 64 * 1024 * 1024
 /** Bytes of a character in memory. */
 const CHAR_BYTES = 2
 /** Long enough that no one else on an account uses the same name by accident. */
@@ -54,7 +54,7 @@ const BATCH_PREFIX = 'batch_'
 export class JobDrafts {
   readonly #options: JobDraftsOptions
   readonly #drafts = new Map<string, JobDraft>()
-  readonly #full: JobDraft[] = []
+  readonly #fullDrafts: JobDraft[] = []
   #bytes = 0
 
   constructor(options: JobDraftsOptions) {
@@ -63,17 +63,17 @@ export class JobDrafts {
 
   /** Lines that wait for their job. */
   get lines(): readonly HeldLine[] {
-    return this.#all().flatMap(({ lines }) => lines.map(({ line }) => line))
+    return this.#allDrafts().flatMap(({ lines }) => lines.map(({ line }) => line))
   }
 
   /** True while lines of this batch wait. */
   has(batchId: string): boolean {
-    return this.#all().some(({ batch }) => batch.id === batchId)
+    return this.#allDrafts().some(({ batch }) => batch.id === batchId)
   }
 
   /** True while no more lines should come. */
   get isFull(): boolean {
-    return this.#bytes > BYTES_MAX
+    return this.#bytes > MAX_DRAFT_BYTES
   }
 
   /**
@@ -115,25 +115,26 @@ export class JobDrafts {
   ready(): readonly JobDraft[] {
     const nowMs = this.#options.clock.monotonicMs()
     for (const [key, draft] of this.#drafts) {
-      if (nowMs - draft.lastMs >= QUIET_MS || nowMs - draft.firstMs >= AGE_MS) this.#fill(key, draft)
+      if (nowMs - draft.lastMs >= QUIET_AFTER_MS || nowMs - draft.firstMs >= MAX_AGE_MS)
+        this.#fill(key, draft)
     }
     if (this.isFull) {
-      const [largest] = [...this.#drafts].sort(([, one], [, other]) => other.bytes - one.bytes)
+      const [largest] = [...this.#drafts].sort(([, first], [, second]) => second.bytes - first.bytes)
       if (largest !== undefined) this.#fill(...largest)
     }
-    return this.#full
+    return this.#fullDrafts
   }
 
   /** Removes a draft that became a job or is not needed. */
   remove(draft: JobDraft): void {
-    const at = this.#full.indexOf(draft)
-    if (at !== -1) this.#full.splice(at, 1)
+    const index = this.#fullDrafts.indexOf(draft)
+    if (index !== -1) this.#fullDrafts.splice(index, 1)
     this.#count(-draft.bytes)
   }
 
   /** Drops the matching drafts and releases their reservations. Returns their lines. */
   drop(matches: (draft: JobDraft) => boolean): readonly DraftLine['line'][] {
-    const dropped = this.#all().filter(matches)
+    const dropped = this.#allDrafts().filter(matches)
     for (const [key, draft] of this.#drafts) if (dropped.includes(draft)) this.#drafts.delete(key)
     for (const draft of dropped) {
       this.remove(draft)
@@ -143,20 +144,20 @@ export class JobDrafts {
   }
 
   /** Other runners have these lines now. */
-  lost(lines: readonly HeldLine[]): void {
-    const names = new Set(lines.map(nameOf))
-    for (const draft of this.#all()) {
-      const rest = draft.lines.filter(({ line }) => !names.has(nameOf(line)))
-      if (rest.length === draft.lines.length) continue
+  dropLost(lines: readonly HeldLine[]): void {
+    const names = new Set(lines.map(claimName))
+    for (const draft of this.#allDrafts()) {
+      const keptLines = draft.lines.filter(({ line }) => !names.has(claimName(line)))
+      if (keptLines.length === draft.lines.length) continue
       for (const { line, reservation } of draft.lines) {
-        if (names.has(nameOf(line))) reservation?.settle(NOTHING)
+        if (names.has(claimName(line))) reservation?.settle(NOTHING)
       }
-      draft.lines.splice(0, draft.lines.length, ...rest)
+      draft.lines.splice(0, draft.lines.length, ...keptLines)
     }
   }
 
-  #all(): readonly JobDraft[] {
-    return [...this.#drafts.values(), ...this.#full]
+  #allDrafts(): readonly JobDraft[] {
+    return [...this.#drafts.values(), ...this.#fullDrafts]
   }
 
   #add(draft: JobDraft, line: ClaimedLine, { exchange, reserved }: DeferredCall, text: string): void {
@@ -173,7 +174,7 @@ export class JobDrafts {
 
   #fill(key: string, draft: JobDraft): void {
     this.#drafts.delete(key)
-    this.#full.push(draft)
+    this.#fullDrafts.push(draft)
   }
 
   #count(bytes: number): void {

@@ -45,7 +45,7 @@ interface JobLinesTerms {
 /** Bytes of a character of a reply in memory. */
 const CHAR_BYTES = 2
 
-export const NOTHING: Spending = { cost: 0, isByok: false, tokens: 0 }
+export const NO_SPENDING: Spending = { cost: 0, isByok: false, tokens: 0 }
 
 export class JobLines {
   /** True if an earlier visit may have stored usage records of lines. */
@@ -91,7 +91,7 @@ export class JobLines {
   ): Promise<void> {
     const { work, nowMs, onStored } = this.#deps
     const { key, caller } = await this.caller()
-    const spending = { ...NOTHING, isByok: access.candidate.credential !== null }
+    const spending = { ...NO_SPENDING, isByok: access.candidate.credential !== null }
     const collected: CollectedLine = {
       candidate: access.candidate,
       providerKey: access.providerKey,
@@ -101,25 +101,25 @@ export class JobLines {
       mayBeRecorded: this.mayBeRecorded,
       reservation: {
         allowance: null,
-        settle(one) {
-          spending.cost += one.cost
+        settle(lineSpending) {
+          spending.cost += lineSpending.cost
         },
       },
       reply: { error: unrunError('missing') },
     }
     const owner = jobOwner(this.#job)
-    const ended = await Promise.all(
+    const endedLines = await Promise.all(
       lines.map(async line => {
         const reply = this.#replyOf(ends.get(line.number))
         return reply === null ? null : { line, end: await this.#runLine(line, { ...collected, reply }) }
       }),
     )
-    const results = ended.flatMap(each =>
-      each?.end.kind === 'result' ? [resultOf(each.line, each.end)] : [],
+    const results = endedLines.flatMap(entry =>
+      entry?.end.kind === 'result' ? [resultOf(entry.line, entry.end)] : [],
     )
-    const returned = ended.flatMap(each =>
-      each?.end.kind === 'again'
-        ? [{ ...each.line, tries: each.end.tries, notBeforeMs: nowMs() + each.end.delayMs }]
+    const returned = endedLines.flatMap(entry =>
+      entry?.end.kind === 'again'
+        ? [{ ...entry.line, tries: entry.end.tries, notBeforeMs: nowMs() + entry.end.delayMs }]
         : [],
     )
     await this.#charge(caller, spending)
@@ -183,14 +183,14 @@ export type LineEnd =
   | { readonly kind: 'missing' }
   | { readonly kind: 'error'; readonly error: GatewayError }
 
-const UNRUN = {
+const UNRUN_ERRORS = {
   expired: { code: 'deadline_exceeded', message: 'The batch service did not run this request in time' },
   cancelled: { code: 'provider_unavailable', message: 'The batch service cancelled this request' },
   missing: { code: 'provider_unavailable', message: 'The batch service gave no result for this request' },
 } as const
 
-function unrunError(kind: keyof typeof UNRUN): GatewayError {
-  return new GatewayError(UNRUN[kind].code, UNRUN[kind].message)
+function unrunError(kind: keyof typeof UNRUN_ERRORS): GatewayError {
+  return new GatewayError(UNRUN_ERRORS[kind].code, UNRUN_ERRORS[kind].message)
 }
 
 function resultOf(

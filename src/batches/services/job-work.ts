@@ -6,12 +6,12 @@ import type { Clock } from '../../base/clock.ts'
 import { type GatewayError, toGatewayError } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { ServiceJobOutcome } from '../../base/metrics/table.ts'
-import { FREE } from '../../callers/limits/quota.ts'
+import { UNLIMITED_RESERVATION } from '../../callers/limits/quota.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, Claim } from '../../storage/batches.ts'
 import type { ServiceJob, ServiceJobStore } from '../../storage/service-jobs.ts'
 import { lineNumber } from './job-drafts.ts'
-import { JobLines, type JobLinesDeps, type LineEnd, NOTHING } from './job-lines.ts'
+import { JobLines, type JobLinesDeps, type LineEnd, NO_SPENDING } from './job-lines.ts'
 import type { JobState } from './service.ts'
 import type { ServiceAccess } from './service-access.ts'
 import { isLasting, isUnsent } from './service-calls.ts'
@@ -32,22 +32,22 @@ export interface JobWorkDeps extends JobLinesDeps {
 /** How long a claim lasts without a visit: longer than the longest pause between two visits plus a slow visit. */
 export const JOB_LEASE_MS = 180_000
 /** Delay before the first status request. Each later delay is half as long again. */
-const POLL_FIRST_MS = 2_000
-const POLL_MAX_MS = 30_000
+const FIRST_POLL_MS = 2_000
+const MAX_POLL_MS = 30_000
 const POLL_GROWTH = 1.5
 /** Delay after a failed call. */
-const RETRY_FIRST_MS = 2_000
-const RETRY_MAX_MS = 60_000
+const FIRST_RETRY_MS = 2_000
+const MAX_RETRY_MS = 60_000
 /** The pause of a batch when the service has too much in the account's queue. */
-const BUSY_MS = 300_000
+const BUSY_PAUSE_MS = 300_000
 /** How long after the end of the batch to wait for a service that does not answer, or does not cancel. */
-const GRACE_MS = 900_000
+const GRACE_PERIOD_MS = 900_000
 /** How long to wait for a job that may be ours, but only shows it when it has ended. */
-const UNSURE_MS = 3_600_000
+const UNSURE_WAIT_MS = 3_600_000
 /** Lines without an outcome are read in pages of this size. */
-const REST = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
-const GONE = 404
-const TOO_MANY = 429
+const UNFINISHED_PAGE = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
+const STATUS_NOT_FOUND = 404
+const STATUS_TOO_MANY_REQUESTS = 429
 /** Claims are numbered from 1. A higher number means that there was an earlier claim. */
 const FIRST_FENCE = 1
 
@@ -70,7 +70,7 @@ export class JobWork {
   #reservation: Reservation | null
   #isCancelled = false
   /** True if the service asked to wait before it accepts more. */
-  #isToWait = false
+  #mustWait = false
   #polls = 0
   #failures = 0
   readonly #lines: JobLines
@@ -109,7 +109,7 @@ export class JobWork {
       await this.#guard(async () => {
         if (this.#noteFailure(thrown) === null) return
         // The key no longer exists. The service was not called, so the lines may run in another way.
-        this.#deps.onBusy(batchId, RETRY_FIRST_MS)
+        this.#deps.onBusy(batchId, FIRST_RETRY_MS)
         await this.#close('lost')
       })
       return
@@ -119,16 +119,16 @@ export class JobWork {
       const name = await service.submit(calls, { mark, model, path, lines })
       await this.#setName(name)
       this.#count('submitted')
-      this.#wait(POLL_FIRST_MS)
+      this.#wait(FIRST_POLL_MS)
     } catch (thrown) {
       await this.#guard(async () => {
         const error = this.#noteFailure(thrown)
         if (error === null) return
         // The service has read the job and rejects all of it.
-        this.#isToWait = error.metadata?.['provider_status'] === TOO_MANY
+        this.#mustWait = error.metadata?.['provider_status'] === STATUS_TOO_MANY_REQUESTS
         if (isLasting(error)) await this.#failAll(error)
         else if (isUnsent(error)) {
-          this.#deps.onBusy(batchId, RETRY_FIRST_MS)
+          this.#deps.onBusy(batchId, FIRST_RETRY_MS)
           await this.#close('lost')
         } else this.#wait(this.#backoffMs(error))
       })
@@ -178,16 +178,16 @@ export class JobWork {
       state = await service.state(calls, name)
     } catch (thrown) {
       const error = toGatewayError(thrown)
-      if (error.metadata?.['provider_status'] !== GONE) throw thrown
+      if (error.metadata?.['provider_status'] !== STATUS_NOT_FOUND) throw thrown
       state = { kind: 'ended', error, unrun: null, isBusy: false }
     }
     if (state.kind === 'running') {
       if (this.#isPastGrace()) await this.#close('given_up')
-      else this.#wait(Math.min(POLL_MAX_MS, POLL_FIRST_MS * POLL_GROWTH ** this.#polls++))
+      else this.#wait(Math.min(MAX_POLL_MS, FIRST_POLL_MS * POLL_GROWTH ** this.#polls++))
       return
     }
     if (state.isBusy && !this.#isEnding()) {
-      this.#deps.onBusy(this.batch.id, BUSY_MS)
+      this.#deps.onBusy(this.batch.id, BUSY_PAUSE_MS)
       await this.#close('busy')
       return
     }
@@ -198,20 +198,20 @@ export class JobWork {
   async #find({ service, calls }: ServiceAccess): Promise<string | null> {
     const { jobs, clock, onBusy } = this.#deps
     const { batchId, mark, lines, createdAt } = this.job
-    const others = await jobs.ofBatch(batchId)
-    const known = new Set(others.flatMap(({ name }) => (name === null ? [] : [name])))
+    const jobsOfBatch = await jobs.ofBatch(batchId)
+    const known = new Set(jobsOfBatch.flatMap(({ name }) => (name === null ? [] : [name])))
     const sinceMs = Date.parse(createdAt)
     const found = await service.find(calls, { mark, lines, sinceMs, known })
     if (found !== 'none' && found !== 'unsure') {
       await this.#setName(found.name)
       return found.name
     }
-    if (found === 'unsure' && clock.nowMs() - sinceMs < UNSURE_MS && !this.#isPastGrace()) {
-      this.#wait(POLL_MAX_MS)
+    if (found === 'unsure' && clock.nowMs() - sinceMs < UNSURE_WAIT_MS && !this.#isPastGrace()) {
+      this.#wait(MAX_POLL_MS)
       return null
     }
     // The service did not receive it, so its lines go into another job.
-    onBusy(batchId, RETRY_FIRST_MS)
+    onBusy(batchId, FIRST_RETRY_MS)
     await this.#close('lost')
     return null
   }
@@ -234,15 +234,15 @@ export class JobWork {
     state: Extract<JobState, { kind: 'ended' }>,
   ): Promise<void> {
     const { service, calls } = access
-    const done = new Set<number>()
-    const failure = state.error === null ? null : calls.shownError(state.error)
-    if (failure === null || failure.metadata?.['provider_status'] !== GONE) {
+    const reportedNumbers = new Set<number>()
+    const failure = state.error === null ? null : calls.errorForClient(state.error)
+    if (failure === null || failure.metadata?.['provider_status'] !== STATUS_NOT_FOUND) {
       for await (const page of service.lines(calls, name)) {
         const ends = new Map<number, LineEnd>()
         for (const { id, end } of page) {
           const number = lineNumber(this.job.mark, id)
-          if (number === null || number >= this.batch.total || done.has(number)) continue
-          done.add(number)
+          if (number === null || number >= this.batch.total || reportedNumbers.has(number)) continue
+          reportedNumbers.add(number)
           ends.set(number, end)
         }
         await this.#lines.run(
@@ -250,10 +250,10 @@ export class JobWork {
           await this.#deps.jobs.lines(this.job, { numbers: [...ends.keys()] }),
           ends,
         )
-        if (!(await this.#goesOn())) return
+        if (!(await this.#extendClaim())) return
       }
     }
-    await this.#takeRest(
+    await this.#endUnfinished(
       access,
       failure === null ? { kind: state.unrun ?? 'missing' } : { kind: 'error', error: failure },
     )
@@ -263,26 +263,26 @@ export class JobWork {
 
   /** Fails all lines because the service rejects the job. */
   async #failAll(error: GatewayError): Promise<void> {
-    await this.#takeRest(await this.#open(), { kind: 'error', error })
+    await this.#endUnfinished(await this.#open(), { kind: 'error', error })
     if (this.#deps.signal.aborted || this.isOver) return
     await this.#close('refused')
   }
 
-  async #takeRest(access: ServiceAccess, end: LineEnd): Promise<void> {
+  async #endUnfinished(access: ServiceAccess, end: LineEnd): Promise<void> {
     for (let after = -1; ; ) {
-      const lines = await this.#deps.jobs.lines(this.job, { after, ...REST })
+      const lines = await this.#deps.jobs.lines(this.job, { after, ...UNFINISHED_PAGE })
       const last = lines.at(-1)
       if (last === undefined) return
       after = last.number
       await this.#lines.run(access, lines, new Map(lines.map(({ number }) => [number, end])))
-      if (!(await this.#goesOn())) return
+      if (!(await this.#extendClaim())) return
     }
   }
 
   /** Reserves the possible cost of the job again after a restart. */
   async #reserve(): Promise<Reservation> {
     const { reserved, credentialId } = this.job
-    if (reserved === '0') return FREE
+    if (reserved === '0') return UNLIMITED_RESERVATION
     const { caller } = await this.#lines.caller()
     return await this.#deps.quota.reserveAnyway(caller, Number(reserved), credentialId !== null)
   }
@@ -303,7 +303,7 @@ export class JobWork {
   }
 
   /** Extends the claim. Returns false if this runner must stop working on the job. */
-  async #goesOn(): Promise<boolean> {
+  async #extendClaim(): Promise<boolean> {
     const { jobs, owner, nowMs, signal } = this.#deps
     if (signal.aborted) return false
     const claim = await jobs.claim(this.job, owner, nowMs(), nowMs() + JOB_LEASE_MS)
@@ -325,14 +325,14 @@ export class JobWork {
         outcome,
       })
       this.#count(outcome)
-      if (outcome === 'lost' && !this.#isToWait) this.#deps.onLost(batch)
+      if (outcome === 'lost' && !this.#mustWait) this.#deps.onLost(batch)
     }
     this.#leave()
   }
 
   #leave(): void {
     this.isOver = true
-    this.#reservation?.settle(NOTHING)
+    this.#reservation?.settle(NO_SPENDING)
     this.#reservation = null
   }
 
@@ -346,7 +346,7 @@ export class JobWork {
   }
 
   #isPastGrace(): boolean {
-    return this.#endsMs() + GRACE_MS <= this.#deps.clock.nowMs()
+    return this.#endsMs() + GRACE_PERIOD_MS <= this.#deps.clock.nowMs()
   }
 
   #endsMs(): number {
@@ -362,7 +362,7 @@ export class JobWork {
   }
 
   #backoffMs(error: GatewayError): number {
-    const ms = Math.min(RETRY_MAX_MS, RETRY_FIRST_MS * 2 ** (this.#failures - 1))
+    const ms = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (this.#failures - 1))
     return Math.max(ms, (error.retryAfterSeconds ?? 0) * 1_000)
   }
 
@@ -391,7 +391,7 @@ export class JobWork {
     } catch (error) {
       if (this.#deps.signal.aborted) return
       this.#deps.log.fault('batches', 'cannot continue a provider batch job', error)
-      this.#wait(RETRY_FIRST_MS)
+      this.#wait(FIRST_RETRY_MS)
     }
   }
 }

@@ -13,14 +13,14 @@ import { idOf, type ServiceCalls } from './service-calls.ts'
 /** The field of the batch's metadata with our mark. */
 const MARK_KEY = 'sluice_job'
 /** The only window that the API offers. */
-const WINDOW = '24h'
+const COMPLETION_WINDOW = '24h'
 /** Version prefix of the paths in lines, independent of the provider's base URL. */
-const VERSION = '/v1'
+const VERSION_PREFIX = '/v1'
 const PAGE_SIZE = 100
 /** More pages than the jobs that anybody submits within a few minutes. */
-const PAGES_MAX = 20
+const MAX_PAGES = 20
 /** Allowed difference between the clocks of the gateway and the service. */
-const CLOCKS_MS = 600_000
+const MAX_CLOCK_DIFFERENCE_MS = 600_000
 
 const BOUNDARY_CHARS = 32
 
@@ -29,7 +29,7 @@ export const openai: BatchService = {
   limits: { lines: 50_000, bytes: 16 * 1024 * 1024 },
   accepts: ({ headers }) => headers === undefined,
   line: (id, { path, body }) =>
-    JSON.stringify({ custom_id: id, method: 'POST', url: `${VERSION}${path}`, body }),
+    JSON.stringify({ custom_id: id, method: 'POST', url: `${VERSION_PREFIX}${path}`, body }),
   async submit(calls, { mark, path, lines }) {
     const { type, body } = multipart(mark, lines)
     const file = idOf((await calls.upload({ path: '/files' }, type, body))['id'])
@@ -37,8 +37,8 @@ export const openai: BatchService = {
       { path: '/batches' },
       {
         input_file_id: file,
-        endpoint: `${VERSION}${path}`,
-        completion_window: WINDOW,
+        endpoint: `${VERSION_PREFIX}${path}`,
+        completion_window: COMPLETION_WINDOW,
         metadata: { [MARK_KEY]: mark },
       },
     )
@@ -46,7 +46,7 @@ export const openai: BatchService = {
   },
   async find(calls, job) {
     let after: string | null = null
-    for (let pages = 0; pages < PAGES_MAX; pages++) {
+    for (let pages = 0; pages < MAX_PAGES; pages++) {
       const query = { limit: String(PAGE_SIZE), ...(after === null ? {} : { after }) }
       const page = await calls.get({ path: '/batches', query })
       const batches = records(page['data'])
@@ -104,14 +104,14 @@ function multipart(mark: string, lines: readonly string[]): { readonly type: str
 
 function isBefore(batch: Json, { sinceMs }: LostJob): boolean {
   const createdAt = wholeNumber(batch['created_at'])
-  return createdAt !== null && createdAt * 1000 < sinceMs - CLOCKS_MS
+  return createdAt !== null && createdAt * 1000 < sinceMs - MAX_CLOCK_DIFFERENCE_MS
 }
 
-const ENDED: ReadonlySet<unknown> = new Set(['completed', 'failed', 'expired', 'cancelled'])
+const ENDED_STATUSES: ReadonlySet<unknown> = new Set(['completed', 'failed', 'expired', 'cancelled'])
 
 function stateOf(batch: Json): JobState {
   const { status } = batch
-  if (!ENDED.has(status)) return { kind: 'running' }
+  if (!ENDED_STATUSES.has(status)) return { kind: 'running' }
   const error = status === 'failed' ? failureOf(batch) : null
   return {
     kind: 'ended',
@@ -137,30 +137,30 @@ function failureOf(batch: Json): GatewayError {
 }
 
 /** Codes of lines that never ran. */
-const UNRUN: ReadonlyMap<unknown, EndedLine['end']> = new Map([
+const UNRUN_CODES: ReadonlyMap<unknown, EndedLine['end']> = new Map([
   ['batch_expired', { kind: 'expired' }],
   ['batch_cancelled', { kind: 'cancelled' }],
 ])
 /** Status of an error without one: the service itself is assumed to have failed. */
-const NO_STATUS = 500
+const DEFAULT_STATUS = 500
 
 function lineOf(line: Json): EndedLine | null {
   const id = filled(line['custom_id'])
   if (id === null) return null
   const error = record(line['error'])
-  const notRun = UNRUN.get(error?.['code'])
+  const notRun = UNRUN_CODES.get(error?.['code'])
   if (notRun !== undefined) return { id, end: notRun }
   const response = record(line['response'])
-  const status = wholeNumber(response?.['status_code']) ?? NO_STATUS
+  const status = wholeNumber(response?.['status_code']) ?? DEFAULT_STATUS
   if (response !== null) {
     const body = response['body'] ?? (error === null ? null : { error })
     return { id, end: { kind: 'reply', status: httpStatus(status), body: JSON.stringify(body) } }
   }
   return error === null
     ? null
-    : { id, end: { kind: 'reply', status: NO_STATUS, body: JSON.stringify({ error }) } }
+    : { id, end: { kind: 'reply', status: DEFAULT_STATUS, body: JSON.stringify({ error }) } }
 }
 
 function httpStatus(status: number): number {
-  return status >= 200 && status <= 599 ? status : NO_STATUS
+  return status >= 200 && status <= 599 ? status : DEFAULT_STATUS
 }

@@ -55,10 +55,10 @@ const DOCUMENT_MAX_BYTES = 8 * 1024 * 1024
 /** As large as a live reply with images may be, plus what the service writes around it. */
 const LINE_MAX_BYTES = 65 * 1024 * 1024
 /** A page is in memory at once, and its lines are decoded together. */
-const PAGE_LINES = 64
-const PAGE_BYTES = 4 * 1024 * 1024
+const PAGE_MAX_LINES = 64
+const PAGE_MAX_BYTES = 4 * 1024 * 1024
 /** Limit for all lines of one reply: jobs have a few megabytes, and few of them are collected at the same time. */
-const LINES_MS = 1_800_000
+const LINES_TIMEOUT_MS = 1_800_000
 const DOCUMENT_BOUNDS: JsonBounds = {
   depth: REPLY_MAX_DEPTH,
   parts: LOGPROBS_MAX_PARTS,
@@ -73,7 +73,7 @@ export class ServiceCalls {
   }
 
   /** The error from a reply, without secrets and with the name of its provider. */
-  shownError(error: GatewayError): GatewayError {
+  errorForClient(error: GatewayError): GatewayError {
     const { provider, key } = this.#deps
     return failureInReply(error, { secrets: key.secrets, providerName: provider.name })
   }
@@ -91,7 +91,7 @@ export class ServiceCalls {
     return this.#document(this.#request(target, body, { 'content-type': contentType, ...headers }))
   }
 
-  /** Also resolves if it no longer exists. */
+  /** Deletes an object. Also resolves if it no longer exists. */
   async remove(target: CallTarget, headers: CallHeaders = {}): Promise<void> {
     const reply = await this.#ask(this.#request(target, '', headers, 'DELETE'))
     if (reply.status !== 404) this.#refuse(reply)
@@ -104,12 +104,12 @@ export class ServiceCalls {
   async *lines(target: CallTarget, headers: CallHeaders = {}): AsyncGenerator<readonly Json[], void, void> {
     const { client, signal, log, provider, clock } = this.#deps
     const deadline = new AbortController()
-    const timer = clock.after(LINES_MS, () => deadline.abort(endless(provider)))
+    const timer = clock.after(LINES_TIMEOUT_MS, () => deadline.abort(endlessReplyError(provider)))
     let skipped = 0
     const pages = jsonLines(client, this.#request(target, '', headers, 'GET'), {
       maxLineBytes: LINE_MAX_BYTES,
-      pageLines: PAGE_LINES,
-      pageBytes: PAGE_BYTES,
+      pageLines: PAGE_MAX_LINES,
+      pageBytes: PAGE_MAX_BYTES,
       accepts: line => excessOf(line, DOCUMENT_BOUNDS) === null,
       signal: AbortSignal.any([signal, deadline.signal]),
       onSkipped: () => void skipped++,
@@ -139,7 +139,7 @@ export class ServiceCalls {
     this.#refuse(reply)
     const document =
       excessOf(Buffer.from(reply.text), DOCUMENT_BOUNDS) === null ? record(parseJson(reply.text)) : null
-    if (document === null) throw notUnderstood(this.#deps.provider)
+    if (document === null) throw invalidReplyError(this.#deps.provider)
     return document
   }
 
@@ -196,13 +196,13 @@ export class ServiceCalls {
   }
 }
 
-function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
+function invalidReplyError({ name }: Pick<Provider, 'name'>): GatewayError {
   return new GatewayError('provider_unavailable', 'The batch service sent a reply that cannot be parsed', {
     metadata: { provider_name: name },
   })
 }
 
-function endless({ name }: Pick<Provider, 'name'>): GatewayError {
+function endlessReplyError({ name }: Pick<Provider, 'name'>): GatewayError {
   return new GatewayError('upstream_timeout', 'The batch service sent an endless list of results', {
     metadata: { provider_name: name },
   })
@@ -217,11 +217,15 @@ export function isLasting(error: GatewayError): boolean {
 }
 
 /** Reasons for which a request cannot have reached the service. */
-const UNSENT: ReadonlySet<unknown> = new Set(['connection_refused', 'dns_failure', 'network_unreachable'])
+const UNSENT_REASONS: ReadonlySet<unknown> = new Set([
+  'connection_refused',
+  'dns_failure',
+  'network_unreachable',
+])
 
 /** True if the service cannot have read the request. */
 export function isUnsent(error: GatewayError): boolean {
-  return UNSENT.has(error.metadata?.['reason'])
+  return UNSENT_REASONS.has(error.metadata?.['reason'])
 }
 
 /** Id of a job or a file. Longer or other text is not put into a path. */

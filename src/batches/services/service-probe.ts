@@ -20,11 +20,11 @@ type ProbedBatch = JobOwner & Pick<BatchRecord, 'preferences'>
  */
 export type ProbeService = (batch: ProbedBatch, first: Candidate | null, signal: AbortSignal) => Promise<void>
 
-const ANSWER_MS = 5_000
+const ANSWER_TIMEOUT_MS = 5_000
 /** Statuses of a service that works, whatever it answers to this request. */
 const REACHABLE_STATUSES: ReadonlySet<unknown> = new Set([400, 404, 405, 413, 422, 429])
 /** A name that no job has. */
-const MARK = 'probe'
+const PROBE_MARK = 'probe'
 
 export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: Clock }): ProbeService {
   return async (batch, first, signal) => {
@@ -32,15 +32,15 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
     if (first === null || !needsService || serviceProviderOf(deps.catalog, batch) === null) return
     const { endpoint, credential } = first
     const { provider, upstreamModel, format } = endpoint
-    const ending = new AbortController()
-    const timer = deps.clock.after(ANSWER_MS, () =>
-      ending.abort(new GatewayError('provider_unavailable', 'it did not answer within 5 s')),
+    const deadline = new AbortController()
+    const timer = deps.clock.after(ANSWER_TIMEOUT_MS, () =>
+      deadline.abort(new GatewayError('provider_unavailable', 'it did not answer within 5 s')),
     )
     const job = { provider: provider.slug, credentialId: credential?.id ?? null, upstreamModel, format }
-    const bounded = AbortSignal.any([signal, ending.signal])
+    const bounded = AbortSignal.any([signal, deadline.signal])
     try {
       const { service, calls } = await accessService(deps, batch, job, bounded)
-      await service.find(calls, { mark: MARK, sinceMs: deps.clock.nowMs(), lines: 0, known: new Set() })
+      await service.find(calls, { mark: PROBE_MARK, sinceMs: deps.clock.nowMs(), lines: 0, known: new Set() })
     } catch (thrown) {
       signal.throwIfAborted()
       const { message, metadata } = toGatewayError(thrown)

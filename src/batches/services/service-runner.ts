@@ -26,15 +26,15 @@ export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'
 }
 
 /** How often jobs of dead runners are looked for. */
-const DISCOVER_MS = 5_000
+const DISCOVERY_INTERVAL_MS = 5_000
 /** Maximum of jobs that are submitted at the same time, because each is in memory. One service may use half of them. */
-const SUBMISSIONS_MAX = 2
+const MAX_SUBMISSIONS = 2
 /**
  * Maximum of concurrent visits. Each may collect a job, of which a page is in memory. One service may use half of them.
  */
-const VISITS_MAX = 4
+const MAX_VISITS = 4
 /** After this many jobs that its service did not receive, the lines of a batch run as live requests. */
-const LOST_MAX = 3
+const MAX_LOST_JOBS = 3
 /** Delay after a failure of the Store. */
 const RETRY_MS = 2_000
 
@@ -50,7 +50,7 @@ export class ServiceRunner {
   /** Monotonic milliseconds until which a batch creates no job, by batch id. */
   readonly #pauses = new Map<string, number>()
   /** Number of jobs that the service did not receive, by batch. */
-  readonly #lost = new Map<string, number>()
+  readonly #lostJobs = new Map<string, number>()
   #discovery: Promise<void> | null = null
   #discoverMs = Number.NEGATIVE_INFINITY
   #batches: ReadonlyMap<string, BatchRecord> = new Map()
@@ -87,12 +87,12 @@ export class ServiceRunner {
 
   /** True after its service did not receive several jobs, unless the caller excludes live requests. */
   #runsLive({ id, preferences }: Pick<BatchRecord, 'id' | 'preferences'>): boolean {
-    return (this.#lost.get(id) ?? 0) >= LOST_MAX && preferences?.allowFallbacks !== false
+    return (this.#lostJobs.get(id) ?? 0) >= MAX_LOST_JOBS && preferences?.allowFallbacks !== false
   }
 
   /** Other runners have these lines now. */
-  lost(lines: readonly HeldLine[]): void {
-    this.#drafts.lost(lines)
+  dropLost(lines: readonly HeldLine[]): void {
+    this.#drafts.dropLost(lines)
   }
 
   /** Does the due work for these batches, which are all open ones. `isEnding`: no more jobs are created for it. */
@@ -101,14 +101,14 @@ export class ServiceRunner {
     this.#batches = batches
     for (const work of this.#works.values()) work.batch = batches.get(work.batch.id) ?? work.batch
     this.#drop(({ batch: { id } }) => {
-      const now = batches.get(id)
-      return now === undefined || isEnding(now)
+      const current = batches.get(id)
+      return current === undefined || isEnding(current)
     })
     this.#submitReady()
     this.#visitDue()
     this.#discover()
     const nowMs = this.#deps.clock.monotonicMs()
-    for (const id of this.#lost.keys()) if (!batches.has(id)) this.#lost.delete(id)
+    for (const id of this.#lostJobs.keys()) if (!batches.has(id)) this.#lostJobs.delete(id)
     for (const [id, untilMs] of this.#pauses) if (untilMs <= nowMs) this.#pauses.delete(id)
   }
 
@@ -157,7 +157,7 @@ export class ServiceRunner {
 
   #maySubmit(provider: string): boolean {
     const providers = [...this.#submitting.keys()].map(({ facts }) => facts.provider)
-    return hasPlace(providers, provider, SUBMISSIONS_MAX)
+    return hasFreeSlot(providers, provider, MAX_SUBMISSIONS)
   }
 
   /** Rejects with the error of the Store; then the draft stays. */
@@ -165,13 +165,13 @@ export class ServiceRunner {
     const { jobs, owner, nowMs, clock, giveBack } = this.#deps
     const { batch, facts, mark } = draft
     // A copy of the lines: a line that the job has claimed is soon reported as lost, and leaves the draft.
-    const drafted = [...draft.lines]
-    const lines = drafted.map(({ line }) => line)
+    const draftLines = [...draft.lines]
+    const lines = draftLines.map(({ line }) => line)
     if (lines.length === 0) {
       this.#drafts.remove(draft)
       return
     }
-    const reserved = drafted.reduce((sum, each) => sum + BigInt(Math.ceil(each.reserved)), 0n)
+    const reserved = draftLines.reduce((sum, draftLine) => sum + BigInt(Math.ceil(draftLine.reserved)), 0n)
     const opened = await jobs.open(
       owner,
       { ...facts, batchId: batch.id, mark, reserved: String(reserved), createdAt: isoInstant(clock.nowMs()) },
@@ -185,7 +185,7 @@ export class ServiceRunner {
       return
     }
     const claimedNumbers = new Set(opened.lines.map(({ number }) => number))
-    const texts = drafted.filter(({ line }) => claimedNumbers.has(line.number)).map(({ text }) => text)
+    const texts = draftLines.filter(({ line }) => claimedNumbers.has(line.number)).map(({ text }) => text)
     const reservation = await this.#reserve(draft, reserved)
     const { job, claim } = opened
     const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, {
@@ -193,7 +193,7 @@ export class ServiceRunner {
       claim,
       reservation,
     })
-    this.#works.set(nameOf(job), work)
+    this.#works.set(jobName(job), work)
     // No visits until the submission is over.
     work.dueMs = Number.POSITIVE_INFINITY
     await work.submit(texts)
@@ -219,9 +219,9 @@ export class ServiceRunner {
   #visitDue(): void {
     const nowMs = this.#deps.clock.monotonicMs()
     const due = [...this.#works.values()].filter(({ dueMs }) => dueMs <= nowMs)
-    for (const work of due.sort((one, other) => one.dueMs - other.dueMs)) {
-      const visited = [...this.#visiting.keys()].map(({ job }) => job.provider)
-      if (!hasPlace(visited, work.job.provider, VISITS_MAX)) continue
+    for (const work of due.sort((first, second) => first.dueMs - second.dueMs)) {
+      const visitedProviders = [...this.#visiting.keys()].map(({ job }) => job.provider)
+      if (!hasFreeSlot(visitedProviders, work.job.provider, MAX_VISITS)) continue
       // No other visit until this one has set the time.
       work.dueMs = Number.POSITIVE_INFINITY
       const visiting = work.visit().then(() => {
@@ -234,7 +234,7 @@ export class ServiceRunner {
 
   #noteOver(work: JobWork): void {
     if (!work.isOver) return
-    this.#works.delete(nameOf(work.job))
+    this.#works.delete(jobName(work.job))
     this.#deps.onOver()
   }
 
@@ -244,18 +244,18 @@ export class ServiceRunner {
     const nowMs = clock.monotonicMs()
     const isNeeded = [...this.#batches.values()].some(({ service }) => service !== null)
     if (!isNeeded || this.#discovery !== null || nowMs < this.#discoverMs) return
-    this.#discoverMs = nowMs + DISCOVER_MS
-    this.#discovery = this.#takeFree()
+    this.#discoverMs = nowMs + DISCOVERY_INTERVAL_MS
+    this.#discovery = this.#claimFreeJobs()
       .catch(error => log.fault('batches', 'cannot read provider batch jobs from the store', error))
       .finally(() => {
         this.#discovery = null
       })
   }
 
-  async #takeFree(): Promise<void> {
+  async #claimFreeJobs(): Promise<void> {
     const { jobs, owner, nowMs } = this.#deps
     for (const { status, ...job } of await jobs.openJobs()) {
-      const name = nameOf(job)
+      const name = jobName(job)
       const batch = this.#batches.get(job.batchId)
       const hasEnded = status === null || isTerminal(status)
       if (this.#works.has(name) || this.#ending.signal.aborted) continue
@@ -278,16 +278,16 @@ export class ServiceRunner {
       ...this.#deps,
       signal: this.#ending.signal,
       onBusy: (batchId, delayMs) => this.#pause(batchId, delayMs),
-      onLost: batchId => this.#lost.set(batchId, (this.#lost.get(batchId) ?? 0) + 1),
+      onLost: batchId => this.#lostJobs.set(batchId, (this.#lostJobs.get(batchId) ?? 0) + 1),
     }
   }
 }
 
-/** True if one more place is free for this provider. `used`: the providers that have places. */
-function hasPlace(used: readonly string[], provider: string, slots: number): boolean {
-  return used.length < slots && used.filter(each => each === provider).length < slots / 2
+/** True if a slot is free for this provider. `usedBy`: the providers that have slots. */
+function hasFreeSlot(usedBy: readonly string[], provider: string, slots: number): boolean {
+  return usedBy.length < slots && usedBy.filter(other => other === provider).length < slots / 2
 }
 
-function nameOf({ batchId, number }: { readonly batchId: string; readonly number: number }): string {
+function jobName({ batchId, number }: { readonly batchId: string; readonly number: number }): string {
   return `${batchId}/${number}`
 }

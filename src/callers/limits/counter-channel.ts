@@ -6,7 +6,7 @@
 import type { Log } from '../../base/log/log.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { RemoteService } from '../../base/thread-rpc.ts'
-import type { CounterEntry, Counters, TakeResult } from './counters.ts'
+import type { CounterEntry, Counters, ReserveResult } from './counters.ts'
 
 /** Counts for one serve thread, and returns its reservations when the thread ends. Main thread. */
 export class CounterServer {
@@ -16,8 +16,8 @@ export class CounterServer {
   readonly #reserved = new Map<number, readonly CounterEntry[]>()
   /** Reservations that are not made yet; false: to be returned as soon as they are made. */
   readonly #pending = new Map<number, boolean>()
-  #closed = false
-  #failing = false
+  #isClosed = false
+  #isFailing = false
 
   constructor(counters: Counters, log: Pick<Log, 'fault'>) {
     this.#counters = counters
@@ -25,16 +25,19 @@ export class CounterServer {
   }
 
   /** Reserves amounts. Null if the counters cannot be read. */
-  reserve(number: number, entries: readonly CounterEntry[]): TakeResult | null | Promise<TakeResult | null> {
-    let taking: TakeResult | Promise<TakeResult>
+  reserve(
+    number: number,
+    entries: readonly CounterEntry[],
+  ): ReserveResult | null | Promise<ReserveResult | null> {
+    let result: ReserveResult | Promise<ReserveResult>
     try {
-      taking = this.#counters.reserve(entries)
+      result = this.#counters.reserve(entries)
     } catch (error) {
       return this.#fail(number, error)
     }
-    if (!isPending(taking)) return this.#finish(number, entries, taking)
+    if (!isPending(result)) return this.#finish(number, entries, result)
     this.#pending.set(number, true)
-    return taking.then(
+    return result.then(
       result => this.#finish(number, entries, result),
       (error: unknown) => this.#fail(number, error),
     )
@@ -56,54 +59,54 @@ export class CounterServer {
 
   /** Call it when the thread has ended. Its reservations are returned; its spending is in the ledger. */
   close(): void {
-    this.#closed = true
+    this.#isClosed = true
     for (const number of [...this.#reserved.keys()]) this.settle(number, null)
   }
 
-  #finish(number: number, entries: readonly CounterEntry[], taking: TakeResult): TakeResult {
+  #finish(number: number, entries: readonly CounterEntry[], result: ReserveResult): ReserveResult {
     const isWanted = this.#pending.get(number) ?? true
     this.#pending.delete(number)
-    this.#failing = false
-    if (taking.exceeded === null) this.#reserved.set(number, entries)
-    if (this.#closed || !isWanted) this.settle(number, null)
-    return taking
+    this.#isFailing = false
+    if (result.exceeded === null) this.#reserved.set(number, entries)
+    if (this.#isClosed || !isWanted) this.settle(number, null)
+    return result
   }
 
   #fail(number: number, error: unknown): null {
     this.#pending.delete(number)
     // Logged once per outage.
-    if (!this.#failing)
+    if (!this.#isFailing)
       this.#log.fault(
         'limits',
         'cannot read spending from the store; limits continue to use the last known values',
         error,
       )
-    this.#failing = true
+    this.#isFailing = true
     return null
   }
 }
 
 /** The main thread has little to do, so a longer silence is an outage. */
-const ANSWER_MS = 2_000
+const ANSWER_TIMEOUT_MS = 2_000
 
 /** The counters as a serve thread uses them. Serve thread. */
 export class CounterClient implements Counters {
   readonly #server: RemoteService<CounterServer>
   /** Numbers of the reservations, by their entries. */
   readonly #numbers = new WeakMap<readonly CounterEntry[], number>()
-  #lastTake = 0
+  #lastNumber = 0
 
   constructor(server: RemoteService<CounterServer>) {
     this.#server = server
   }
 
   /** @throws Error if the counters cannot be read, or do not answer */
-  async reserve(entries: readonly CounterEntry[]): Promise<TakeResult> {
-    const number = ++this.#lastTake
+  async reserve(entries: readonly CounterEntry[]): Promise<ReserveResult> {
+    const number = ++this.#lastNumber
     this.#numbers.set(entries, number)
-    const taking = await this.#server.ask('reserve', [number, entries], ANSWER_MS)
-    if (taking === null) throw new Error('the counters could not be read')
-    if (taking !== undefined) return taking
+    const result = await this.#server.ask('reserve', [number, entries], ANSWER_TIMEOUT_MS)
+    if (result === null) throw new Error('the counters could not be read')
+    if (result !== undefined) return result
     // It may still be reserved later.
     this.#server.send('settle', [number, null])
     throw new Error('the counters did not answer in time')

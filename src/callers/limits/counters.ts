@@ -44,7 +44,7 @@ export interface CounterRoom {
 }
 
 /** The result of a reservation. */
-export interface TakeResult {
+export interface ReserveResult {
   /** The first entry that did not fit, in which case nothing was reserved; null if everything was reserved. */
   readonly exceeded: number | null
   /** One for each entry. */
@@ -57,7 +57,7 @@ export interface Counters {
    * have to be loaded or are in another thread.
    * @throws (or rejects) if the ledger has to be read and cannot be: nothing was reserved then.
    */
-  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult>
+  reserve(entries: readonly CounterEntry[]): ReserveResult | Promise<ReserveResult>
   /**
    * Ends a reservation: `usedAmounts` is the used part of each amount, and may exceed it. Call it once per reservation. Never
    * throws.

@@ -18,10 +18,10 @@ export interface Offer {
   /** True for an offer on a BYOK credential, which some limits do not count. */
   readonly isOwn: boolean
   /** Maximum of output tokens. */
-  readonly tokensMax: number
-  /** Tokens that are reserved at first; less than `tokensMax` if the reservation grows with the reply. */
+  readonly maxTokens: number
+  /** Tokens that are reserved at first; less than `maxTokens` if the reservation grows with the reply. */
   readonly first: number
-  /** False if its provider accepts no limit below `tokensMax`. */
+  /** False if its provider accepts no limit below `maxTokens`. */
   readonly cappable: boolean
 }
 
@@ -32,10 +32,13 @@ export interface Demand {
   readonly tokens: number
 }
 
-/** The maximum number of tokens of an offer that fit into `rest`; 0 if it cannot be paid. */
-export function affordable({ base, perToken, tokensMax: most, cappable }: Offer, rest: PicoUsd): number {
-  if (perToken === 0) return base <= rest ? most : 0
-  const tokens = Math.min(most, Math.floor((rest - base) / perToken))
+/** The maximum number of tokens of an offer that fit into `unspent`; 0 if it cannot be paid. */
+export function maxAffordableTokens(
+  { base, perToken, maxTokens: most, cappable }: Offer,
+  unspent: PicoUsd,
+): number {
+  if (perToken === 0) return base <= unspent ? most : 0
+  const tokens = Math.min(most, Math.floor((unspent - base) / perToken))
   return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
 }
 
@@ -44,17 +47,17 @@ export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
   return Math.min(base + perToken * tokens, Number.MAX_SAFE_INTEGER)
 }
 
-/** True if `rest` can pay for at least one token of the offer. */
-export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
-  return offer.tokensMax === 0 ? offer.base <= rest : affordable(offer, rest) > 0
+/** True if `unspent` can pay for at least one token of the offer. */
+export function isAffordable(offer: Offer, unspent: PicoUsd): boolean {
+  return offer.maxTokens === 0 ? offer.base <= unspent : maxAffordableTokens(offer, unspent) > 0
 }
 
 /**
- * The reservation for this many tokens if `rest` is unspent. Content that might be fetched is not a reason to refuse,
+ * The reservation for this many tokens if `unspent` is left. Content that might be fetched is not a reason to refuse,
  * so its price is reserved only as far as money is left.
  */
-export function reservedPrice(offer: Offer, tokens: number, rest = Number.POSITIVE_INFINITY): PicoUsd {
+export function reservedPrice(offer: Offer, tokens: number, unspent = Number.POSITIVE_INFINITY): PicoUsd {
   const price = priceOf(offer, tokens)
   if (offer.fetched === undefined) return price
-  return Math.min(price + offer.fetched, Math.max(price, rest), Number.MAX_SAFE_INTEGER)
+  return Math.min(price + offer.fetched, Math.max(price, unspent), Number.MAX_SAFE_INTEGER)
 }

@@ -23,11 +23,11 @@ interface CachedLimit {
 
 export class EndUserLimits implements EndUserLookup {
   readonly #store: EndUserLimitsOptions['store']
-  readonly #known: StoreCache<EndUserRecord | null, CachedLimit>
+  readonly #cache: StoreCache<EndUserRecord | null, CachedLimit>
 
   constructor({ store, ...others }: EndUserLimitsOptions) {
     this.#store = store
-    this.#known = new StoreCache({
+    this.#cache = new StoreCache({
       ...others,
       plural: 'end users',
       maxEntries: MAX_END_USERS,
@@ -38,23 +38,23 @@ export class EndUserLimits implements EndUserLookup {
   /** Rejects with GatewayError `service_unavailable` if the store fails and nothing is cached: there may be a limit. */
   of(organizationId: string, user: string): RateLimit | null | Promise<RateLimit | null> {
     const name = nameOf(organizationId, user)
-    const known = this.#known.get(name)
+    const known = this.#cache.get(name)
     return known === undefined ? this.#load(name, organizationId, user) : known.limits
   }
 
   async #load(name: string, organizationId: string, user: string): Promise<RateLimit | null> {
     // Names that cannot be registered are not looked up.
     if (!isEndUserName(user)) return null
-    return (await this.#known.load(name, () => this.#store.endUsers.find(organizationId, user))).limits
+    return (await this.#cache.load(name, () => this.#store.endUsers.find(organizationId, user))).limits
   }
 
   /** Call it after the record of this end user has changed. */
   invalidate(organizationId: string, user: string): void {
-    this.#known.invalidate(nameOf(organizationId, user))
+    this.#cache.invalidate(nameOf(organizationId, user))
   }
 
   invalidateAll(): void {
-    this.#known.invalidateAll()
+    this.#cache.invalidateAll()
   }
 }
 

@@ -10,7 +10,7 @@ import {
   type SpendingRule,
 } from './quota-entries.ts'
 
-const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
+const RESET_WORDS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
 const NANOS_PER_USD = 1e9
 const NANO_DECIMALS = 9
 
@@ -19,7 +19,7 @@ function nameOf(limit: SpendingRule): string {
   switch (limit.kind) {
     case 'limit': {
       const { reset } = limit.limit
-      return `The ${reset === null ? '' : RESETS[reset]}spending limit of this API key`
+      return `The ${reset === null ? '' : RESET_WORDS[reset]}spending limit of this API key`
     }
     case 'budget': {
       const { budget, spender } = limit
@@ -85,14 +85,14 @@ export class BusyError extends GatewayError {
 
 /** The error for a request whose money running requests have reserved. */
 export function reservedError(limit: SpendingRule): BusyError {
-  const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
-  return new BusyError(`${what} reserved for requests that are still running`, {
+  const subject = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
+  return new BusyError(`${subject} reserved for requests that are still running`, {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     limit: limit.kind === 'limit' ? 'key_limit' : limit.kind,
   })
 }
 
-const OWNERS: Readonly<Record<RateRule['owner'], string>> = {
+const OWNER_NAMES: Readonly<Record<RateRule['owner'], string>> = {
   key: 'this API key',
   workspace: 'the workspace of this API key',
   end_user: 'this end user',
@@ -106,7 +106,8 @@ export function rateError(
 ): GatewayError {
   const { kind, owner } = limit
   const name: LimitName = RATE_FIELDS[kind]
-  const refused = (what: string): string => `Rate limit exceeded: ${OWNERS[owner]} is limited to ${what}`
+  const refused = (limitText: string): string =>
+    `Rate limit exceeded: ${OWNER_NAMES[owner]} is limited to ${limitText}`
   const metadata = { limit: name, limited: owner }
   if (kind === 'parallel') {
     return new BusyError(refused(`${ceiling} ${ceiling === 1 ? 'request' : 'requests'} at once`), {

@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
-import type { CounterEntry, Counters, Origin, Spending, TakeResult } from './counters.ts'
+import type { CounterEntry, Counters, Origin, ReserveResult, Spending } from './counters.ts'
 
 interface LocalCountersOptions {
   readonly clock: Clock
@@ -30,19 +30,19 @@ interface Count {
 
 /** A counter that is unused for this long is dropped, and reloaded from the ledger when it is needed again. */
 export const IDLE_MS = 3_600_000
-const SWEEP_MS = 60_000
+const SWEEP_INTERVAL_MS = 60_000
 
 export class LocalCounters implements Counters {
   readonly #options: LocalCountersOptions
   readonly #counts = new Map<string, Count>()
   readonly #loads = new SingleFlight<void>()
-  #sweep: Timer | null = null
+  #sweepTimer: Timer | null = null
 
   constructor(options: LocalCountersOptions) {
     this.#options = options
   }
 
-  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
+  reserve(entries: readonly CounterEntry[]): ReserveResult | Promise<ReserveResult> {
     const unknown = entries.filter(entry => entry.origin !== null && !this.#counts.has(entry.id))
     if (unknown.length === 0) return this.#reserve(entries)
     const loads = unknown.map(entry => this.#loads.run(entry.id, () => this.#load(entry)))
@@ -104,12 +104,12 @@ export class LocalCounters implements Counters {
   }
 
   #reserving(isListed: (count: Count) => boolean): CounterEntry[] {
-    const found: CounterEntry[] = []
+    const entries: CounterEntry[] = []
     for (const [id, count] of this.#counts) {
       const { origin, endsMs, reserved } = count
-      if (reserved > 0 && isListed(count)) found.push({ id, amount: reserved, ceiling: 0, origin, endsMs })
+      if (reserved > 0 && isListed(count)) entries.push({ id, amount: reserved, ceiling: 0, origin, endsMs })
     }
-    return found
+    return entries
   }
 
   /** Raises a counter to the spending in the ledger, if this instance has not counted all of it. */
@@ -122,11 +122,11 @@ export class LocalCounters implements Counters {
   }
 
   close(): void {
-    this.#sweep?.cancel()
+    this.#sweepTimer?.cancel()
     this.#counts.clear()
   }
 
-  #reserve(entries: readonly CounterEntry[]): TakeResult {
+  #reserve(entries: readonly CounterEntry[]): ReserveResult {
     const counts = entries.map(entry => this.#counts.get(entry.id) ?? this.#open(entry, 0))
     const rooms = counts.map((count, index) => ({
       used: count.total - count.reserved,
@@ -175,7 +175,7 @@ export class LocalCounters implements Counters {
       usedMs: clock.monotonicMs(),
     }
     this.#counts.set(entry.id, count)
-    this.#sweep ??= clock.after(SWEEP_MS, this.#dropIdle)
+    this.#sweepTimer ??= clock.after(SWEEP_INTERVAL_MS, this.#dropIdle)
     return count
   }
 
@@ -185,6 +185,6 @@ export class LocalCounters implements Counters {
     for (const [id, { endsMs, usedMs, reserved }] of this.#counts) {
       if (reserved <= 0 && (endsMs <= nowMs || usedMs <= idleSinceMs)) this.#counts.delete(id)
     }
-    this.#sweep = this.#counts.size === 0 ? null : clock.after(SWEEP_MS, this.#dropIdle)
+    this.#sweepTimer = this.#counts.size === 0 ? null : clock.after(SWEEP_INTERVAL_MS, this.#dropIdle)
   }
 }

@@ -3,7 +3,7 @@ import type { LimitReset } from '../../protocol/management/keys.ts'
 
 /** The beginning of the period that contains this moment, ISO 8601 UTC; null for the beginning of time. */
 export function periodStart(reset: LimitReset | null, nowMs: number): string {
-  if (reset === null) return BEGINNING
+  if (reset === null) return BEGINNING_OF_TIME
   const now = new Date(nowMs)
   const [year, month, day] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()]
   switch (reset) {
@@ -33,7 +33,7 @@ export function periodEndMs(reset: LimitReset | null, nowMs: number): number {
 }
 
 /** Sorts before every time. */
-const BEGINNING = ''
+const BEGINNING_OF_TIME = ''
 
 function iso(year: number, month: number, day: number): string {
   return new Date(Date.UTC(year, month, day)).toISOString()

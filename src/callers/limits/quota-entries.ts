@@ -78,12 +78,12 @@ export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): Coun
   const { guardrailId, amount, reset, includeByok } = budget
   const { organizationId, keyHash, memberId } = caller
   const since = periodStart(reset, nowMs)
-  const ofMember = spenderOf(budget, caller) === 'member' && memberId !== null
-  const spender = ofMember ? `member/${memberId}` : `key/${keyHash}`
+  const isOfMember = spenderOf(budget, caller) === 'member' && memberId !== null
+  const spender = isOfMember ? `member/${memberId}` : `key/${keyHash}`
   return {
     id: `budget/${guardrailId}/${includeByok ? 'all' : 'own'}/${reset}/${since}/${spender}`,
     ceiling: microToNano(amount),
-    origin: budgetOrigin(budget, organizationId, ofMember ? { memberId } : { keyHash }, nowMs),
+    origin: budgetOrigin(budget, organizationId, isOfMember ? { memberId } : { keyHash }, nowMs),
     endsMs: periodEndMs(reset, nowMs),
   }
 }
@@ -95,9 +95,9 @@ export function budgetOrigin(
   spender: { readonly memberId: string } | { readonly keyHash: string },
   nowMs: number,
 ): Origin {
-  const counted = { organizationId, since: periodStart(reset, nowMs), includeByok }
-  if ('keyHash' in spender) return { ...counted, keyHash: spender.keyHash }
-  return { ...counted, keyHash: null, ...spender, ...(workspaceId === null ? {} : { workspaceId }) }
+  const common = { organizationId, since: periodStart(reset, nowMs), includeByok }
+  if ('keyHash' in spender) return { ...common, keyHash: spender.keyHash }
+  return { ...common, keyHash: null, ...spender, ...(workspaceId === null ? {} : { workspaceId }) }
 }
 
 export function creditEntry({ organizationId }: Caller): CounterKey {
@@ -109,7 +109,7 @@ export function creditEntry({ organizationId }: Caller): CounterKey {
   }
 }
 
-/** One that may have rate limits; `id` names it in counters. */
+/** A key, workspace or end user that may have rate limits; `id` names it in counters. */
 export interface RateOwner {
   readonly owner: RateRule['owner']
   readonly id: string
@@ -120,17 +120,17 @@ export interface RateOwner {
 /** The key and the workspace of a caller. `standard` holds where the key has no limit of its own. */
 export function ownersOf(caller: Caller, standard: Partial<RateLimit> | null): readonly RateOwner[] {
   const { keyHash, organizationId, workspaceId, rates } = caller
-  const own = rates?.key ?? null
+  const ownLimits = rates?.key ?? null
   const key: RateOwner = {
     owner: 'key',
     id: keyHash,
     limits:
-      own === null
+      ownLimits === null
         ? standard
         : {
-            requests_per_minute: own.requests_per_minute ?? standard?.requests_per_minute ?? null,
-            tokens_per_minute: own.tokens_per_minute ?? standard?.tokens_per_minute ?? null,
-            parallel: own.parallel,
+            requests_per_minute: ownLimits.requests_per_minute ?? standard?.requests_per_minute ?? null,
+            tokens_per_minute: ownLimits.tokens_per_minute ?? standard?.tokens_per_minute ?? null,
+            parallel: ownLimits.parallel,
           },
   }
   if (rates?.workspace == null) return [key]
@@ -187,13 +187,13 @@ export function counts(limit: EntryLimit, isOwn: boolean): boolean {
 }
 
 /** The amount reserved for an offer; negative if the offer is excluded. */
-export type ReservedOf = (offer: Offer) => PicoUsd
+export type PriceOf = (offer: Offer) => PicoUsd
 
 /** The amount for the most expensive offer, or for the one that `pick` chooses. */
 export function amountOf(
   limit: SpendingRule,
   offers: readonly Offer[],
-  reservedOf: ReservedOf,
+  reservedOf: PriceOf,
   pick: (...prices: number[]) => number = Math.max,
 ): number {
   const prices = offers.flatMap(offer => {
@@ -204,7 +204,7 @@ export function amountOf(
 }
 
 /** The unspent money of a limit, including reserved money; negative if the limit is overspent. */
-export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
+export function unspentOf({ used, ceiling }: CounterRoom): PicoUsd {
   return nanoToPico(ceiling - used)
 }
 
@@ -212,7 +212,7 @@ export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
 export function usedAmount(limit: EntryLimit, spending: Spending): number {
   if (limit.kind === 'requests') return 1
   if (limit.kind === 'tokens') return spending.tokens
-  // The place is free again.
+  // The slot is free again.
   if (limit.kind === 'parallel') return 0
   const { cost, isByok, fees = 0 } = spending
   return picoToNano((counts(limit, isByok) ? cost : 0) + fees)

@@ -1,7 +1,8 @@
 /**
  * Decides whether a request is within its limits: the key's spending limit, guardrail budgets, the organization's
- * credits, tokens per minute, requests at once, and requests per minute of an end user. A request reserves its possible cost, reserves more while it runs, and
- * settles with its real cost. Hot path: a key without limits costs two comparisons and one lookup.
+ * credits, tokens per minute, requests at once, and requests per minute of an end user. A request reserves its possible
+ * cost, reserves more while it runs, and settles with its real cost. Hot path: a key without limits costs two comparisons
+ * and one lookup.
  */
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
@@ -10,8 +11,15 @@ import type { PicoUsd } from '../../base/money.ts'
 import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { RateKind, RateStatus } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
-import type { CounterEntry, Counters, TakeResult } from './counters.ts'
-import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
+import type { CounterEntry, Counters, ReserveResult } from './counters.ts'
+import {
+  type Demand,
+  isAffordable,
+  maxAffordableTokens,
+  type Offer,
+  priceOf,
+  reservedPrice,
+} from './demand.ts'
 import { overrunError, rateError, reservedError, spentError } from './limit-errors.ts'
 import {
   amountOf,
@@ -24,11 +32,11 @@ import {
   limitEntry,
   type MoneyLimit,
   ownersOf,
+  type PriceOf,
   type RateOwner,
-  type ReservedOf,
   rateEntries,
-  restOf,
   spenderOf,
+  unspentOf,
 } from './quota-entries.ts'
 import { CounterReservation } from './reservation.ts'
 
@@ -98,32 +106,37 @@ export interface HoldingQuota extends Quota {
 }
 
 /** The reservation of a caller without limits. */
-export const FREE: Reservation = { allowance: null, settle: () => undefined }
+export const UNLIMITED_RESERVATION: Reservation = { allowance: null, settle: () => undefined }
 
-const UNCOUNTED: RatedRequest = { endUser: null, isCounted: false }
+const UNCOUNTED_REQUEST: RatedRequest = { endUser: null, isCounted: false }
 
 export function createQuota(options: QuotaOptions): HoldingQuota {
   const { enforceCredits, tokensPerMinute, budgets, endUsers } = options
-  const always = enforceCredits || tokensPerMinute !== null
+  const hasGeneralLimit = enforceCredits || tokensPerMinute !== null
   return {
     limits(caller) {
-      if (always || caller.limit !== null || (caller.rates != null && isRated(caller.rates))) return true
-      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      if (hasGeneralLimit || caller.limit !== null || (caller.rates != null && isRated(caller.rates)))
+        return true
+      const callerBudgets = budgets === undefined ? null : budgets.budgets(caller)
       // `admit` loads them again and reports a rejection.
-      if (isPending(budgeted)) budgeted.catch(() => undefined)
-      return budgeted !== null
+      if (isPending(callerBudgets)) callerBudgets.catch(() => undefined)
+      return callerBudgets !== null
     },
     limitsMoney(caller) {
       if (enforceCredits || caller.limit !== null) return true
-      return whenReady(budgets === undefined ? null : budgets.budgets(caller), known => known !== null)
+      return whenReady(
+        budgets === undefined ? null : budgets.budgets(caller),
+        callerBudgets => callerBudgets !== null,
+      )
     },
-    admit(caller, demand, rated = UNCOUNTED) {
+    admit(caller, demand, rated = UNCOUNTED_REQUEST) {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
-      return whenReady(budgeted, known => {
-        if (!always && caller.limit === null && known === null && caller.rates == null) return FREE
+      return whenReady(budgeted, callerBudgets => {
+        if (!hasGeneralLimit && caller.limit === null && callerBudgets === null && caller.rates == null)
+          return UNLIMITED_RESERVATION
         return whenReady(endUserOf(endUsers, caller, rated.endUser), endUser => {
           const nowMs = options.clock.nowMs()
-          const money = moneyLimits(options, caller, known ?? [], nowMs)
+          const money = moneyLimits(options, caller, callerBudgets ?? [], nowMs)
           const rates = ratesOf(
             ownersOf(caller, { tokens_per_minute: tokensPerMinute }),
             endUser,
@@ -131,26 +144,26 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
             rated,
             nowMs,
           )
-          if (money.length + rates.length === 0) return FREE
+          if (money.length + rates.length === 0) return UNLIMITED_RESERVATION
           return new Admission(options, demand, money, rates, nowMs).reserve()
         })
       })
     },
     overrun(caller, isOwn, isChanged) {
-      return whenReady(budgets === undefined ? null : budgets.budgets(caller), known => {
-        const all = moneyLimits(options, caller, known ?? [], options.clock.nowMs())
-        const money = all.filter(({ limit }) => counts(limit, isOwn))
+      return whenReady(budgets === undefined ? null : budgets.budgets(caller), callerBudgets => {
+        const allLimits = moneyLimits(options, caller, callerBudgets ?? [], options.clock.nowMs())
+        const money = allLimits.filter(({ limit }) => counts(limit, isOwn))
         return money.length === 0 ? null : overrunOf(options.counters, money, isChanged)
       })
     },
     reserveAnyway(caller, cost, isOwn) {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
-      return whenReady(budgeted, known => {
-        if (!enforceCredits && caller.limit === null && known === null) return FREE
-        const offer: Offer = { base: cost, perToken: 0, isOwn, tokensMax: 0, first: 0, cappable: true }
+      return whenReady(budgeted, callerBudgets => {
+        if (!enforceCredits && caller.limit === null && callerBudgets === null) return UNLIMITED_RESERVATION
+        const offer: Offer = { base: cost, perToken: 0, isOwn, maxTokens: 0, first: 0, cappable: true }
         const demand: Demand = { offers: [offer], tokens: 0 }
         const nowMs = options.clock.nowMs()
-        const money = moneyLimits(options, caller, known ?? [], nowMs)
+        const money = moneyLimits(options, caller, callerBudgets ?? [], nowMs)
         return new Admission(options, demand, money, [], nowMs).reserveAnyway()
       })
     },
@@ -184,11 +197,11 @@ function ratesOf(
   { isCounted }: RatedRequest,
   nowMs: number,
 ): readonly LimitedRate[] {
-  const all = endUser === null ? owners : [...owners, endUser]
+  const allOwners = endUser === null ? owners : [...owners, endUser]
   return [
     ...(isCounted && endUser !== null ? rateEntries('requests', [endUser], 1, nowMs) : []),
-    ...rateEntries('tokens', all, tokens, nowMs),
-    ...(isCounted ? rateEntries('parallel', all, 1, nowMs) : []),
+    ...rateEntries('tokens', allOwners, tokens, nowMs),
+    ...(isCounted ? rateEntries('parallel', allOwners, 1, nowMs) : []),
   ]
 }
 
@@ -218,15 +231,15 @@ function overrunOf(
   isChanged: boolean,
 ): GatewayError | null | Promise<GatewayError | null> {
   const entries = money.map(({ entry }) => ({ ...entry, amount: 0 }))
-  const nothing = entries.map(() => 0)
+  const zeros = entries.map(() => 0)
   return whenReady(counters.reserve(entries), ({ rooms }) => {
-    counters.settle(entries, nothing)
-    const at = rooms.findIndex((room, index) => {
+    counters.settle(entries, zeros)
+    const overrunIndex = rooms.findIndex((room, index) => {
       // Of several instances, each has a share of the limit.
       const ceiling = entries[index]?.ceiling ?? room.ceiling
       return room.used > ceiling || (isChanged && room.total > ceiling)
     })
-    const overrun = money[at]
+    const overrun = money[overrunIndex]
     return overrun === undefined ? null : overrunError(overrun.limit)
   })
 }
@@ -234,7 +247,7 @@ function overrunOf(
 /** More than any sum that fits into a counter. */
 const NO_CEILING = Number.MAX_SAFE_INTEGER
 
-const AT_FIRST: ReservedOf = offer => reservedPrice(offer, offer.first)
+const FIRST_PRICE: PriceOf = offer => reservedPrice(offer, offer.first)
 
 class Admission {
   readonly #options: QuotaOptions
@@ -258,45 +271,45 @@ class Admission {
   }
 
   reserve(): Reservation | Promise<Reservation> {
-    const entries = this.#entries(AT_FIRST)
-    return whenReady(this.#reserve(entries), taking => {
-      if (taking.exceeded === null) return this.#admitted(entries, taking)
-      const less = this.#less(taking, taking.exceeded)
-      const smaller = this.#entries(less)
+    const entries = this.#entries(FIRST_PRICE)
+    return whenReady(this.#reserve(entries), result => {
+      if (result.exceeded === null) return this.#admit(entries, result)
+      const reducedPrice = this.#reducedPrice(result, result.exceeded)
+      const reducedEntries = this.#entries(reducedPrice)
       // The unspent money is enough, but running requests have reserved it.
-      if (isSame(smaller, entries)) return this.#reserveBeside(taking.exceeded, less)
-      return whenReady(this.#reserve(smaller), second => {
-        if (second.exceeded === null) return this.#admitted(smaller, second)
+      if (isSame(reducedEntries, entries)) return this.#reserveBeside(result.exceeded, reducedPrice)
+      return whenReady(this.#reserve(reducedEntries), second => {
+        if (second.exceeded === null) return this.#admit(reducedEntries, second)
         const refusal = this.#refusal(second, second.exceeded)
         if (refusal !== null) throw refusal
-        return this.#reserveBeside(second.exceeded, less)
+        return this.#reserveBeside(second.exceeded, reducedPrice)
       })
     })
   }
 
   /** Reserves only for offers that this limit does not count, because running requests have reserved the rest of it. */
-  #reserveBeside(exceeded: number, reservedOf: ReservedOf): Reservation | Promise<Reservation> {
+  #reserveBeside(exceeded: number, reservedOf: PriceOf): Reservation | Promise<Reservation> {
     const limit = this.#money[exceeded]?.limit
-    const beside: ReservedOf = offer =>
+    const beside: PriceOf = offer =>
       limit === undefined || counts(limit, offer.isOwn) ? -1 : reservedOf(offer)
     const entries = this.#entries(beside)
-    if (this.#demand.offers.every(offer => beside(offer) < 0)) throw this.#busy(exceeded)
-    return whenReady(this.#reserve(entries), taking => {
-      if (taking.exceeded === null) return this.#admitted(entries, taking)
-      const refusal = this.#refusal(taking, taking.exceeded)
+    if (this.#demand.offers.every(offer => beside(offer) < 0)) throw this.#busyError(exceeded)
+    return whenReady(this.#reserve(entries), result => {
+      if (result.exceeded === null) return this.#admit(entries, result)
+      const refusal = this.#refusal(result, result.exceeded)
       if (refusal !== null) throw refusal
-      return this.#reserveBeside(taking.exceeded, beside)
+      return this.#reserveBeside(result.exceeded, beside)
     })
   }
 
   /** An overspent limit leaves nothing, although an amount of zero fits every counter. */
-  #admitted(entries: readonly CounterEntry[], taking: TakeResult): Reservation {
-    const overspent = this.#money.findIndex((_, at) => {
-      const room = taking.rooms[at]
+  #admit(entries: readonly CounterEntry[], result: ReserveResult): Reservation {
+    const overspent = this.#money.findIndex((_, index) => {
+      const room = result.rooms[index]
       return room !== undefined && room.used > room.ceiling
     })
-    const refusal = overspent === -1 ? null : this.#refusal(taking, overspent)
-    const reservation = this.#reservation(entries, taking)
+    const refusal = overspent === -1 ? null : this.#refusal(result, overspent)
+    const reservation = this.#reservation(entries, result)
     if (refusal === null) return reservation
     reservation.settle({ cost: 0, isByok: false, tokens: 0 })
     throw refusal
@@ -304,14 +317,14 @@ class Admission {
 
   /** Reserves without a limit, and leaves no allowance for more. */
   reserveAnyway(): Reservation | Promise<Reservation> {
-    const entries = this.#entries(AT_FIRST).map(entry => ({ ...entry, ceiling: NO_CEILING }))
-    return whenReady(this.#reserve(entries), taking => {
-      const reservation = this.#reservation(entries, taking)
+    const entries = this.#entries(FIRST_PRICE).map(entry => ({ ...entry, ceiling: NO_CEILING }))
+    return whenReady(this.#reserve(entries), result => {
+      const reservation = this.#reservation(entries, result)
       return { allowance: null, settle: spending => reservation.settle(spending) }
     })
   }
 
-  #entries(reservedOf: ReservedOf): readonly CounterEntry[] {
+  #entries(reservedOf: PriceOf): readonly CounterEntry[] {
     return [
       ...this.#money.map(({ limit, entry }) => ({
         ...entry,
@@ -321,21 +334,21 @@ class Admission {
     ]
   }
 
-  #reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
-    const taking = this.#options.counters.reserve(entries)
-    return isPending(taking) ? taking.catch(throwUnavailable) : taking
+  #reserve(entries: readonly CounterEntry[]): ReserveResult | Promise<ReserveResult> {
+    const result = this.#options.counters.reserve(entries)
+    return isPending(result) ? result.catch(throwUnavailable) : result
   }
 
-  #reservation(entries: readonly CounterEntry[], { rooms }: TakeResult): Reservation {
+  #reservation(entries: readonly CounterEntry[], { rooms }: ReserveResult): Reservation {
     const limits: EntryLimit[] = [...this.#money, ...this.#rates].map(({ limit }) => limit)
     return new CounterReservation(this.#options.counters, entries, limits, rooms, this.tightestRooms(rooms))
   }
 
   /** The tightest limit per minute of each kind. */
-  tightestRooms(rooms: TakeResult['rooms']): ReadonlyMap<RateKind, RateStatus> {
+  tightestRooms(rooms: ReserveResult['rooms']): ReadonlyMap<RateKind, RateStatus> {
     const tightest = new Map<RateKind, RateStatus>()
-    for (const [at, { limit, entry }] of this.#rates.entries()) {
-      const room = rooms[this.#money.length + at]
+    for (const [index, { limit, entry }] of this.#rates.entries()) {
+      const room = rooms[this.#money.length + index]
       if (room === undefined || limit.kind === 'parallel') continue
       const remaining = Math.max(0, room.ceiling - room.total - entry.amount)
       if (remaining >= (tightest.get(limit.kind)?.remaining ?? Number.POSITIVE_INFINITY)) continue
@@ -345,56 +358,56 @@ class Admission {
   }
 
   /** The amount to reserve for each offer if the full amount does not fit into the unspent money. */
-  #less(taking: TakeResult, exceeded: number): ReservedOf {
-    const refusal = this.#refusal(taking, exceeded)
+  #reducedPrice(result: ReserveResult, exceeded: number): PriceOf {
+    const refusal = this.#refusal(result, exceeded)
     if (refusal !== null) throw refusal
     return offer => {
-      const rest = this.#rest(offer, taking)
-      if (!isAffordable(offer, rest)) return -1
-      return reservedPrice(offer, Math.min(offer.first, affordable(offer, rest)), rest)
+      const unspent = this.#unspentFor(offer, result)
+      if (!isAffordable(offer, unspent)) return -1
+      return reservedPrice(offer, Math.min(offer.first, maxAffordableTokens(offer, unspent)), unspent)
     }
   }
 
   /** Unspent money under all limits that count this offer. */
-  #rest({ isOwn }: Offer, { rooms }: TakeResult): number {
-    let rest = Number.POSITIVE_INFINITY
-    for (const [at, { limit }] of this.#money.entries()) {
-      const room = rooms[at]
-      if (room !== undefined && counts(limit, isOwn)) rest = Math.min(rest, restOf(room))
+  #unspentFor({ isOwn }: Offer, { rooms }: ReserveResult): number {
+    let unspent = Number.POSITIVE_INFINITY
+    for (const [index, { limit }] of this.#money.entries()) {
+      const room = rooms[index]
+      if (room !== undefined && counts(limit, isOwn)) unspent = Math.min(unspent, unspentOf(room))
     }
-    return rest
+    return unspent
   }
 
   /** The error if the request can never fit a limit; null if it fits once running requests have ended. */
-  #refusal(taking: TakeResult, exceeded: number): GatewayError | null {
-    const room = taking.rooms[exceeded]
+  #refusal(result: ReserveResult, exceeded: number): GatewayError | null {
+    const room = result.rooms[exceeded]
     const rate = this.#rates[exceeded - this.#money.length]
     if (rate !== undefined && room !== undefined) return rateError(rate, room, this.#nowMs)
     const { offers } = this.#demand
-    if (offers.some(offer => isAffordable(offer, this.#rest(offer, taking)))) return null
-    const spentIndex = this.#money.findIndex(({ limit }, at) => {
-      const each = taking.rooms[at]
+    if (offers.some(offer => isAffordable(offer, this.#unspentFor(offer, result)))) return null
+    const spentIndex = this.#money.findIndex(({ limit }, index) => {
+      const limitRoom = result.rooms[index]
       return (
-        each !== undefined &&
-        offers.every(offer => counts(limit, offer.isOwn) && !isAffordable(offer, restOf(each)))
+        limitRoom !== undefined &&
+        offers.every(offer => counts(limit, offer.isOwn) && !isAffordable(offer, unspentOf(limitRoom)))
       )
     })
-    const at = spentIndex === -1 ? exceeded : spentIndex
-    const [money, moneyRoom] = [this.#money[at], taking.rooms[at]]
+    const limitIndex = spentIndex === -1 ? exceeded : spentIndex
+    const [money, moneyRoom] = [this.#money[limitIndex], result.rooms[limitIndex]]
     if (money === undefined || moneyRoom === undefined) return null
-    const least: ReservedOf = offer =>
-      priceOf(offer, offer.cappable ? Math.min(1, offer.tokensMax) : offer.tokensMax)
-    return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), moneyRoom)
+    const minPrice: PriceOf = offer =>
+      priceOf(offer, offer.cappable ? Math.min(1, offer.maxTokens) : offer.maxTokens)
+    return spentError(money.limit, amountOf(money.limit, offers, minPrice, Math.min), moneyRoom)
   }
 
-  #busy(exceeded: number): GatewayError {
+  #busyError(exceeded: number): GatewayError {
     const limit = this.#money[exceeded]?.limit
     return reservedError(limit ?? { kind: 'credits' })
   }
 }
 
-function isSame(some: readonly CounterEntry[], others: readonly CounterEntry[]): boolean {
-  return some.every(({ amount }, at) => amount === others[at]?.amount)
+function isSame(first: readonly CounterEntry[], second: readonly CounterEntry[]): boolean {
+  return first.every(({ amount }, index) => amount === second[index]?.amount)
 }
 
 /** A caller with limits may not spend while the spending so far is unknown. */

@@ -23,7 +23,7 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
 import { openRedis, type Redis } from '../../storage/redis.ts'
-import type { CounterEntry, Counters, Spending, TakeResult } from './counters.ts'
+import type { CounterEntry, Counters, ReserveResult, Spending } from './counters.ts'
 import { IDLE_MS, type LocalCounters } from './local-counters.ts'
 
 /** A name is alive until its heartbeat expires or its node gets another name, and awaited until a time of its own. */
@@ -83,7 +83,7 @@ const READ_AGAIN = -4
  * for each counter its total before (-1 for those to align), and for each its used amount. Only -2 if Redis does not
  * know the node.
  */
-const TAKE = `${READ}
+const RESERVE = `${READ}
 local node, alive, awaited = ARGV[1], ARGV[2], ARGV[3]
 if not lives(alive, node) then return { -2 } end
 local answer, unsure, refused = {}, false, 0
@@ -116,7 +116,7 @@ return { 0, unpack(answer) }`
  * amount, the used part of it, and 1 if it starts with the ledger. Returns the numbers of the counters that did not
  * count the used part, because they have not started or do not know the node: it has to read the ledger.
  */
-const GIVE = `${READ}
+const SETTLE = `${READ}
 local node, alive, awaited = ARGV[1], ARGV[2], ARGV[3]
 local uncounted = {}
 for i, key in ipairs(KEYS) do
@@ -242,23 +242,23 @@ interface RedisCountersOptions {
   readonly silenceMs?: number
 }
 
-const ALIVE_MS = 30_000
+const HEARTBEAT_TTL_MS = 30_000
 /** Maximum time between heartbeats. A node may need this long to notice that Redis has lost its data. */
-const BEAT_MAX_MS = 1_000
+const HEARTBEAT_MAX_MS = 1_000
 /** A counter is kept for this much longer than its period, because clocks differ. */
-const AFTER_END_MS = 60_000
+const KEEP_AFTER_END_MS = 60_000
 /** Spending older than this is in the ledger. */
 const RECENT_MS = 60_000
 /** Maximum of concurrent ledger reads. Requests read the ledger too, and the Store has four connections. */
-const READS_AT_ONCE = 3
+const MAX_LEDGER_READS = 3
 /** How often the ledger is read again if a reply ends during the read. */
-const TRIES = 3
+const MAX_READ_ATTEMPTS = 3
 /**
  * How often a request tries while other nodes have to read the ledger: about as long as its thread waits for the
  * answer. Then the request counts as one that did not fit.
  */
-const ASK_TRIES = 18
-const ASK_AGAIN_MS = 100
+const MAX_RESERVE_ATTEMPTS = 18
+const RESERVE_RETRY_MS = 100
 
 interface Script {
   readonly text: string
@@ -267,8 +267,8 @@ interface Script {
 
 const script = (text: string): Script => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 const SCRIPTS = {
-  take: script(TAKE),
-  give: script(GIVE),
+  take: script(RESERVE),
+  give: script(SETTLE),
   align: script(ALIGN),
   enter: script(ENTER),
   beat: script(BEAT),
@@ -299,11 +299,11 @@ export class RedisCounters implements Counters {
   readonly #entering = new SingleFlight<void>()
   readonly #catchingUp = new SingleFlight<void>()
   #heartbeat: Timer | null = null
-  #closed = false
+  #isClosed = false
 
   constructor(options: RedisCountersOptions) {
     this.#options = options
-    this.#aliveMs = options.aliveMs ?? ALIVE_MS
+    this.#aliveMs = options.aliveMs ?? HEARTBEAT_TTL_MS
     const { url, clock, log, silenceMs } = options
     this.#redis = openRedis({
       url,
@@ -327,13 +327,13 @@ export class RedisCounters implements Counters {
     return !this.#redis.isReady
   }
 
-  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
-    if (!this.#redis.isReady) return this.#takeLocally(entries)
+  reserve(entries: readonly CounterEntry[]): ReserveResult | Promise<ReserveResult> {
+    if (!this.#redis.isReady) return this.#reserveLocally(entries)
     const diverged = entries.filter(entry => this.#diverged.has(entry.id))
-    if (diverged.length === 0) return this.#ask(entries, ASK_TRIES)
+    if (diverged.length === 0) return this.#reserveInRedis(entries, MAX_RESERVE_ATTEMPTS)
     // The local share is good enough, so the request does not wait for the ledger.
     for (const entry of diverged) this.#align(entry).catch(() => undefined)
-    return this.#takeLocally(entries)
+    return this.#reserveLocally(entries)
   }
 
   settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void {
@@ -364,13 +364,13 @@ export class RedisCounters implements Counters {
 
   /** Waits until returned amounts are in Redis, if it answers. No reservation of this instance remains. */
   async close(): Promise<void> {
-    this.#closed = true
+    this.#isClosed = true
     this.#heartbeat?.cancel()
     await this.#redis.send(['DEL', this.#heartbeatPrefix + this.#node]).catch(() => undefined)
     this.#redis.close()
   }
 
-  async #ask(entries: readonly CounterEntry[], tries: number): Promise<TakeResult> {
+  async #reserveInRedis(entries: readonly CounterEntry[], attemptsLeft: number): Promise<ReserveResult> {
     const { local, prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     let reply: readonly number[]
@@ -390,7 +390,7 @@ export class RedisCounters implements Counters {
         ],
       )) as readonly number[]
     } catch {
-      return this.#takeLocally(entries)
+      return this.#reserveLocally(entries)
     }
     const [code = ALIGN_FIRST, ...amounts] = reply
     const rooms = entries.map((entry, index) => ({
@@ -404,21 +404,23 @@ export class RedisCounters implements Counters {
       if (total >= 0) local.observe(entry, total + reservedNow, reservedNow)
     }
     if (code >= 0) return { exceeded: code === 0 ? null : code - 1, rooms }
-    if (tries === 0) {
+    if (attemptsLeft === 0) {
       const exceeded = entries.findIndex(({ amount, origin }) => amount > 0 && origin !== null)
       // An amount of zero always fits.
       return exceeded === -1 ? local.reserve(entries) : { exceeded, rooms }
     }
-    if (code === AWAITED) await new Promise<void>(resolve => clock.after(ASK_AGAIN_MS, resolve))
+    if (code === AWAITED) await new Promise<void>(resolve => clock.after(RESERVE_RETRY_MS, resolve))
     else if (code === ENTER_FIRST) await this.#enter().catch(() => undefined)
     else {
       const unsure = entries.filter((_, index) => rooms[index]?.total === -1)
       await Promise.all(unsure.map(entry => this.#align(entry)))
     }
-    return this.#redis.isReady ? this.#ask(entries, tries - 1) : this.#takeLocally(entries)
+    return this.#redis.isReady
+      ? this.#reserveInRedis(entries, attemptsLeft - 1)
+      : this.#reserveLocally(entries)
   }
 
-  #takeLocally(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
+  #reserveLocally(entries: readonly CounterEntry[]): ReserveResult | Promise<ReserveResult> {
     this.#markDiverged(entries)
     return this.#options.local.reserve(entries)
   }
@@ -431,7 +433,8 @@ export class RedisCounters implements Counters {
   /** Removes counters of past periods, which are never requested again. */
   #forgetPast(): void {
     const nowMs = this.#options.clock.nowMs()
-    for (const [id, endsMs] of this.#diverged) if (endsMs + AFTER_END_MS < nowMs) this.#diverged.delete(id)
+    for (const [id, endsMs] of this.#diverged)
+      if (endsMs + KEEP_AFTER_END_MS < nowMs) this.#diverged.delete(id)
   }
 
   /** Reads the ledger for these counters, until no other instance has to wait for this one. */
@@ -446,7 +449,7 @@ export class RedisCounters implements Counters {
     while (this.#behind.size > 0) {
       const pending = [...this.#behind.values()]
       while (pending.length > 0)
-        await Promise.all(pending.splice(0, READS_AT_ONCE).map(entry => this.#align(entry)))
+        await Promise.all(pending.splice(0, MAX_LEDGER_READS).map(entry => this.#align(entry)))
       await this.#beat()
     }
   }
@@ -460,7 +463,7 @@ export class RedisCounters implements Counters {
     const { id, origin } = entry
     if (origin === null) return
     const { local, spending } = this.#options
-    for (let tries = 0; tries < TRIES; tries++) {
+    for (let attempt = 0; attempt < MAX_READ_ATTEMPTS; attempt++) {
       const returns = local.returnsOf(id)
       const spentUnits = await spending.sum(origin)
       // `spent` may miss reservations that were returned during the read. A diverged counter stays diverged until they
@@ -477,7 +480,7 @@ export class RedisCounters implements Counters {
     const { local, prefix, clock } = this.#options
     // Redis runs commands in the order in which they are sent, so from now on it can answer for this counter. Unless
     // the counter diverged, the reservation in Redis is more reliable, because replies may be in progress.
-    const diverged = this.#diverged.delete(id)
+    const hasDiverged = this.#diverged.delete(id)
     try {
       const total = Number(
         await this.#run(
@@ -488,7 +491,7 @@ export class RedisCounters implements Counters {
             String(spentUnits),
             isExact ? '0' : '1',
             String(Math.max(0, local.reserved(id))),
-            diverged ? '1' : '0',
+            hasDiverged ? '1' : '0',
             String(keepMs(entry, clock.nowMs())),
             // Other instances may have used a counter that existed before.
             local.has(id) ? '1' : '0',
@@ -498,7 +501,7 @@ export class RedisCounters implements Counters {
       )
       if (total === READ_AGAIN) return false
       if (total !== ENTER_FIRST) local.observe(entry, total, 0)
-      else if (diverged) this.#markDiverged([entry])
+      else if (hasDiverged) this.#markDiverged([entry])
     } catch {
       this.#markDiverged([entry])
     }
@@ -553,7 +556,7 @@ export class RedisCounters implements Counters {
   async #enterAndAlign(): Promise<void> {
     await this.#enter()
     for (const entry of this.#options.local.inUse()) {
-      if (!this.#redis.isReady || this.#closed) return
+      if (!this.#redis.isReady || this.#isClosed) return
       if (this.#diverged.has(entry.id)) await this.#align(entry)
     }
   }
@@ -581,13 +584,15 @@ export class RedisCounters implements Counters {
         ...counters.map(entry => String(keepMs(entry, nowMs))),
       ],
     )) as readonly (number | string)[]
-    const [count = ENTER_FIRST, isAwaited, ...rest] = reply
+    const [count = ENTER_FIRST, isAwaited, ...answers] = reply
     if (count === ENTER_FIRST) throw new Error('redis has lost its data')
-    this.#peers = rest
+    this.#peers = answers
       .slice(Number(count))
       .map(String)
       .filter(name => name !== this.#node)
-    const missingCounters = rest.slice(0, Number(count)).flatMap(number => counters[Number(number) - 1] ?? [])
+    const missingCounters = answers
+      .slice(0, Number(count))
+      .flatMap(number => counters[Number(number) - 1] ?? [])
     for (const { id } of counters) this.#behind.delete(id)
     this.#catchUp(missingCounters)
     return isAwaited === 1
@@ -607,7 +612,7 @@ export class RedisCounters implements Counters {
   }
 
   #scheduleHeartbeat(): void {
-    this.#heartbeat = this.#options.clock.after(Math.min(BEAT_MAX_MS, this.#aliveMs / 6), () => {
+    this.#heartbeat = this.#options.clock.after(Math.min(HEARTBEAT_MAX_MS, this.#aliveMs / 6), () => {
       if (this.#redis.isReady)
         this.#beat()
           .catch(() => this.#enter())
@@ -620,5 +625,5 @@ export class RedisCounters implements Counters {
 
 /** Milliseconds until Redis may drop an unused counter. Requests of a past period may still be running. */
 function keepMs(entry: CounterEntry, nowMs: number): number {
-  return Math.ceil(Math.min(IDLE_MS, Math.max(0, entry.endsMs - nowMs) + AFTER_END_MS))
+  return Math.ceil(Math.min(IDLE_MS, Math.max(0, entry.endsMs - nowMs) + KEEP_AFTER_END_MS))
 }

@@ -20,7 +20,7 @@ interface RequestRateOptions {
 }
 
 /** A limit that has refused a request. */
-interface Full {
+interface FullLimit {
   readonly limit: LimitedRate
   readonly room: CounterRoom
 }
@@ -29,7 +29,7 @@ export class RequestRate {
   readonly #options: RequestRateOptions
   readonly #standard: Partial<RateLimit> | null
   /** Full counters by id, for the minute that ends at `#fullUntilMs`. They refuse until then without a lookup. */
-  readonly #full = new Map<string, Full>()
+  readonly #fullLimits = new Map<string, FullLimit>()
   #fullUntilMs = 0
 
   constructor(options: RequestRateOptions) {
@@ -51,11 +51,11 @@ export class RequestRate {
     if (limits.length === 0) return undefined
     this.#refuseFull(limits, nowMs)
     const entries = limits.map(({ entry }) => entry)
-    const taking = counters.reserve(entries)
-    return whenReady(isPending(taking) ? taking.catch(throwUnavailable) : taking, ({ exceeded, rooms }) => {
+    const result = counters.reserve(entries)
+    return whenReady(isPending(result) ? result.catch(throwUnavailable) : result, ({ exceeded, rooms }) => {
       const [limit, room] = exceeded === null ? [] : [limits[exceeded], rooms[exceeded]]
       if (limit !== undefined && room !== undefined) {
-        if (limit.entry.endsMs === this.#fullUntilMs) this.#full.set(limit.entry.id, { limit, room })
+        if (limit.entry.endsMs === this.#fullUntilMs) this.#fullLimits.set(limit.entry.id, { limit, room })
         throw rateError(limit, room, nowMs)
       }
       counters.settle(
@@ -77,11 +77,11 @@ export class RequestRate {
 
   #refuseFull(limits: readonly LimitedRate[], nowMs: number): void {
     const endsMs = minuteEndMs(nowMs)
-    if (endsMs !== this.#fullUntilMs) this.#full.clear()
+    if (endsMs !== this.#fullUntilMs) this.#fullLimits.clear()
     this.#fullUntilMs = endsMs
-    if (this.#full.size === 0) return
+    if (this.#fullLimits.size === 0) return
     for (const { entry } of limits) {
-      const full = this.#full.get(entry.id)
+      const full = this.#fullLimits.get(entry.id)
       // A limit that was changed is asked again.
       if (full !== undefined && full.room.ceiling >= (entry.ceiling ?? 0))
         throw rateError(full.limit, full.room, nowMs)
@@ -90,13 +90,14 @@ export class RequestRate {
 }
 
 function tightest(entries: readonly CounterEntry[], rooms: readonly CounterRoom[]): RateStatus | undefined {
-  let found: RateStatus | undefined
-  for (const [at, { ceiling, endsMs }] of entries.entries()) {
+  let tightestRoom: RateStatus | undefined
+  for (const [index, { ceiling, endsMs }] of entries.entries()) {
     const limit = ceiling ?? 0
-    const remaining = Math.max(0, limit - (rooms[at]?.total ?? 0) - 1)
-    if (found === undefined || remaining < found.remaining) found = { limit, remaining, resetMs: endsMs }
+    const remaining = Math.max(0, limit - (rooms[index]?.total ?? 0) - 1)
+    if (tightestRoom === undefined || remaining < tightestRoom.remaining)
+      tightestRoom = { limit, remaining, resetMs: endsMs }
   }
-  return found
+  return tightestRoom
 }
 
 function throwUnavailable(cause: unknown): never {

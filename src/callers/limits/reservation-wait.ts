@@ -9,29 +9,25 @@ import type { Caller, Reservation } from '../../protocol/records.ts'
 import { BusyError } from './limit-errors.ts'
 
 /** Short, because clients prefer an error to a longer wait. */
-const WAIT_MS = 5_000
-const AGAIN_MS = 200
+const WAIT_TIMEOUT_MS = 5_000
+const RETRY_INTERVAL_MS = 200
 /** Maximum waiting requests of one key, of one organization, and in total. Further requests are refused at once. */
-export const WAITING_PER_KEY = 16
-const WAITING_PER_ORGANIZATION = 64
-const WAITING_MAX = 256
+export const MAX_WAITING_PER_KEY = 16
+const MAX_WAITING_PER_ORGANIZATION = 64
+const MAX_WAITING_REQUESTS = 256
 
 export class ReservationQueue {
   readonly #clock: Clock
   /** Number of waiting requests, by key hash and by organization. */
   readonly #ofKey = new Map<string, number>()
   readonly #ofOrganization = new Map<string, number>()
-  #waiting = 0
-  /** The caller with the limits of now; set once, by the front. Rejects if its key is no longer valid. */
+  /** Number of requests that are waiting. Written only here. */
+  waiting = 0
+  /** Returns the caller with its current limits; the front sets it. Rejects if the key is no longer valid. */
   callerNow: (caller: Caller) => Promise<Caller> = caller => Promise.resolve(caller)
 
   constructor(clock: Clock) {
     this.#clock = clock
-  }
-
-  /** Number of requests that are waiting. */
-  get waiting(): number {
-    return this.#waiting
   }
 
   /**
@@ -48,16 +44,16 @@ export class ReservationQueue {
   ): Promise<Reservation> {
     const { keyHash, organizationId } = caller
     if (
-      this.#waiting >= WAITING_MAX ||
-      (this.#ofKey.get(keyHash) ?? 0) >= WAITING_PER_KEY ||
-      (this.#ofOrganization.get(organizationId) ?? 0) >= WAITING_PER_ORGANIZATION
+      this.waiting >= MAX_WAITING_REQUESTS ||
+      (this.#ofKey.get(keyHash) ?? 0) >= MAX_WAITING_PER_KEY ||
+      (this.#ofOrganization.get(organizationId) ?? 0) >= MAX_WAITING_PER_ORGANIZATION
     )
       throw first
-    this.#waiting++
+    this.waiting++
     count(this.#ofKey, keyHash, 1)
     count(this.#ofOrganization, organizationId, 1)
     try {
-      const untilMs = this.#clock.monotonicMs() + WAIT_MS
+      const untilMs = this.#clock.monotonicMs() + WAIT_TIMEOUT_MS
       for (;;) {
         await this.#pause(signal)
         try {
@@ -67,7 +63,7 @@ export class ReservationQueue {
         }
       }
     } finally {
-      this.#waiting--
+      this.waiting--
       count(this.#ofKey, keyHash, -1)
       count(this.#ofOrganization, organizationId, -1)
     }
@@ -83,7 +79,7 @@ export class ReservationQueue {
         timer.cancel()
         reject(signal.reason)
       }
-      const timer = this.#clock.after(AGAIN_MS, () => {
+      const timer = this.#clock.after(RETRY_INTERVAL_MS, () => {
         signal.removeEventListener('abort', leave)
         resolve()
       })

@@ -4,9 +4,16 @@ import { isPending } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { RateKind, RateStatus } from '../../protocol/rate-headers.ts'
 import type { Allowance, Reservation, Spending } from '../../protocol/records.ts'
-import type { CounterEntry, CounterRoom, Counters, TakeResult } from './counters.ts'
+import type { CounterEntry, CounterRoom, Counters, ReserveResult } from './counters.ts'
 import { reservedError, spentError } from './limit-errors.ts'
-import { counts, type EntryLimit, RATE_FIELDS, type RateRule, restOf, usedAmount } from './quota-entries.ts'
+import {
+  counts,
+  type EntryLimit,
+  RATE_FIELDS,
+  type RateRule,
+  unspentOf,
+  usedAmount,
+} from './quota-entries.ts'
 import { picoToNano } from './spending.ts'
 
 export class CounterReservation implements Reservation, Allowance {
@@ -22,7 +29,7 @@ export class CounterReservation implements Reservation, Allowance {
   #reservations: (readonly CounterEntry[])[]
   /** Amounts counted as used, one per entry. */
   readonly #used: number[]
-  #settled = false
+  #isSettled = false
   refusal: GatewayError | null = null
 
   constructor(
@@ -47,33 +54,33 @@ export class CounterReservation implements Reservation, Allowance {
   }
 
   remaining(isOwn: boolean): PicoUsd {
-    let rest = Number.POSITIVE_INFINITY
-    for (const [at, limit] of this.#limits.entries()) {
-      const room = this.#rooms[at]
-      if (room !== undefined && counts(limit, isOwn)) rest = Math.min(rest, restOf(room))
+    let unspent = Number.POSITIVE_INFINITY
+    for (const [index, limit] of this.#limits.entries()) {
+      const room = this.#rooms[index]
+      if (room !== undefined && counts(limit, isOwn)) unspent = Math.min(unspent, unspentOf(room))
     }
-    return rest
+    return unspent
   }
 
   cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean> {
-    if (this.#settled) return false
+    if (this.#isSettled) return false
     const amount = picoToNano(cost)
     const entries: CounterEntry[] = []
-    for (const [at, entry] of this.#entries.entries()) {
-      const limit = this.#limits[at]
-      const lacks = amount - (this.#used[at] ?? 0) - (this.#amounts[at] ?? 0)
-      if (limit === undefined || lacks <= 0 || !counts(limit, isOwn)) continue
-      entries.push({ ...entry, amount: lacks })
+    for (const [index, entry] of this.#entries.entries()) {
+      const limit = this.#limits[index]
+      const missing = amount - (this.#used[index] ?? 0) - (this.#amounts[index] ?? 0)
+      if (limit === undefined || missing <= 0 || !counts(limit, isOwn)) continue
+      entries.push({ ...entry, amount: missing })
     }
     if (entries.length === 0) return true
-    const accept = (taking: TakeResult): boolean => {
-      if (taking.exceeded === null) return this.#keep(entries)
-      this.refusal = this.#refusalOf(entries, taking, taking.exceeded)
+    const accept = (result: ReserveResult): boolean => {
+      if (result.exceeded === null) return this.#keepReserved(entries)
+      this.refusal = this.#refusalOf(entries, result, result.exceeded)
       return false
     }
-    const taking = this.#counters.reserve(entries)
-    if (!isPending(taking)) return accept(taking)
-    return taking.then(accept, (cause: unknown) => {
+    const result = this.#counters.reserve(entries)
+    if (!isPending(result)) return accept(result)
+    return result.then(accept, (cause: unknown) => {
       // A caller with unknown spending cannot reserve more.
       this.refusal = serviceUnavailable(cause)
       return false
@@ -81,59 +88,63 @@ export class CounterReservation implements Reservation, Allowance {
   }
 
   settle(spending: Spending): void {
-    if (this.#settled) return
-    this.#settled = true
-    this.#giveAll(spending)
+    if (this.#isSettled) return
+    this.#isSettled = true
+    this.#settleAll(spending)
   }
 
   release(spending: Spending): void {
     // Rates cannot be increased later.
-    if (this.#settled || this.allowance === null || this.#limits.some(isRate)) return
-    this.#giveAll(spending)
+    if (this.#isSettled || this.allowance === null || this.#limits.some(isRate)) return
+    this.#settleAll(spending)
   }
 
-  #giveAll(spending: Spending): void {
-    const rest = new Map(
-      this.#entries.map(({ id }, at) => {
-        const limit = this.#limits[at]
+  #settleAll(spending: Spending): void {
+    const unsettled = new Map(
+      this.#entries.map(({ id }, index) => {
+        const limit = this.#limits[index]
         const used = limit === undefined ? 0 : usedAmount(limit, spending)
-        const more = Math.max(0, used - (this.#used[at] ?? 0))
-        this.#used[at] = (this.#used[at] ?? 0) + more
-        this.#amounts[at] = 0
-        return [id, more]
+        const newlyUsed = Math.max(0, used - (this.#used[index] ?? 0))
+        this.#used[index] = (this.#used[index] ?? 0) + newlyUsed
+        this.#amounts[index] = 0
+        return [id, newlyUsed]
       }),
     )
     for (const entries of this.#reservations) {
-      const used = entries.map(({ id }) => rest.get(id) ?? 0)
-      for (const { id } of entries) rest.set(id, 0)
+      const used = entries.map(({ id }) => unsettled.get(id) ?? 0)
+      for (const { id } of entries) unsettled.set(id, 0)
       this.#counters.settle(entries, used)
     }
     this.#reservations = []
   }
 
-  #refusalOf(entries: readonly CounterEntry[], { rooms }: TakeResult, exceeded: number): GatewayError | null {
+  #refusalOf(
+    entries: readonly CounterEntry[],
+    { rooms }: ReserveResult,
+    exceeded: number,
+  ): GatewayError | null {
     const [entry, room] = [entries[exceeded], rooms[exceeded]]
-    const at = this.#entries.findIndex(({ id }) => id === entry?.id)
-    const limit = this.#limits[at]
+    const index = this.#entries.findIndex(({ id }) => id === entry?.id)
+    const limit = this.#limits[index]
     if (entry === undefined || room === undefined || limit === undefined || isRate(limit)) return null
-    const total = entry.amount + (this.#amounts[at] ?? 0)
+    const total = entry.amount + (this.#amounts[index] ?? 0)
     return room.used + total > room.ceiling ? spentError(limit, total, room) : reservedError(limit)
   }
 
-  #keep(entries: readonly CounterEntry[]): boolean {
-    if (this.#settled) {
-      this.#giveBack(entries)
+  #keepReserved(entries: readonly CounterEntry[]): boolean {
+    if (this.#isSettled) {
+      this.#returnUnused(entries)
       return false
     }
     this.#reservations.push(entries)
     for (const { id, amount } of entries) {
-      const at = this.#entries.findIndex(entry => entry.id === id)
-      this.#amounts[at] = (this.#amounts[at] ?? 0) + amount
+      const index = this.#entries.findIndex(entry => entry.id === id)
+      this.#amounts[index] = (this.#amounts[index] ?? 0) + amount
     }
     return true
   }
 
-  #giveBack(entries: readonly CounterEntry[]): void {
+  #returnUnused(entries: readonly CounterEntry[]): void {
     this.#counters.settle(
       entries,
       entries.map(() => 0),

@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
-import type { CounterEntry, Counters, Spending, TakeResult } from './counters.ts'
+import type { CounterEntry, Counters, ReserveResult, Spending } from './counters.ts'
 import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
@@ -24,7 +24,7 @@ interface SharedCountersOptions {
 }
 
 /** How often counters are compared with the ledger, to find spending that was lost when an instance died. */
-const RECONCILE_MS = 600_000
+const RECONCILE_INTERVAL_MS = 600_000
 /** Time for which a sum of credits is used without being read again. */
 const CREDITS_FRESH_MS = 30_000
 /**
@@ -48,8 +48,8 @@ export class SharedCounters implements Counters {
   readonly #credits = new Map<string, Credits>()
   readonly #creditReads = new SingleFlight<void>()
   #timer: Timer
-  #reconcileFails = false
-  #closed = false
+  #isFailing = false
+  #isClosed = false
 
   constructor(options: SharedCountersOptions) {
     this.#options = options
@@ -66,11 +66,11 @@ export class SharedCounters implements Counters {
     return this.#redis?.degraded ?? false
   }
 
-  reserve(entries: readonly CounterEntry[]): TakeResult | Promise<TakeResult> {
+  reserve(entries: readonly CounterEntry[]): ReserveResult | Promise<ReserveResult> {
     const organizationId = creditorOf(entries)
     return organizationId === null
       ? this.#counters.reserve(entries)
-      : this.#takeOfCredits(entries, organizationId)
+      : this.#reserveFromCredits(entries, organizationId)
   }
 
   settle(entries: readonly CounterEntry[], usedAmounts: readonly number[]): void {
@@ -78,23 +78,27 @@ export class SharedCounters implements Counters {
   }
 
   async close(): Promise<void> {
-    this.#closed = true
+    this.#isClosed = true
     this.#timer.cancel()
     await this.#redis?.close()
     this.#local.close()
   }
 
-  async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<TakeResult> {
+  async #reserveFromCredits(
+    entries: readonly CounterEntry[],
+    organizationId: string,
+  ): Promise<ReserveResult> {
     const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
     const filled = fillCeilings(entries, credits)
-    const taking = await this.#counters.reserve(filled)
-    const at = entries.findIndex(({ ceiling }) => ceiling === null)
+    const result = await this.#counters.reserve(filled)
+    const creditIndex = entries.findIndex(({ ceiling }) => ceiling === null)
     // An amount of zero fits even if the credits are spent.
-    if ((taking.rooms[at]?.total ?? 0) + (entries[at]?.amount ?? 0) <= credits) return taking
+    if ((result.rooms[creditIndex]?.total ?? 0) + (entries[creditIndex]?.amount ?? 0) <= credits)
+      return result
     const latest = await this.#creditsOf(organizationId, CREDITS_RETRY_MS)
-    if (latest === credits) return taking
+    if (latest === credits) return result
     const zeros = filled.map(() => 0)
-    if (taking.exceeded === null) this.#counters.settle(filled, zeros)
+    if (result.exceeded === null) this.#counters.settle(filled, zeros)
     return this.#counters.reserve(fillCeilings(entries, latest))
   }
 
@@ -118,24 +122,24 @@ export class SharedCounters implements Counters {
   }
 
   #schedule(): Timer {
-    return this.#options.clock.after(RECONCILE_MS, () => void this.#reconcile())
+    return this.#options.clock.after(RECONCILE_INTERVAL_MS, () => void this.#reconcile())
   }
 
   async #reconcile(): Promise<void> {
     try {
       await this.#compareWithLedger()
-      this.#reconcileFails = false
+      this.#isFailing = false
     } catch (error) {
-      if (!this.#reconcileFails)
+      if (!this.#isFailing)
         this.#options.log.fault('limits', 'cannot compare limits with the usage records in the store', error)
-      this.#reconcileFails = true
+      this.#isFailing = true
     }
-    if (!this.#closed) this.#timer = this.#schedule()
+    if (!this.#isClosed) this.#timer = this.#schedule()
   }
 
   /** One counter after the other, because no request waits for it. */
   async #compareWithLedger(): Promise<void> {
-    for (const entry of this.#local.inUse(RECONCILE_MS)) {
+    for (const entry of this.#local.inUse(RECONCILE_INTERVAL_MS)) {
       if (entry.origin === null) continue
       if (this.#redis === null) this.#local.raise(entry.id, await this.#options.spending.sum(entry.origin))
       else await this.#redis.reconcile(entry)

@@ -63,7 +63,7 @@ export async function ledgerSum({ ledger }: Pick<Store, 'ledger'>, origin: Origi
 /** Units of 1e-12 USD in one unit of 1e-6 USD. */
 export const PICOS_PER_MICRO = 1_000_000n
 /** A fee is rounded to this fraction of a percent. */
-const PARTS = 1_000_000
+const FEE_PARTS = 1_000_000
 
 type Costs = Pick<UsageTotals, 'cost' | 'byokCost'>
 
@@ -72,7 +72,7 @@ type Costs = Pick<UsageTotals, 'cost' | 'byokCost'>
  * provider bills the rest itself.
  */
 export function chargeOf(sum: Costs, byokFeePercent: number): bigint {
-  const fee = (sum.byokCost * BigInt(Math.round(byokFeePercent * PARTS))) / BigInt(100 * PARTS)
+  const fee = (sum.byokCost * BigInt(Math.round(byokFeePercent * FEE_PARTS))) / BigInt(100 * FEE_PARTS)
   return sum.cost - sum.byokCost + fee
 }
 

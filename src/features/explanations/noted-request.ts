@@ -10,7 +10,7 @@ import {
   systemCode,
 } from '../../base/errors.ts'
 import type { ExchangeLine } from '../../base/log/log.ts'
-import { shownModel } from '../../base/log/shown.ts'
+import { loggableModel } from '../../base/log/loggable.ts'
 import { STAGES } from '../../base/metrics/stages.ts'
 import { atFactor, type PriceFactor, toUsd } from '../../base/money.ts'
 import type { ReportedChange } from '../../exchange/changes.ts'
@@ -141,7 +141,7 @@ export function explanationOf(request: ExplainedRequest, createdAt: string): Exp
       .slice(0, LIST_MAX)
       .map(exclusion => ({ ...wayOf(exclusion), by: exclusion.by })),
     preferences: preferencesOf(exchange?.preferences ?? {}),
-    skipped_models: (exchange?.ranking.skipped ?? []).slice(0, NAMES_MAX).map(shownModel),
+    skipped_models: (exchange?.ranking.skipped ?? []).slice(0, NAMES_MAX).map(loggableModel),
     actions: (exchange?.pipeline ?? []).slice(0, LIST_MAX).map(explainedAction),
     changes: (exchange?.changes ?? []).slice(0, LIST_MAX).map(shownChange),
     tools: (exchange?.toolCalls ?? []).slice(0, LIST_MAX).map(call => ({

@@ -63,7 +63,7 @@ export function openContents({ url, endpoint, region, ...keys }: FileSettings, d
  * Maximum concurrent removals of texts in a thread, and per key: an embedded database blocks the calling thread.
  * Removals that wait longer are done later.
  */
-const REMOVALS = { places: 2, perKey: 1, waitMs: 10_000 } as const
+const REMOVALS = { slots: 2, perKey: 1, waitMs: 10_000 } as const
 
 export class Files {
   readonly #deps: FilesDeps

@@ -59,7 +59,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   const turns = new ReadTurns()
   const slots = new SlotQueue({
     clock,
-    places: CONNECTIONS_MAX,
+    slots: CONNECTIONS_MAX,
     perKey: CONNECTIONS_PER_KEY,
     waitMs: SILENCE_MS,
   })

@@ -1,7 +1,7 @@
 /** Accounting for an exchange: reservation, charge, usage record and metrics. */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
-import { shownModel } from '../../base/log/shown.ts'
+import { loggableModel } from '../../base/log/loggable.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { Metrics, ModelSeries } from '../../base/metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../base/money.ts'
@@ -114,7 +114,7 @@ export function account(
   const { batch, bill, firstTokenMs, prefix, reservation, spans } = exchange
   if (exchange.overLimit) return
   if (batch?.accounts(end) === false) {
-    spans?.charged(0, bill.priceFactor, 'left', error?.code ?? null, endedMs)
+    spans?.charge(0, bill.priceFactor, 'left', error?.code ?? null, endedMs)
     if (reservation !== null) settleReservation(reservation, null)
     countAttempts(metrics, exchange)
     return
@@ -127,7 +127,7 @@ export function account(
   if (reservation !== null) settleReservation(reservation, bill.isCached ? null : record, fees)
   if (spans !== null) {
     spans.notes.session = keptName(exchange.request.session_id) ?? null
-    spans.charged(cost + fees, bill.priceFactor, record.outcome, record.error, endedMs)
+    spans.charge(cost + fees, bill.priceFactor, record.outcome, record.error, endedMs)
   }
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)
@@ -251,7 +251,7 @@ export function usageRecord({
   if (route !== undefined) record.requestedModel = route
   else if (record.model === null) {
     const requestedName = request.model ?? request.models?.[0]
-    const model = requestedName === undefined ? null : shortName(shownModel(requestedName))
+    const model = requestedName === undefined ? null : shortName(loggableModel(requestedName))
     if (model !== null) record.requestedModel = model
   }
   if (exchange.rollout !== null) noteRollout(record, exchange)

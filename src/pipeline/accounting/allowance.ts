@@ -5,7 +5,13 @@
 import { GatewayError } from '../../base/errors.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../base/money.ts'
-import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../callers/limits/demand.ts'
+import {
+  type Demand,
+  maxAffordableTokens,
+  type Offer,
+  priceOf,
+  reservedPrice,
+} from '../../callers/limits/demand.ts'
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
 import { ASSUMED_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
@@ -47,7 +53,7 @@ export function demandOf(
       base: calls * offer.base,
       ...(offer.fetched === undefined ? {} : { fetched: calls * offer.fetched }),
       perToken: calls * offer.perToken + rereads * perInputToken,
-      first: offer.tokensMax,
+      first: offer.maxTokens,
     }
   })
   return { offers, tokens }
@@ -74,7 +80,7 @@ function offerOf(
     perToken: shareOf(highestPrices.perOutputToken, factor),
     perInputToken: shareOf(highestPrices.perInputToken, factor),
     isOwn: credential !== null,
-    tokensMax: maxTokens,
+    maxTokens: maxTokens,
     first: grows ? Math.min(PIECE_TOKENS, maxTokens) : maxTokens,
     cappable: canCap,
   }
@@ -109,7 +115,7 @@ export function admitCall(
   const fullOffer = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
   const rest = allowance.remaining(fullOffer.isOwn) - spentCost - bill.inner.cost
-  const affordableTokens = affordable(fullOffer, rest)
+  const affordableTokens = maxAffordableTokens(fullOffer, rest)
   if (affordableTokens === 0) return null
   const first = Math.min(fullOffer.first, affordableTokens)
   const fetched = reservedPrice(fullOffer, first, rest) - priceOf(fullOffer, first)
@@ -140,7 +146,7 @@ function capOf(
   if (!offer.cappable || offer.perToken === 0) return null
   if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return affordableTokens
   // A stream is metered, so sending a cap that the model may reject is not worth the risk.
-  if (affordableTokens > SAFE_CAP_TOKENS && offer.first < offer.tokensMax) return null
+  if (affordableTokens > SAFE_CAP_TOKENS && offer.first < offer.maxTokens) return null
   return Math.min(affordableTokens, SAFE_CAP_TOKENS)
 }
 

@@ -58,7 +58,7 @@ function offerOf(
     base: atFactor(dearestPrices(prompt, endpoint, tokens).input, factor),
     perToken: 0,
     isOwn: credential !== null,
-    tokensMax: 0,
+    maxTokens: 0,
     first: 0,
     cappable: false,
   }

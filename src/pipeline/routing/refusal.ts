@@ -1,6 +1,6 @@
 /** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
-import { shownModel } from '../../base/log/shown.ts'
+import { loggableModel } from '../../base/log/loggable.ts'
 import { isLoss, reported } from '../../exchange/changes.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
 import type { LossyCandidate } from '../../exchange/reasons.ts'
@@ -37,7 +37,7 @@ export function unknownModel(id: string, catalog: Catalog, dialect: DialectName)
     return unavailable('model_not_found', message, [id], [])
   }
   // Some callers put an API key in place of the model name.
-  const shortId = shownModel(id)
+  const shortId = loggableModel(id)
   const message = `${shortId} is not a valid model ID${adviceFor(id, catalog)}`
   return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shortId], [])
 }

@@ -55,7 +55,7 @@ export class Purses {
       limits: () => true,
       limitsMoney: () => true,
       admit: async (_, { offers }) => {
-        const maxPrice = Math.max(...offers.map(offer => reservedPrice(offer, offer.tokensMax)))
+        const maxPrice = Math.max(...offers.map(offer => reservedPrice(offer, offer.maxTokens)))
         const askedMs = clock.monotonicMs()
         isRefused = !(await store.rollouts.reserveShadow(of, maxPrice, budget, this.#open === 0))
         waitedMs = clock.monotonicMs() - askedMs

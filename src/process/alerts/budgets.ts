@@ -26,40 +26,40 @@ interface BudgetWatchOptions {
 }
 
 /** Maximum keys per check. */
-const KEYS_MAX = 200
+const MAX_KEYS_PER_CHECK = 200
 /** Maximum keys that wait for a check; further ones are found by reading all keys with a limit. */
-const WAITING_PER_ORGANIZATION = 1_000
-const WAITING_MAX = 20_000
+const MAX_WAITING_PER_ORGANIZATION = 1_000
+const MAX_WAITING_KEYS = 20_000
 /** Alerts per organization and hour, so that thousands of tiny budgets do not flood a receiver. */
-const ALERTS_PER_HOUR = 20
-const STEPS = [
+const MAX_ALERTS_PER_HOUR = 20
+const BUDGET_STEPS = [
   { share: 80, type: 'budget.80' },
   { share: 100, type: 'budget.100' },
 ] as const
-type BudgetType = (typeof STEPS)[number]['type']
+type BudgetType = (typeof BUDGET_STEPS)[number]['type']
 
 /** One organization in one hour. */
 interface RaisedAlerts {
   /** Ids of alerts. */
-  readonly raised: Set<string>
+  readonly alertIds: Set<string>
   /** Hashes of the keys whose alerts exceeded the limit, by type. */
-  readonly leftOut: Map<BudgetType, Set<string>>
+  readonly suppressedKeys: Map<BudgetType, Set<string>>
 }
 
 export class BudgetWatch {
   readonly #options: BudgetWatchOptions
   /** Hashes by organization; the one that has waited longest is first. */
-  readonly #used = new Map<string, Set<string>>()
-  #waiting = 0
+  readonly #waitingKeys = new Map<string, Set<string>>()
+  #waitingCount = 0
   /**
    * The last hash that was read from the Store; null: nothing is being read. The first pass reads all keys: an ended
    * process may not have checked the keys whose spending it shipped, and a used-up key is no longer used.
    */
   #readUpTo: string | null = ''
   /** True if more keys did not fit since this pass began. */
-  #readAgain = false
+  #isRereadNeeded = false
   #hour = ''
-  readonly #raised = new Map<string, RaisedAlerts>()
+  readonly #alertsOfHour = new Map<string, RaisedAlerts>()
 
   constructor(options: BudgetWatchOptions) {
     this.#options = options
@@ -67,16 +67,16 @@ export class BudgetWatch {
 
   noteUsed(keys: readonly UsedKey[]): void {
     for (const { hash, organizationId } of keys) {
-      const hashes = this.#used.get(organizationId) ?? new Set()
+      const hashes = this.#waitingKeys.get(organizationId) ?? new Set()
       if (hashes.has(hash)) continue
-      if (hashes.size === WAITING_PER_ORGANIZATION || this.#waiting === WAITING_MAX) {
+      if (hashes.size === MAX_WAITING_PER_ORGANIZATION || this.#waitingCount === MAX_WAITING_KEYS) {
         if (this.#readUpTo === null) this.#readUpTo = ''
-        else this.#readAgain = true
+        else this.#isRereadNeeded = true
         continue
       }
       hashes.add(hash)
-      this.#waiting++
-      this.#used.set(organizationId, hashes)
+      this.#waitingCount++
+      this.#waitingKeys.set(organizationId, hashes)
     }
   }
 
@@ -99,15 +99,15 @@ export class BudgetWatch {
   /** One key of each organization in turn. */
   #next(): UsedKey[] {
     const keys: UsedKey[] = []
-    while (keys.length < KEYS_MAX) {
-      const [first] = this.#used
+    while (keys.length < MAX_KEYS_PER_CHECK) {
+      const [first] = this.#waitingKeys
       if (first === undefined) break
       const [organizationId, hashes] = first
       const [hash = ''] = hashes
       hashes.delete(hash)
-      this.#waiting--
-      this.#used.delete(organizationId)
-      if (hashes.size > 0) this.#used.set(organizationId, hashes)
+      this.#waitingCount--
+      this.#waitingKeys.delete(organizationId)
+      if (hashes.size > 0) this.#waitingKeys.set(organizationId, hashes)
       keys.push({ hash, organizationId })
     }
     return keys
@@ -115,14 +115,14 @@ export class BudgetWatch {
 
   /** Looks at the next keys of all that have a limit. */
   async #read(after: string): Promise<void> {
-    const keys = await this.#options.store.alerts.budgetKeys(after, KEYS_MAX)
+    const keys = await this.#options.store.alerts.budgetKeys(after, MAX_KEYS_PER_CHECK)
     for (const key of keys) {
       await this.#check(key)
       this.#readUpTo = key.hash
     }
-    if (keys.length === KEYS_MAX) return
-    this.#readUpTo = this.#readAgain ? '' : null
-    this.#readAgain = false
+    if (keys.length === MAX_KEYS_PER_CHECK) return
+    this.#readUpTo = this.#isRereadNeeded ? '' : null
+    this.#isRereadNeeded = false
   }
 
   async #check({ hash, organizationId }: UsedKey): Promise<void> {
@@ -133,7 +133,7 @@ export class BudgetWatch {
     const sums = await store.ledger.usageSince({ organizationId, since, keyHash: hash })
     const usage = limitUsageOf(key, sums, byokFeePercent)
     const limit = BigInt(key.limit) * PICOS_PER_MICRO
-    for (const { share, type } of STEPS) {
+    for (const { share, type } of BUDGET_STEPS) {
       if (usage * 100n < limit * BigInt(share)) continue
       const event: AlertEvent = {
         type,
@@ -152,20 +152,20 @@ export class BudgetWatch {
   }
 
   #announce(organizationId: string, type: BudgetType, event: AlertEvent, id: string): void {
-    let announced = this.#raised.get(organizationId)
-    if (announced === undefined) {
-      announced = { raised: new Set(), leftOut: new Map() }
-      this.#raised.set(organizationId, announced)
+    let alerts = this.#alertsOfHour.get(organizationId)
+    if (alerts === undefined) {
+      alerts = { alertIds: new Set(), suppressedKeys: new Map() }
+      this.#alertsOfHour.set(organizationId, alerts)
     }
     // It may not be in the Store yet.
-    if (announced.raised.has(id)) return
-    if (announced.raised.size < ALERTS_PER_HOUR) {
-      if (this.#options.raise(event)) announced.raised.add(id)
+    if (alerts.alertIds.has(id)) return
+    if (alerts.alertIds.size < MAX_ALERTS_PER_HOUR) {
+      if (this.#options.raise(event)) alerts.alertIds.add(id)
       return
     }
-    const hashes = announced.leftOut.get(type) ?? new Set()
+    const hashes = alerts.suppressedKeys.get(type) ?? new Set()
     hashes.add(event.object.id)
-    announced.leftOut.set(type, hashes)
+    alerts.suppressedKeys.set(type, hashes)
   }
 
   /**
@@ -175,8 +175,8 @@ export class BudgetWatch {
     const hour = isoInstant(this.#options.clock.nowMs()).slice(0, 13)
     if (hour === this.#hour) return
     const { raise, node } = this.#options
-    for (const [id, { leftOut }] of this.#raised)
-      for (const [type, hashes] of leftOut) {
+    for (const [id, { suppressedKeys }] of this.#alertsOfHour)
+      for (const [type, hashes] of suppressedKeys) {
         raise({
           type,
           object: { kind: 'organization', id, name: id, workspaceId: null },
@@ -186,7 +186,7 @@ export class BudgetWatch {
         })
         this.noteUsed([...hashes].map(hash => ({ hash, organizationId: id })))
       }
-    this.#raised.clear()
+    this.#alertsOfHour.clear()
     this.#hour = hour
   }
 }

@@ -13,7 +13,7 @@ interface LoopAlertDeps {
   readonly clock: Clock
 }
 
-/** Raises it. A key that cannot be read now is named by its hash. Never rejects. */
+/** Raises the alert. A key that cannot be read now is named by its hash. Never rejects. */
 export async function alertOfLoop({ store, raise, clock }: LoopAlertDeps, note: LoopNote): Promise<void> {
   const { keyHash, workspaceId, kind, times, action } = note
   const record = await store.keys.find(keyHash).catch(() => null)

@@ -2,11 +2,10 @@
  * The outbox of alerts: stores each alert once for all instances, and delivers it to every receiver at least once, with
  * a longer pause after each failed try. Main thread.
  */
-import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
+import { type Clock, isoInstant, type Timer, within } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { AlertDelivery, AlertStore, ClaimedDelivery } from '../../storage/alerts.ts'
 import { type AlertEvent, alertBody, alertId } from './alert-body.ts'
-import { within } from './deadline.ts'
 import type { Receiver } from './receiver.ts'
 
 interface OutboxOptions {
@@ -24,21 +23,21 @@ const LEASE_MS = 60_000
 const FIRST_PAUSE_MS = 1_000
 const PAUSE_MAX_MS = 300_000
 /** Maximum difference between the clocks of instances. */
-const CLOCKS_MS = 60_000
-/** For an answer of the Store. */
-const STORE_MS = 10_000
-/** For each receiver. */
-const TAKEN_MAX = 20
+const MAX_CLOCK_DIFFERENCE_MS = 60_000
+/** Time limit for an answer of the Store. */
+const STORE_TIMEOUT_MS = 10_000
+/** Maximum of deliveries that one round claims for a receiver. */
+const MAX_CLAIMS = 20
 /** Alerts that wait in memory while the Store is away. */
-const WAITING_MAX = 1_000
+const MAX_WAITING_DELIVERIES = 1_000
 
 export class Outbox {
   readonly #options: OutboxOptions
   /** Not in the Store yet, oldest first. */
   #waiting: AlertDelivery[] = []
-  readonly #known = new Set<string>()
+  readonly #knownIds = new Set<string>()
   #timer: Timer | null = null
-  #keeping: Promise<void> | null = null
+  #storing: Promise<void> | null = null
   /** Rounds that run, by receiver. */
   readonly #rounds = new Map<string, Promise<void>>()
   #closed = false
@@ -53,44 +52,44 @@ export class Outbox {
     const { receivers, gateway, clock } = this.#options
     const id = alertId(event)
     // An alert that does not fit counts as unknown, so that the next check can raise it.
-    if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return false
-    this.#known.add(id)
-    if (this.#known.size > 10 * WAITING_MAX) this.#known.clear()
+    if (this.#closed || this.#knownIds.has(id) || this.#waiting.length >= MAX_WAITING_DELIVERIES) return false
+    this.#knownIds.add(id)
+    if (this.#knownIds.size > 10 * MAX_WAITING_DELIVERIES) this.#knownIds.clear()
     const createdAt = isoInstant(clock.nowMs())
     const body = alertBody(event, gateway, createdAt)
     const object = `${event.object.kind} ${event.object.id}`
-    const interested = receivers.filter(({ wants }) => wants(event.type))
-    for (const { id: receiver } of interested)
+    const recipients = receivers.filter(({ wants }) => wants(event.type))
+    for (const { id: receiver } of recipients)
       this.#waiting.push({ alertId: id, receiver, type: event.type, object, body, createdAt })
-    return interested.length > 0
+    return recipients.length > 0
   }
 
   /** Stores waiting alerts, and delivers those that are due. A receiver with a running delivery is skipped. */
   async run(): Promise<void> {
-    await this.#keep()
+    await this.#storeWaiting()
     await Promise.all(this.#begin())
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#timer?.cancel()
-    await this.#keeping
+    await this.#storing
     await Promise.all(this.#rounds.values())
   }
 
   /** Stores waiting alerts. Concurrent calls share one run. */
-  #keep(): Promise<void> {
-    this.#keeping ??= this.#keepAll().finally(() => {
-      this.#keeping = null
+  #storeWaiting(): Promise<void> {
+    this.#storing ??= this.#storeAll().finally(() => {
+      this.#storing = null
     })
-    return this.#keeping
+    return this.#storing
   }
 
-  async #keepAll(): Promise<void> {
+  async #storeAll(): Promise<void> {
     const { store, clock } = this.#options
     try {
       for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-        await within(clock, STORE_MS, store.alerts.add(next, clock.nowMs()))
+        await within(clock, STORE_TIMEOUT_MS, store.alerts.add(next, clock.nowMs()))
         this.#waiting.shift()
       }
     } catch {
@@ -113,20 +112,20 @@ export class Outbox {
     const { store, clock } = this.#options
     try {
       const nowMs = clock.nowMs()
-      const latestMs = nowMs + PAUSE_MAX_MS + CLOCKS_MS
-      const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: TAKEN_MAX }
+      const latestMs = nowMs + PAUSE_MAX_MS + MAX_CLOCK_DIFFERENCE_MS
+      const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: MAX_CLAIMS }
       const claims = store.alerts.claim([receiver.id], terms)
-      const claimed = await within(clock, STORE_MS, claims)
-      await Promise.all(claimed.map(each => this.#deliver(receiver, each)))
+      const deliveries = await within(clock, STORE_TIMEOUT_MS, claims)
+      await Promise.all(deliveries.map(delivery => this.#deliver(receiver, delivery)))
     } catch {
-      // As above.
+      // The Store is unavailable, which its own watch logs. The next round tries again.
     }
   }
 
   async #deliver(target: Receiver, { alertId, receiver, body, tries }: ClaimedDelivery): Promise<void> {
     const { store, clock, log } = this.#options
     const finish = (dueMs: number | null) =>
-      within(clock, STORE_MS, store.alerts.settle(alertId, receiver, dueMs))
+      within(clock, STORE_TIMEOUT_MS, store.alerts.settle(alertId, receiver, dueMs))
     const result = await target.deliver(body)
     if (result.ok) {
       if (tries > 0)
@@ -141,7 +140,7 @@ export class Outbox {
       log.notice('alerts', 'cannot deliver an alert; trying again later', {
         host: target.host,
         alert: alertId,
-        why: result.why,
+        why: result.reason,
       })
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(tries, 20), PAUSE_MAX_MS)
     await finish(clock.nowMs() + pauseMs)
@@ -149,7 +148,7 @@ export class Outbox {
 
   #schedule(): void {
     this.#timer = this.#options.clock.after(CHECK_INTERVAL_MS, () => {
-      void this.#keep().then(() => {
+      void this.#storeWaiting().then(() => {
         if (this.#closed) return
         this.#begin()
         this.#schedule()

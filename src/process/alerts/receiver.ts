@@ -25,7 +25,7 @@ export interface ReceiverRow {
 /** The answer of a receiver, or the reason why there is none, in the gateway's own words. */
 type DeliveryResult =
   | { readonly ok: true; readonly status: number }
-  | { readonly ok: false; readonly why: string }
+  | { readonly ok: false; readonly reason: string }
 
 export interface Receiver {
   /** Name in the Store, which does not reveal the address. */
@@ -37,7 +37,7 @@ export interface Receiver {
   deliver(body: string): Promise<DeliveryResult>
 }
 
-const DELIVER_MS = 10_000
+const DELIVERY_TIMEOUT_MS = 10_000
 const REPLY_MAX_BYTES = 16 * 1024
 
 /**
@@ -53,10 +53,10 @@ export function createReceiver(row: ReceiverRow, clock: Clock): Receiver {
   return {
     id: createHash('sha256').update(url.href).digest('hex').slice(0, 16),
     host: url.host,
-    wants: type => events === undefined || events.some(each => each === type),
+    wants: type => events === undefined || events.some(event => event === type),
     async deliver(json) {
-      const signal = new AbortController()
-      const timer = clock.after(DELIVER_MS, () => signal.abort(new Error('no answer within 10 s')))
+      const deadline = new AbortController()
+      const timer = clock.after(DELIVERY_TIMEOUT_MS, () => deadline.abort(new Error('no answer within 10 s')))
       try {
         const body = bodyAs(format, json)
         const seconds = Math.floor(clock.nowMs() / 1000)
@@ -72,16 +72,22 @@ export function createReceiver(row: ReceiverRow, clock: Clock): Receiver {
           maxReplyBytes: REPLY_MAX_BYTES,
           maxBytes: REPLY_MAX_BYTES,
         }
-        const way = await openServiceFetch(rules, resolve, terms, signal.signal)
+        const serviceFetch = await openServiceFetch(rules, resolve, terms, deadline.signal)
         try {
-          const { status, body: rest } = await way.fetch(url, { method: 'POST', body, signal: signal.signal })
-          await rest?.cancel()
-          return status >= 200 && status < 300 ? { ok: true, status } : { ok: false, why: `status ${status}` }
+          const { status, body: unreadBody } = await serviceFetch.fetch(url, {
+            method: 'POST',
+            body,
+            signal: deadline.signal,
+          })
+          await unreadBody?.cancel()
+          return status >= 200 && status < 300
+            ? { ok: true, status }
+            : { ok: false, reason: `status ${status}` }
         } finally {
-          way.close()
+          serviceFetch.close()
         }
       } catch (error) {
-        return { ok: false, why: whyOf(error) }
+        return { ok: false, reason: reasonOf(error) }
       } finally {
         timer.cancel()
       }
@@ -122,7 +128,7 @@ function secretsIn(path: string): readonly string[] {
   return secrets.slice(0, 2)
 }
 
-function whyOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (error instanceof PageError || error instanceof ReceiverError) return error.message
   return (
     systemCode(error) ?? (isError(error) && error.message.startsWith('no answer') ? error.message : 'failed')

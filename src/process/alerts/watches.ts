@@ -2,16 +2,15 @@
  * The checks that raise alerts, run at fixed intervals: key budgets, credits, expiry dates, providers, failures, the
  * spool and overload. Main thread; only if receivers are configured.
  */
-import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
+import { type Clock, isoInstant, type Timer, within } from '../../base/clock.ts'
 import { limitUsageOf, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
 import type { Store } from '../../storage/store.ts'
 import type { AlertEvent, AlertObject } from './alert-body.ts'
 import { BudgetWatch, type UsedKey } from './budgets.ts'
-import { within } from './deadline.ts'
 
 /** Counts of requests since the start of the process. */
 export interface RequestCounts {
-  readonly all: number
+  readonly total: number
   readonly failed: number
   /** Requests refused because of overload, not counting keys at their own limit. */
   readonly shed: number
@@ -37,24 +36,24 @@ interface WatchesOptions {
 
 const CHECK_INTERVAL_MS = 10_000
 /** A watch that takes longer is not waited for; the others continue. */
-const WATCH_MS = 30_000
+const WATCH_TIMEOUT_MS = 30_000
 /** A watch that is still running after this time hangs, so a new one is started. */
-const GIVEN_UP_MS = 600_000
+const HANGING_AFTER_MS = 600_000
 const EXPIRY_INTERVAL_MS = 600_000
 const DAY_MS = 86_400_000
 /** Maximum expiring keys per organization, so that one with thousands does not displace others. */
-const EXPIRING_PER_ORGANIZATION = 50
-const EXPIRING_MAX = 1_000
-const CERTIFICATE_MS = 14 * DAY_MS
+const MAX_EXPIRING_PER_ORGANIZATION = 50
+const MAX_EXPIRING_KEYS = 1_000
+const CERTIFICATE_WARNING_MS = 14 * DAY_MS
 const KEY_WARNINGS_DAYS = [7, 1] as const
-const BEHIND_BYTES = 64 * 1024 * 1024
+const BEHIND_MIN_BYTES = 64 * 1024 * 1024
 /** 14.4 times the error budget of 0.1 %, as in the alert rule. */
-const BURNING = 0.0144
+const BURNING_RATIO = 0.0144
 const MINUTE_MS = 60_000
 const HOUR_MINUTES = 60
 const SHORT_MINUTES = 5
 /** Fewer requests in an hour say nothing. */
-const BURNING_MIN = 20
+const BURNING_MIN_REQUESTS = 20
 const PROVIDER_TYPES = ['provider.down', 'provider.up'] as const
 
 export class AlertWatches {
@@ -63,7 +62,7 @@ export class AlertWatches {
   /** Watches that run, and when they began, in monotonic milliseconds. */
   readonly #runningSince = new Map<string, number>()
   readonly #organizations = new Set<string>()
-  readonly #down = new Set<string>()
+  readonly #downProviders = new Set<string>()
   /** One a minute, newest first. */
   #minutes: RequestCounts[] = []
   #checkCount = 0
@@ -103,12 +102,12 @@ export class AlertWatches {
   async #run(name: string, watch: () => Promise<void>): Promise<void> {
     const { clock } = this.#options
     const nowMs = clock.monotonicMs()
-    if (nowMs - (this.#runningSince.get(name) ?? Number.NEGATIVE_INFINITY) < GIVEN_UP_MS) return
+    if (nowMs - (this.#runningSince.get(name) ?? Number.NEGATIVE_INFINITY) < HANGING_AFTER_MS) return
     this.#runningSince.set(name, nowMs)
     const ended = () => {
       if (this.#runningSince.get(name) === nowMs) this.#runningSince.delete(name)
     }
-    await within(clock, WATCH_MS, watch().then(ended, ended)).catch(() => undefined)
+    await within(clock, WATCH_TIMEOUT_MS, watch().then(ended, ended)).catch(() => undefined)
   }
 
   async close(): Promise<void> {
@@ -142,9 +141,9 @@ export class AlertWatches {
   async #providers(): Promise<void> {
     const { store, raise, downProviders } = this.#options
     const down = new Set(downProviders())
-    for (const slug of new Set([...down, ...this.#down])) {
+    for (const slug of new Set([...down, ...this.#downProviders])) {
       const isDown = down.has(slug)
-      if (isDown === this.#down.has(slug)) continue
+      if (isDown === this.#downProviders.has(slug)) continue
       const object: AlertObject = { kind: 'provider', id: slug, name: slug, workspaceId: null }
       const last = await store.alerts.latest(PROVIDER_TYPES, `provider ${slug}`)
       const wasDown = last?.type === 'provider.down'
@@ -155,15 +154,15 @@ export class AlertWatches {
           window: last?.id ?? '',
           data: {},
         })
-      if (isDown) this.#down.add(slug)
-      else this.#down.delete(slug)
+      if (isDown) this.#downProviders.add(slug)
+      else this.#downProviders.delete(slug)
     }
   }
 
   async #load(): Promise<void> {
     const { raise, spoolBytes } = this.#options
     const bytes = spoolBytes()
-    if (bytes > BEHIND_BYTES)
+    if (bytes > BEHIND_MIN_BYTES)
       raise({
         type: 'ledger.behind',
         object: this.#node(),
@@ -186,8 +185,8 @@ export class AlertWatches {
         data: { refused_last_minute: now.shed - before.shed },
       })
     const [hourShare, minutesShare] = [HOUR_MINUTES, SHORT_MINUTES].map(minutes => this.#since(now, minutes))
-    if (hourShare === undefined || minutesShare === undefined || hourShare.all < BURNING_MIN) return
-    if (hourShare.ratio > BURNING && minutesShare.ratio > BURNING)
+    if (hourShare === undefined || minutesShare === undefined || hourShare.all < BURNING_MIN_REQUESTS) return
+    if (hourShare.ratio > BURNING_RATIO && minutesShare.ratio > BURNING_RATIO)
       raise({
         type: 'errors.burning',
         object: { kind: 'gateway', id: 'gateway', name: 'gateway', workspaceId: null },
@@ -198,15 +197,15 @@ export class AlertWatches {
 
   #since(now: RequestCounts, minutes: number): { readonly all: number; readonly ratio: number } {
     const earlier = this.#minutes[Math.min(minutes, this.#minutes.length - 1)] ?? now
-    const all = now.all - earlier.all
-    return { all, ratio: all === 0 ? 0 : (now.failed - earlier.failed) / all }
+    const total = now.total - earlier.total
+    return { all: total, ratio: total === 0 ? 0 : (now.failed - earlier.failed) / total }
   }
 
   async #expiries(): Promise<void> {
     const { store, raise, clock, certificateExpiresMs } = this.#options
     const nowMs = clock.nowMs()
     const certificate = certificateExpiresMs()
-    if (certificate !== null && certificate - nowMs < CERTIFICATE_MS)
+    if (certificate !== null && certificate - nowMs < CERTIFICATE_WARNING_MS)
       raise({
         type: 'certificate.expiring',
         object: { kind: 'certificate', id: 'listen.tls', name: 'listen.tls', workspaceId: null },
@@ -218,8 +217,8 @@ export class AlertWatches {
       for (const { hash, name, workspaceId, expiresAt } of await store.alerts.expiringKeys(
         isoInstant(nowMs),
         until,
-        EXPIRING_PER_ORGANIZATION,
-        EXPIRING_MAX,
+        MAX_EXPIRING_PER_ORGANIZATION,
+        MAX_EXPIRING_KEYS,
       ))
         raise({
           type: 'key.expiring',

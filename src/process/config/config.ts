@@ -101,10 +101,10 @@ export function forgetSecrets({ secrets }: FoundConfig): void {
 }
 
 function configPath(argv: readonly string[], environment: Environment): string | null {
-  const [word, ...rest] = argv
-  if (word === undefined) return variable(environment, 'GATEWAY_CONFIG')
-  if (word !== '--config' && !word.startsWith('--config=')) throw unknownArgument(word)
-  const path = word === '--config' ? rest.shift() : word.slice('--config='.length)
+  const [option, ...rest] = argv
+  if (option === undefined) return variable(environment, 'GATEWAY_CONFIG')
+  if (option !== '--config' && !option.startsWith('--config=')) throw unknownArgument(option)
+  const path = option === '--config' ? rest.shift() : option.slice('--config='.length)
   if (path === undefined || path === '') throw new ConfigError('--config: expects a file')
   if (rest[0] !== undefined) throw unknownArgument(rest[0])
   return path
@@ -133,11 +133,11 @@ function readYaml(path: string): unknown {
 }
 
 /** Smaller files are parsed as YAML in no noticeable time; for thousands of models that takes seconds. */
-const LARGE_CHARS = 262_144
+const LARGE_FILE_CHARS = 262_144
 
 /** Parses a large file that is JSON, which is also YAML; undefined for others, whose errors the YAML parser reports. */
 function readLargeJson(text: string): unknown {
-  if (text.length < LARGE_CHARS || !/^\s*\{/.test(text)) return undefined
+  if (text.length < LARGE_FILE_CHARS || !/^\s*\{/.test(text)) return undefined
   try {
     return JSON.parse(text)
   } catch {
@@ -153,22 +153,22 @@ interface Substitution {
 }
 
 /** Quotes nothing: a default may be a secret. */
-const NO_NAME =
+const INVALID_VARIABLE =
   'expected the name of an environment variable in ${…}: letters, digits and _, without a default'
 
 /** Replaces `${NAME}` in every string by the variable's value. */
 function substitute(value: unknown, substitution: Substitution, path: string): unknown {
   const { environment, faults, substituted } = substitution
   if (typeof value === 'string') {
-    return value.replace(/\$\{([^}]*)\}/g, (whole, name: string) => {
+    return value.replace(/\$\{([^}]*)\}/g, (placeholder, name: string) => {
       if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
-        faults.add(path || '(root)', NO_NAME)
-        return whole
+        faults.add(path || '(root)', INVALID_VARIABLE)
+        return placeholder
       }
-      const found = environment[name]
-      if (found === undefined) faults.add(path || '(root)', `environment variable ${name} is not set`)
+      const variableValue = environment[name]
+      if (variableValue === undefined) faults.add(path || '(root)', `environment variable ${name} is not set`)
       else if (/(^|\.)(apiKey|url|proxy)$/.test(path)) substituted.add(name)
-      return found ?? whole
+      return variableValue ?? placeholder
     })
   }
   if (Array.isArray(value))
@@ -227,8 +227,8 @@ function checkRegions(file: Values, faults: Faults): void {
     return Array.isArray(hosts) ? hosts.map(host => String(host).toLowerCase()) : []
   }
   const names = new Set(hostsOf('europe'))
-  const at = hostsOf('us').findIndex(host => names.has(host))
-  if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is also in regions.europe')
+  const index = hostsOf('us').findIndex(host => names.has(host))
+  if (index !== -1) faults.add(`regions.us[${index}]`, 'this host is also in regions.europe')
 }
 
 /** Rules of rows of engines that span fields. */

@@ -93,9 +93,11 @@ export function readProviderKeys(environment: Environment, faults: Faults): Read
 /** The keys in the files that rows of `providers` name, by slug. @param providers without invalid rows */
 export function readKeyFiles(providers: unknown, faults: Faults): Readonly<Record<string, string>> {
   const keys: Record<string, string> = {}
-  for (const [at, { slug, apiKey, apiKeyFile }] of ((providers ?? []) as readonly ProviderRow[]).entries()) {
+  for (const [index, { slug, apiKey, apiKeyFile }] of (
+    (providers ?? []) as readonly ProviderRow[]
+  ).entries()) {
     if (apiKeyFile === undefined) continue
-    const field = `providers[${at}].apiKeyFile`
+    const field = `providers[${index}].apiKeyFile`
     if (apiKey !== undefined) faults.add(field, 'set either apiKey or apiKeyFile')
     const key = faults.try(() => readSecret(field, apiKeyFile))
     if (key === null) continue

@@ -13,7 +13,7 @@ interface Placed {
 }
 
 /** Variables of one signal take precedence over those of all signals. */
-function ofTraces(environment: Environment, name: string): string | null {
+function tracesVariable(environment: Environment, name: string): string | null {
   return (
     variable(environment, `OTEL_EXPORTER_OTLP_TRACES_${name}`) ??
     variable(environment, `OTEL_EXPORTER_OTLP_${name}`)
@@ -36,7 +36,7 @@ export function readOtelVariables(environment: Environment, faults: Faults): rea
   const isOff =
     variable(environment, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true' ||
     variable(environment, 'OTEL_TRACES_EXPORTER') === 'none' ||
-    ofTraces(environment, 'PROTOCOL') === 'grpc'
+    tracesVariable(environment, 'PROTOCOL') === 'grpc'
   if (isOff) {
     set('endpoint', null)
     return placed
@@ -48,16 +48,16 @@ export function readOtelVariables(environment: Environment, faults: Faults): rea
     if (fault === null) set(name, url)
     else faults.add(variableName, fault)
   }
-  const protocol = ofTraces(environment, 'PROTOCOL')
+  const protocol = tracesVariable(environment, 'PROTOCOL')
   if (protocol !== null) {
     if (OTLP_PROTOCOLS.some(name => name === protocol)) set('protocol', protocol)
     else faults.add('OTEL_EXPORTER_OTLP_PROTOCOL', `expected ${OTLP_PROTOCOLS.join(', ')} or grpc`)
   }
-  const compression = ofTraces(environment, 'COMPRESSION')
+  const compression = tracesVariable(environment, 'COMPRESSION')
   if (compression !== null) set('compression', compression === 'gzip' ? 'gzip' : 'none')
-  const timeoutMs = Number(ofTraces(environment, 'TIMEOUT') ?? 0)
+  const timeoutMs = Number(tracesVariable(environment, 'TIMEOUT') ?? 0)
   if (Number.isInteger(timeoutMs) && timeoutMs > 0) set('timeoutMs', Math.min(timeoutMs, 86_400_000))
-  const headers = pairsIn(ofTraces(environment, 'HEADERS'))
+  const headers = pairsIn(tracesVariable(environment, 'HEADERS'))
   if (headers !== null) set('headers', headers)
   readService(environment, set)
   readSampler(environment, set)
@@ -91,9 +91,9 @@ function readSampler(environment: Environment, set: (name: string, value: unknow
 function pairsIn(text: string | null): Record<string, string> | null {
   if (text === null) return null
   const pairs = text.split(',').flatMap(pair => {
-    const at = pair.indexOf('=')
-    const name = pair.slice(0, at).trim()
-    return at < 1 || name === '' ? [] : [[name, decode(pair.slice(at + 1).trim())] as const]
+    const index = pair.indexOf('=')
+    const name = pair.slice(0, index).trim()
+    return index < 1 || name === '' ? [] : [[name, decode(pair.slice(index + 1).trim())] as const]
   })
   return Object.fromEntries(pairs)
 }

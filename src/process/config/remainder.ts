@@ -11,15 +11,15 @@ type Values = Record<string, unknown>
 /** Valid rows that replace invalid ones, so that the others keep their indexes. */
 const STAND_INS = {
   // Its format and address are there, so models of this provider have no fault of their own.
-  providers: (row: unknown, at: number) => ({
+  providers: (row: unknown, index: number) => ({
     slug: Value.Check(ProviderSchema.properties.slug, valueIn(row, 'slug'))
       ? valueIn(row, 'slug')
-      : `faulty-${at}`,
+      : `faulty-${index}`,
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1',
   }),
-  models: (row: unknown, at: number) => ({
-    id: Value.Check(ModelSchema.properties.id, valueIn(row, 'id')) ? valueIn(row, 'id') : `faulty/${at}`,
+  models: (row: unknown, index: number) => ({
+    id: Value.Check(ModelSchema.properties.id, valueIn(row, 'id')) ? valueIn(row, 'id') : `faulty/${index}`,
     endpoints: Value.Check(ModelSchema.properties.endpoints, valueIn(row, 'endpoints'))
       ? valueIn(row, 'endpoints')
       : [{ provider: 'ollama' }],
@@ -32,26 +32,26 @@ const STAND_INS = {
 
 /** The file without the values that do not fit the schema. */
 export function withoutFaults(schema: TSchema, file: unknown): Values {
-  const rest: unknown = structuredClone(file)
-  const errors = [...Value.Errors(schema, rest)]
+  const remainder: unknown = structuredClone(file)
+  const errors = [...Value.Errors(schema, remainder)]
   const faulty = { providers: new Set<number>(), models: new Set<number>() }
   for (const { path, type } of errors) {
-    const [, list, at] = path.split('/')
-    if (list === 'providers' && at !== undefined) faulty.providers.add(Number(at))
+    const [, list, index] = path.split('/')
+    if (list === 'providers' && index !== undefined) faulty.providers.add(Number(index))
     // Elements of a model row's lists are not removed one by one, because their indexes would change.
-    else if (type !== ValueErrorType.ObjectRequiredProperty) removeAt(rest, path)
+    else if (type !== ValueErrorType.ObjectRequiredProperty) removeAt(remainder, path)
   }
-  if (rest === null || typeof rest !== 'object' || Array.isArray(rest)) return {}
-  const values = rest as Values
+  if (remainder === null || typeof remainder !== 'object' || Array.isArray(remainder)) return {}
+  const values = remainder as Values
   if (Array.isArray(values['models'])) {
-    for (const [at, row] of values['models'].entries()) {
-      if (!Value.Check(ModelSchema, row)) faulty.models.add(at)
+    for (const [index, row] of values['models'].entries()) {
+      if (!Value.Check(ModelSchema, row)) faulty.models.add(index)
     }
   }
   for (const list of ['providers', 'models'] as const) {
     const rows = values[list]
     if (!Array.isArray(rows)) continue
-    values[list] = rows.map((row, at) => (faulty[list].has(at) ? STAND_INS[list](row, at) : row))
+    values[list] = rows.map((row, index) => (faulty[list].has(index) ? STAND_INS[list](row, index) : row))
   }
   return values
 }

@@ -1,7 +1,7 @@
 /** Error messages for YAML syntax errors. The parser's own messages are not used, because they quote the file. Pure. */
 import { type ErrorCode, YAMLParseError } from 'yaml'
 
-const WORDS: Partial<Record<ErrorCode, string>> = {
+const FAULT_TEXTS: Partial<Record<ErrorCode, string>> = {
   BAD_ALIAS: 'an alias (*) is malformed',
   BAD_COLLECTION_TYPE: 'a tag (!) does not match the value after it',
   BAD_DIRECTIVE: 'a directive (%) is unknown',
@@ -24,7 +24,7 @@ const WORDS: Partial<Record<ErrorCode, string>> = {
 /** The fault and its place. */
 export function yamlFault(error: unknown): string {
   if (!(error instanceof YAMLParseError)) return 'an alias (*) refers to an anchor (&) that does not exist'
-  const words = WORDS[error.code] ?? error.code.toLowerCase().replaceAll('_', ' ')
+  const words = FAULT_TEXTS[error.code] ?? error.code.toLowerCase().replaceAll('_', ' ')
   const [start] = error.linePos ?? []
   return start === undefined ? words : `line ${start.line}, column ${start.col}: ${words}`
 }

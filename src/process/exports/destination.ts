@@ -26,12 +26,12 @@ export interface ExportRow {
 
 export interface Destination {
   /** For the log: without path and key. */
-  readonly place: string
+  readonly label: string
   /** Stores an object, and replaces an earlier one with the same name. Rejects if it may not be stored. */
   put(name: string, body: Buffer): Promise<void>
 }
 
-const PUT_MS = 60_000
+const PUT_TIMEOUT_MS = 60_000
 
 export function createDestination(row: ExportRow, clock: Clock): Destination {
   const { protocol } = new URL(row.url)
@@ -43,7 +43,7 @@ function folderOf(url: string): Destination {
   // `file:./data/usage` is relative, as in other settings.
   const folder = resolve(decodeURI(url.slice('file:'.length)).replace(/^\/\/(?=\/)/, ''))
   return {
-    place: folder,
+    label: folder,
     async put(name, body) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       const draft = join(folder, `.${name}.part`)
@@ -68,7 +68,7 @@ function bucketOf(row: ExportRow, clock: Clock): Destination {
       : `${row.endpoint.replace(/\/$/, '')}/${bucket}`
   const prefix = pathname.replace(/^\/|\/$/g, '')
   return {
-    place: `s3://${bucket}`,
+    label: `s3://${bucket}`,
     async put(name, body) {
       const access = {
         accessKeyId: await lineOf(accessKeyIdFile),
@@ -92,12 +92,12 @@ function bucketOf(row: ExportRow, clock: Clock): Destination {
 function addressOf({ url: address, secretFile }: ExportRow, clock: Clock): Destination {
   const url = new URL(address)
   return {
-    place: url.host,
+    label: url.host,
     async put(name, body) {
       const seconds = Math.floor(clock.nowMs() / 1000)
       const secrets = secretFile === undefined ? [] : await secretsOf(secretFile)
       const signed = secrets.length === 0 ? body : Buffer.concat([Buffer.from(`${seconds}.`), body])
-      const signatures = await Promise.all(secrets.map(async each => `v1=${await hmacOf(each, signed)}`))
+      const signatures = await Promise.all(secrets.map(async secret => `v1=${await hmacOf(secret, signed)}`))
       const headers = {
         'content-type': 'application/x-ndjson',
         'x-sluice-export': name,
@@ -116,7 +116,7 @@ async function send(
   body: Buffer,
 ): Promise<void> {
   const ending = new AbortController()
-  const timer = clock.after(PUT_MS, () => ending.abort(new Error('no answer in time')))
+  const timer = clock.after(PUT_TIMEOUT_MS, () => ending.abort(new Error('no answer in time')))
   const dispatcher = new (undici().Agent)({ connections: 1 })
   try {
     const path = `${url.pathname}${url.search}`

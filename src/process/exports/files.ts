@@ -14,12 +14,12 @@ interface ListedFile {
   readonly name: string
   readonly bytes: number
   /** Since it was written last. */
-  readonly restedMs: number
+  readonly unchangedMs: number
 }
 
 /** The file of another process that shares the folder is left alone until it has been unchanged for this long. */
-const RESTED_MS = 60_000
-const RESTED_AT_START_MS = 1_000
+const UNCHANGED_MIN_MS = 60_000
+const UNCHANGED_MIN_AT_START_MS = 1_000
 /** Bytes at the beginning of a file that contain the id and the time of its first record. */
 const HEAD_BYTES = 4_096
 
@@ -28,7 +28,7 @@ export function listFiles(folder: string): readonly ListedFile[] {
   return readdirSync(folder).flatMap(name => {
     // Another process may remove the file in the meantime.
     const stats = statSync(join(folder, name), { throwIfNoEntry: false })
-    return stats === undefined ? [] : [{ name, bytes: stats.size, restedMs: Date.now() - stats.mtimeMs }]
+    return stats === undefined ? [] : [{ name, bytes: stats.size, unchangedMs: Date.now() - stats.mtimeMs }]
   })
 }
 
@@ -38,9 +38,9 @@ export function isNameless(name: string): boolean {
 }
 
 /** True for a file that can be sent, because no process writes to it. */
-export function isLeft({ name, restedMs }: ListedFile, isStart: boolean): boolean {
+export function isSendable({ name, unchangedMs }: ListedFile, isStart: boolean): boolean {
   if (!isNameless(name)) return name.endsWith('.jsonl')
-  return restedMs >= (isStart ? RESTED_AT_START_MS : RESTED_MS)
+  return unchangedMs >= (isStart ? UNCHANGED_MIN_AT_START_MS : UNCHANGED_MIN_MS)
 }
 
 /** Creation time of a file's first record, in Unix milliseconds; null: unknown. */

@@ -15,7 +15,7 @@ import type { Log } from '../../base/log/log.ts'
 import { makeFolder } from '../../storage/data-folder.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Destination } from './destination.ts'
-import { firstId, firstRecordMs, isLeft, isNameless, listFiles, type WaitingFile } from './files.ts'
+import { firstId, firstRecordMs, isNameless, isSendable, listFiles, type WaitingFile } from './files.ts'
 
 export interface UsageExportOptions {
   /** A folder of its own on a local disk. */
@@ -51,7 +51,8 @@ export class UsageExport {
   #unwritten = ''
   #heldBytes = 0
   #heldSinceMs: number | null = null
-  #lostRecords = 0
+  /** Number of records that did not fit. Written only here. */
+  lostRecords = 0
   #isLosing = false
   #isFailing = false
   #timer: Timer | null = null
@@ -72,7 +73,7 @@ export class UsageExport {
   get lagSeconds(): number {
     const times = [this.#openSinceMs, this.#heldSinceMs, ...this.#files.map(({ sinceMs }) => sinceMs)]
     const oldestMs = times.reduce<number | null>(
-      (oldest, at) => (at === null || (oldest !== null && oldest <= at) ? oldest : at),
+      (oldest, timeMs) => (timeMs === null || (oldest !== null && oldest <= timeMs) ? oldest : timeMs),
       null,
     )
     return oldestMs === null ? 0 : Math.max(0, (this.#options.clock.nowMs() - oldestMs) / 1000)
@@ -81,11 +82,6 @@ export class UsageExport {
   /** Bytes on the disk and in memory that are not at their destination. */
   get waitingBytes(): number {
     return this.#filedBytes() + this.#heldBytes
-  }
-
-  /** Number of records that did not fit. */
-  get lostRecords(): number {
-    return this.#lostRecords
   }
 
   /** Never throws: records that the disk refuses wait in memory, up to a limit. */
@@ -101,10 +97,10 @@ export class UsageExport {
       destination,
     } = this.#options
     if (this.#heldBytes + bytes > maxHeldBytes || this.waitingBytes + bytes > maxWaitingBytes) {
-      this.#lostRecords += records.length
+      this.lostRecords += records.length
       if (!this.#isLosing)
         log.notice('ledger', 'export buffer full; dropping usage records from this export', {
-          to: destination.place,
+          to: destination.label,
           waitingBytes: this.waitingBytes,
         })
       this.#isLosing = true
@@ -174,10 +170,10 @@ export class UsageExport {
       this.#files = await this.#withNames(this.#files)
       for (let next = this.#files[0]; next !== undefined; next = this.#files[0]) {
         await this.#put(next)
-        this.#files = this.#files.filter(each => each !== next)
+        this.#files = this.#files.filter(file => file !== next)
       }
       if (this.#isFailing && this.#unwritten === '')
-        log.notice('ledger', 'exporting usage again', { to: destination.place })
+        log.notice('ledger', 'exporting usage again', { to: destination.label })
       this.#isFailing &&= this.#unwritten !== ''
       this.#isLosing &&= this.#isFailing
     } catch (error) {
@@ -211,10 +207,10 @@ export class UsageExport {
     for (const file of listFiles(folder)) {
       const { name, bytes } = file
       const path = join(folder, name)
-      if (known.has(name) || path === this.#open || !isLeft(file, isStart)) continue
+      if (known.has(name) || path === this.#open || !isSendable(file, isStart)) continue
       this.#files.push({ name, bytes, sinceMs: firstRecordMs(path) ?? this.#options.clock.nowMs() })
     }
-    this.#files.sort((one, other) => one.sinceMs - other.sinceMs)
+    this.#files.sort((first, second) => first.sinceMs - second.sinceMs)
   }
 
   /** Gives each file the permanent name of its object, so that sending it again replaces the same object. */
@@ -262,7 +258,7 @@ export class UsageExport {
   #fail(error: unknown): void {
     const { log, destination } = this.#options
     if (!this.#isFailing)
-      log.fault('ledger', 'cannot export usage; records are kept on disk', error, { to: destination.place })
+      log.fault('ledger', 'cannot export usage; records are kept on disk', error, { to: destination.label })
     this.#isFailing = true
   }
 

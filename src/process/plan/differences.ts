@@ -35,13 +35,13 @@ export interface Differences {
 }
 
 export function differencesOf(before: Snapshot, after: Snapshot): Differences {
-  const [was, is] = [Object.keys(before.models), Object.keys(after.models)]
-  const commonIds = is.filter(id => Object.hasOwn(before.models, id))
+  const [idsBefore, idsAfter] = [Object.keys(before.models), Object.keys(after.models)]
+  const commonIds = idsAfter.filter(id => Object.hasOwn(before.models, id))
   return {
     settings: changesOf(before.settings, after.settings, ''),
     models: {
-      added: is.filter(id => !Object.hasOwn(before.models, id)),
-      removed: was.filter(id => !Object.hasOwn(after.models, id)),
+      added: idsAfter.filter(id => !Object.hasOwn(before.models, id)),
+      removed: idsBefore.filter(id => !Object.hasOwn(after.models, id)),
       repriced: commonIds.flatMap(id => repricings(id, before.models[id] ?? [], after.models[id] ?? [])),
     },
     routes: routeChanges(before.routes, after.routes),
@@ -85,9 +85,9 @@ function repricings(
   after: readonly PricedEndpoint[],
 ): readonly Repricing[] {
   return after.flatMap(({ provider, pricing }) => {
-    const was = before.find(each => each.provider === provider)?.pricing
-    if (was === undefined || JSON.stringify(was) === JSON.stringify(pricing)) return []
-    return [{ model, provider, from: show(was), to: show(pricing) }]
+    const oldPricing = before.find(endpoint => endpoint.provider === provider)?.pricing
+    if (oldPricing === undefined || JSON.stringify(oldPricing) === JSON.stringify(pricing)) return []
+    return [{ model, provider, from: show(oldPricing), to: show(pricing) }]
   })
 }
 
@@ -97,12 +97,12 @@ function show({ prompt, completion, isUnknown }: Pricing): Readonly<Record<strin
 }
 
 function routeChanges(before: readonly Route[], after: readonly Route[]): readonly RouteChange[] {
-  const [was, is] = [before, after].map(
+  const [textsBefore, textsAfter] = [before, after].map(
     routes => new Map(routes.map(route => [route.name, JSON.stringify(route)])),
   )
-  const names = new Set([...(was?.keys() ?? []), ...(is?.keys() ?? [])])
+  const names = new Set([...(textsBefore?.keys() ?? []), ...(textsAfter?.keys() ?? [])])
   return [...names].flatMap((route): readonly RouteChange[] => {
-    const [from, to] = [was?.get(route), is?.get(route)]
+    const [from, to] = [textsBefore?.get(route), textsAfter?.get(route)]
     if (from === to) return []
     return [{ route, change: from === undefined ? 'added' : to === undefined ? 'removed' : 'changed' }]
   })

@@ -43,7 +43,7 @@ export interface ForecastResult {
   readonly changes: readonly ForecastChange[]
 }
 
-const CHANGES_SHOWN = 10
+const MAX_CHANGES = 10
 
 export class Forecast {
   readonly #catalog: Catalog
@@ -51,7 +51,7 @@ export class Forecast {
   readonly #routesBefore: ReadonlyMap<string, Route>
   readonly #balances: boolean
   /** True for the prices of endpoints that have not changed. */
-  readonly #isPriced = new WeakMap<Pricing, boolean>()
+  readonly #unchangedPrices = new WeakMap<Pricing, boolean>()
   #requests = 0
   #moved = 0
   #refused = 0
@@ -74,18 +74,18 @@ export class Forecast {
     if (model === null || provider === null) return
     this.#requests++
     this.#from += BigInt(cost)
-    const way = this.#wayOf(record)
-    if (way === null) {
+    const endpoint = this.#newEndpointOf(record)
+    if (endpoint === null) {
       this.#refused++
       this.#note(record, null, null)
       return
     }
-    const isMoved = way.modelId !== model || way.provider.slug !== provider
+    const isMoved = endpoint.modelId !== model || endpoint.provider.slug !== provider
     if (isMoved) this.#moved++
-    const newCost = this.#costOf(record, way, isMoved)
+    const newCost = this.#costOf(record, endpoint, isMoved)
     if (newCost === null) this.#unpriced++
     this.#to += BigInt(newCost ?? cost)
-    if (isMoved || newCost !== cost) this.#note(record, way, newCost)
+    if (isMoved || newCost !== cost) this.#note(record, endpoint, newCost)
   }
 
   get result(): ForecastResult {
@@ -99,42 +99,44 @@ export class Forecast {
     }
   }
 
-  #note(record: UsageRecord, way: Endpoint | null, cost: PicoUsd | null): void {
+  #note(record: UsageRecord, endpoint: Endpoint | null, cost: PicoUsd | null): void {
     this.#changes.push({
       generation: record.id,
       model_from: record.model ?? '',
-      model_to: way?.modelId ?? null,
+      model_to: endpoint?.modelId ?? null,
       provider_from: record.provider,
-      provider_to: way?.provider.slug ?? null,
+      provider_to: endpoint?.provider.slug ?? null,
       cost_from: toUsd(record.cost),
       cost_to: cost === null ? null : toUsd(cost),
       weight: Math.abs(record.cost - (cost ?? 0)),
     })
-    if (this.#changes.length > 100 * CHANGES_SHOWN) this.#changes = this.#largest()
+    if (this.#changes.length > 100 * MAX_CHANGES) this.#changes = this.#largest()
   }
 
   #largest() {
-    return this.#changes.toSorted((one, other) => other.weight - one.weight).slice(0, CHANGES_SHOWN)
+    return this.#changes.toSorted((first, second) => second.weight - first.weight).slice(0, MAX_CHANGES)
   }
 
   /** Null: no endpoint may serve it. */
-  #wayOf(record: UsageRecord): Endpoint | null {
+  #newEndpointOf(record: UsageRecord): Endpoint | null {
     const requested = record.requestedModel ?? record.model ?? ''
     const named = namedModel(requested, this.#catalog, null)
     // The choice of a router follows from the prompt, which a record does not have.
-    if (named === null) return routerOf({ model: requested }) === null ? null : this.#servedBy(record)
+    if (named === null) return routerOf({ model: requested }) === null ? null : this.#serverOf(record)
     const { model } = named
     if (model.route !== undefined) return this.#targetOf(model.route, record)
     // Another model of the caller served it, because this one failed or was paused.
     const isElsewhere = model.id !== record.model && this.#isAsBefore(model)
-    return (isElsewhere ? this.#servedBy(record) : null) ?? this.#endpointOf(model, null, record)
+    return (isElsewhere ? this.#serverOf(record) : null) ?? this.#endpointOf(model, null, record)
   }
 
   /** The endpoint that served it, if it still may. */
-  #servedBy(record: UsageRecord): Endpoint | null {
+  #serverOf(record: UsageRecord): Endpoint | null {
     const model = this.#catalog.model(record.model ?? '')
     const isSame = (endpoint: Endpoint): boolean => isServer(endpoint, record)
-    return model?.endpoints.find(each => isSame(each) && mayServe(each, model, null, record)) ?? null
+    return (
+      model?.endpoints.find(endpoint => isSame(endpoint) && mayServe(endpoint, model, null, record)) ?? null
+    )
   }
 
   /** True if the same providers serve the model. */
@@ -153,24 +155,24 @@ export class Forecast {
       ...(record.sessionId === null ? {} : { session_id: record.sessionId }),
       ...(record.endUser === null ? {} : { user: record.endUser }),
     }
-    const routed = {
+    const drawnRequest = {
       id: record.id,
       organizationId: record.organizationId,
       request,
       inputTokens: () => record.inputTokens,
       nowMs: Date.parse(record.createdAt),
     }
-    const targets = drawnTargets(route, routed)
+    const targets = drawnTargets(route, drawnRequest)
     const before = this.#routesBefore.get(route.name)
-    if (before !== undefined && drawnTargets(before, routed)[0]?.key === targets[0]?.key) {
+    if (before !== undefined && drawnTargets(before, drawnRequest)[0]?.key === targets[0]?.key) {
       // A target with other conditions, a fallback or the candidate of a rollout may have served it.
-      const served = this.#leadsTo(route, record.model) ? this.#servedBy(record) : null
-      if (served !== null) return served
+      const endpoint = this.#leadsTo(route, record.model) ? this.#serverOf(record) : null
+      if (endpoint !== null) return endpoint
     }
-    const ways = [...targets, ...route.fallback.map(model => ({ model, preferences: null }))]
-    for (const { model, preferences } of ways) {
-      const found = this.#catalog.model(model)
-      const endpoint = found === undefined ? null : this.#endpointOf(found, preferences, record)
+    const options = [...targets, ...route.fallback.map(model => ({ model, preferences: null }))]
+    for (const { model, preferences } of options) {
+      const catalogModel = this.#catalog.model(model)
+      const endpoint = catalogModel === undefined ? null : this.#endpointOf(catalogModel, preferences, record)
       if (endpoint !== null) return endpoint
     }
     return null
@@ -188,25 +190,28 @@ export class Forecast {
     if (same !== undefined) return same
     const order = preferences?.order ?? []
     const first = order.flatMap(name => usable.find(endpoint => namesProvider(name, endpoint)) ?? [])[0]
-    return first ?? (this.#balances ? drawn(usable, record.id) : (usable[0] ?? null))
+    return first ?? (this.#balances ? drawEndpoint(usable, record.id) : (usable[0] ?? null))
   }
 
   /** Compared once for each endpoint that serves as before. */
-  #isSamePrice(pricing: Pricing, was: Pricing | undefined): boolean {
-    let isSame = this.#isPriced.get(pricing)
+  #isSamePrice(pricing: Pricing, oldPricing: Pricing | undefined): boolean {
+    let isSame = this.#unchangedPrices.get(pricing)
     if (isSame === undefined) {
-      isSame = JSON.stringify(was) === JSON.stringify(pricing)
-      this.#isPriced.set(pricing, isSame)
+      isSame = JSON.stringify(oldPricing) === JSON.stringify(pricing)
+      this.#unchangedPrices.set(pricing, isSame)
     }
     return isSame
   }
 
   #costOf(record: UsageRecord, { pricing }: Endpoint, isMoved: boolean): PicoUsd | null {
-    const was = this.#before[record.model ?? '']?.find(each => each.provider === record.provider)?.pricing
-    if (!isMoved && this.#isSamePrice(pricing, was)) return record.cost
+    const oldPricing = this.#before[record.model ?? '']?.find(
+      endpoint => endpoint.provider === record.provider,
+    )?.pricing
+    if (!isMoved && this.#isSamePrice(pricing, oldPricing)) return record.cost
     if (pricing.isUnknown === true) return null
     // Discounts of batches, images and searches are in the old cost, and stay in proportion.
-    const oldPrice = was === undefined || was.isUnknown === true ? 0 : priceOf(record, was)
+    const oldPrice =
+      oldPricing === undefined || oldPricing.isUnknown === true ? 0 : priceOf(record, oldPricing)
     const factor = oldPrice === 0 ? 1 : record.cost / oldPrice
     return Math.round(priceOf(record, pricing) * factor)
   }
@@ -237,7 +242,7 @@ function mayServe(
 }
 
 /** Draws by price, like the gateway, but by the id of the request, so that a plan says the same twice. */
-function drawn(endpoints: readonly Endpoint[], id: string): Endpoint | null {
+function drawEndpoint(endpoints: readonly Endpoint[], id: string): Endpoint | null {
   const weights = endpoints.map(({ pricing }) => {
     const price = pricing.isUnknown === true ? Number.POSITIVE_INFINITY : pricing.prompt + pricing.completion
     return price === 0 ? Number.POSITIVE_INFINITY : 1 / (price * price)
@@ -246,9 +251,9 @@ function drawn(endpoints: readonly Endpoint[], id: string): Endpoint | null {
   const total = weights.reduce((sum, weight) => sum + weight, 0)
   if (free !== -1 || total === 0) return endpoints[Math.max(0, free)] ?? null
   let threshold = (hash('sha256', id, 'buffer').readUInt32BE(0) / 2 ** 32) * total
-  for (const [at, weight] of weights.entries()) {
+  for (const [index, weight] of weights.entries()) {
     threshold -= weight
-    if (threshold < 0) return endpoints[at] ?? null
+    if (threshold < 0) return endpoints[index] ?? null
   }
   return endpoints.at(-1) ?? null
 }

@@ -67,8 +67,8 @@ export function isDrift({ drift, driftUsd }: Pick<ProviderDay, 'drift' | 'driftU
 /** @throws ConfigError with a line for each row that names no report */
 export function checkReconcile(rows: readonly ReconcileRow[], catalog: Pick<Catalog, 'provider'>): void {
   const faults = new Faults()
-  for (const [at, { provider: slug, keyFile, csvFile, report = slug }] of rows.entries()) {
-    const path = `reconcile[${at}]`
+  for (const [index, { provider: slug, keyFile, csvFile, report = slug }] of rows.entries()) {
+    const path = `reconcile[${index}]`
     const provider = catalog.provider(slug)
     if (provider === undefined) faults.add(`${path}.provider`, 'there is no provider of this name')
     if ((keyFile === undefined) === (csvFile === undefined))
@@ -135,7 +135,7 @@ async function keyIn(path: string): Promise<string> {
   return key
 }
 
-/** Pure. */
+/** Compares both sides, model by model. Pure. */
 export function compare(
   catalog: Pick<Catalog, 'models' | 'model'>,
   provider: string,
@@ -148,9 +148,9 @@ export function compare(
   for (const { model, usage, usd, factor } of reported) {
     const endpoint = endpointNamed(endpoints, model)
     const id = endpoint?.modelId ?? model
-    const side = sides.get(id) ?? { reported: NOTHING, ledger: NO_REQUESTS, isUnpriced: false }
+    const side = sides.get(id) ?? { reported: NO_USAGE, ledger: NO_REQUESTS, isUnpriced: false }
     const prices = endpoint === undefined || endpoint.pricing.isUnknown === true ? null : endpoint.pricing
-    const priced = prices === null ? 0 : (priceUsage(usage, prices).total * factor) / PICOS
+    const priced = prices === null ? 0 : (priceUsage(usage, prices).total * factor) / PICOS_PER_USD
     sides.set(id, {
       ...side,
       isUnpriced: side.isUnpriced || (usd === null && prices === null),
@@ -162,14 +162,14 @@ export function compare(
     })
   }
   for (const { model, requests, inputTokens, outputTokens, cost } of ledger) {
-    const side = sides.get(model) ?? { reported: NOTHING, isUnpriced: false }
+    const side = sides.get(model) ?? { reported: NO_USAGE, isUnpriced: false }
     sides.set(model, {
       ...side,
       ledger: {
         requests,
         inputTokens: Number(inputTokens),
         outputTokens: Number(outputTokens),
-        usd: Number(cost) / PICOS,
+        usd: Number(cost) / PICOS_PER_USD,
       },
     })
   }
@@ -178,10 +178,10 @@ export function compare(
     ...side,
     drift: shareOf(differenceOf(side), side.reported.usd, side.ledger.usd),
   }))
-  models.sort((one, other) => differenceOf(other) - differenceOf(one))
+  models.sort((first, second) => differenceOf(second) - differenceOf(first))
   const priced = models.filter(({ isUnpriced }) => !isUnpriced)
-  const reportedUsd = sumOf(priced, each => each.reported.usd)
-  const ledgerUsd = sumOf(priced, each => each.ledger.usd)
+  const reportedUsd = sumOf(priced, row => row.reported.usd)
+  const ledgerUsd = sumOf(priced, row => row.ledger.usd)
   const driftUsd = sumOf(priced, differenceOf)
   return {
     provider,
@@ -194,21 +194,21 @@ export function compare(
   }
 }
 
-const PICOS = 1e12
-const NOTHING: Sums = { inputTokens: 0, outputTokens: 0, usd: 0 }
-const NO_REQUESTS: ModelDay['ledger'] = { ...NOTHING, requests: 0 }
+const PICOS_PER_USD = 1e12
+const NO_USAGE: Sums = { inputTokens: 0, outputTokens: 0, usd: 0 }
+const NO_REQUESTS: ModelDay['ledger'] = { ...NO_USAGE, requests: 0 }
 
 function differenceOf({ reported, ledger }: Pick<ModelDay, 'reported' | 'ledger'>): number {
   return Math.abs(reported.usd - ledger.usd)
 }
 
-function shareOf(difference: number, one: number, other: number): number {
-  const larger = Math.max(one, other)
+function shareOf(difference: number, reportedUsd: number, ledgerUsd: number): number {
+  const larger = Math.max(reportedUsd, ledgerUsd)
   return larger === 0 ? 0 : Math.min(1, difference / larger)
 }
 
-function sumOf<Each>(all: readonly Each[], value: (each: Each) => number): number {
-  return all.reduce((sum, each) => sum + value(each), 0)
+function sumOf<Row>(rows: readonly Row[], amountOf: (each: Row) => number): number {
+  return rows.reduce((sum, row) => sum + amountOf(row), 0)
 }
 
 /** The provider's endpoints: those in the catalogue, and those that wildcard rows gave to models in the ledger. */
@@ -218,7 +218,7 @@ function endpointsOf(
   ledger: readonly ProviderDayRow[],
 ): readonly Endpoint[] {
   const models = [...catalog.models(), ...ledger.flatMap(({ model }) => catalog.model(model) ?? [])]
-  return models.flatMap(({ endpoints }) => endpoints.filter(each => each.provider.slug === provider))
+  return models.flatMap(({ endpoints }) => endpoints.filter(endpoint => endpoint.provider.slug === provider))
 }
 
 /**

@@ -32,18 +32,18 @@ export interface ReportSource {
 }
 
 /** Requests one JSON document of the report. @param query without `?` */
-type Ask = (path: string, query: string) => Promise<Readonly<Record<string, unknown>>>
+type RequestDocument = (path: string, query: string) => Promise<Readonly<Record<string, unknown>>>
 
 interface Report {
   readonly headers: (key: string) => Readonly<Record<string, string>>
-  readonly read: (ask: Ask, day: string) => Promise<readonly ReportedUsage[]>
+  readonly read: (ask: RequestDocument, day: string) => Promise<readonly ReportedUsage[]>
 }
 
 export type ReportName = (typeof REPORT_NAMES)[number]
 
 const DAY_SECONDS = 86_400
 const BATCH_FACTOR = 0.5
-const PAGES_MAX = 100
+const MAX_PAGES = 100
 const PAGE_MAX_BYTES = 8 * 1024 * 1024
 const TIMEOUT_MS = 30_000
 
@@ -59,10 +59,10 @@ const REPORTS: Readonly<Record<ReportName, Report>> = {
         { path: '/organization/usage/completions', query: `${span}&batch=true`, factor: BATCH_FACTOR },
         { path: '/organization/usage/embeddings', query: span, factor: 1 },
       ]
-      const found: ReportedUsage[] = []
+      const usages: ReportedUsage[] = []
       for (const { path, query, factor } of kinds)
         for (const result of await results(ask, path, query))
-          found.push({
+          usages.push({
             model: nameIn(result),
             usage: {
               ...ZERO_USAGE,
@@ -74,7 +74,7 @@ const REPORTS: Readonly<Record<ReportName, Report>> = {
             usd: null,
             factor,
           })
-      return found
+      return usages
     },
   },
   // docs.claude.com/en/api/admin-api/usage-cost
@@ -84,8 +84,8 @@ const REPORTS: Readonly<Record<ReportName, Report>> = {
       const until = new Date(Date.parse(day) + DAY_SECONDS * 1000).toISOString().slice(0, 10)
       const span = `starting_at=${day}T00:00:00Z&ending_at=${until}T00:00:00Z&bucket_width=1d&limit=1`
       const query = `${span}&group_by[]=model&group_by[]=service_tier`
-      const found = await results(ask, '/organizations/usage_report/messages', query)
-      return found.map(result => {
+      const rows = await results(ask, '/organizations/usage_report/messages', query)
+      return rows.map(result => {
         const writes = recordOrEmpty(result['cache_creation'])
         const forAnHour = countOrZero(writes['ephemeral_1h_input_tokens'])
         const cacheWriteTokens = forAnHour + countOrZero(writes['ephemeral_5m_input_tokens'])
@@ -141,7 +141,7 @@ export async function readReport(
   signal: AbortSignal,
 ): Promise<readonly ReportedUsage[]> {
   const { headers, read } = REPORTS[name]
-  const ask: Ask = async (path, query) => {
+  const requestDocument: RequestDocument = async (path, query) => {
     const reply = await wholeReply(
       client,
       {
@@ -165,21 +165,21 @@ export async function readReport(
       throw unreadable('cannot be read: the reply of the provider is not a usage report')
     return document
   }
-  return await read(ask, day)
+  return await read(requestDocument, day)
 }
 
 /** All results of a report in buckets, page by page. */
-async function results(ask: Ask, path: string, query: string) {
-  const found: Readonly<Record<string, unknown>>[] = []
+async function results(ask: RequestDocument, path: string, query: string) {
+  const rows: Readonly<Record<string, unknown>>[] = []
   let page: string | null = null
-  for (let pages = 0; pages < PAGES_MAX; pages++) {
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
     const document = await ask(path, page === null ? query : `${query}&page=${encodeURIComponent(page)}`)
-    for (const bucket of records(document['data'])) found.push(...records(bucket['results']))
+    for (const bucket of records(document['data'])) rows.push(...records(bucket['results']))
     const next = document['next_page']
-    if (document['has_more'] !== true || typeof next !== 'string' || next === '') return found
+    if (document['has_more'] !== true || typeof next !== 'string' || next === '') return rows
     page = next
   }
-  throw unreadable(`has more than ${PAGES_MAX} pages`)
+  throw unreadable(`has more than ${MAX_PAGES} pages`)
 }
 
 /** The columns of a CSV report, in any order; `date` and `model` are required, and others may be there too. */
@@ -205,23 +205,23 @@ export async function readCsv(path: string, day: string): Promise<readonly Repor
   const names = cellsOf(header).map(name => name.toLowerCase())
   for (const needed of ['date', 'model'])
     if (!names.includes(needed)) throw unreadable(`${path}: the first line must name the column ${needed}`)
-  return lines.flatMap((line, at) => {
+  return lines.flatMap((line, index) => {
     if (line.trim() === '') return []
     const row = Object.fromEntries(cellsOf(line).map((cell, index) => [names[index] ?? '', cell]))
     if (row['date']?.slice(0, 10) !== day) return []
-    const where = `${path}: line ${at + 2}`
+    const place = `${path}: line ${index + 2}`
     const model = row['model'] ?? ''
-    if (model === '') throw unreadable(`${where}: the model is missing`)
+    if (model === '') throw unreadable(`${place}: the model is missing`)
     const counts = Object.entries(CSV_COUNTS).map(([column, field]) => {
       const count = Number(row[column] ?? 0)
       if (!Number.isSafeInteger(count) || count < 0)
-        throw unreadable(`${where}: ${column} must be a whole number of tokens, 0 or more`)
+        throw unreadable(`${place}: ${column} must be a whole number of tokens, 0 or more`)
       return [field, count] as const
     })
     const cost = row['cost_usd'] ?? ''
     const usd = cost === '' ? null : Number(cost)
     if (usd !== null && !Number.isFinite(usd))
-      throw unreadable(`${where}: cost_usd must be an amount, such as 1.25`)
+      throw unreadable(`${place}: cost_usd must be an amount, such as 1.25`)
     return [{ model, usage: { ...ZERO_USAGE, ...Object.fromEntries(counts) }, usd, factor: 1 }]
   })
 }

@@ -6,7 +6,7 @@
  *
  * back: a figure of the candidate is proven worse, and is measured worse by at least half of its guard.
  * on: every guarded figure is proven to be worse by less than its guard in one of the comparisons, and nothing is against
- * the candidate in the other; or the time of the step is over, the arms of one comparison have LEAST_REQUESTS each, and
+ * the candidate in the other; or the time of the step is over, the arms of one comparison have MIN_REQUESTS each, and
  * nothing is proven or measured against the candidate.
  * hold: everything else.
  */
@@ -17,10 +17,10 @@ import { differenceInterval, type LogSums, meanOf, shareInterval } from './stati
 /** The chance that a candidate that is no worse is ever rolled back, over all steps and figures of a rollout. */
 export const FALSE_ALARMS = 0.01
 /** Requests of each arm without which time alone does not move a rollout. */
-export const LEAST_REQUESTS = 200
+export const MIN_REQUESTS = 200
 
 export interface Decision {
-  readonly does: 'back' | 'on' | 'hold'
+  readonly move: 'back' | 'on' | 'hold'
   /** In words, with the figures. */
   readonly reason: string
 }
@@ -42,7 +42,7 @@ interface Pair {
 }
 
 /** One figure of both arms. */
-interface Compared {
+interface Comparison {
   readonly isProvenWorse: boolean
   readonly isProvenFine: boolean
   /** Worse by at least half of the guard, proven or not. */
@@ -62,7 +62,7 @@ const FIGURES: Readonly<
       readonly sign: 1 | -1
       /** The difference of logarithms, positive if worse, that the guard stands for. `base`: the mean of the base. */
       readonly logOf: (guard: number, base: number) => number
-      readonly shown: (value: number) => string
+      readonly format: (value: number) => string
       readonly name: string
     }
   >
@@ -70,19 +70,19 @@ const FIGURES: Readonly<
   firstTokenMs: {
     sign: 1,
     logOf: (guard, base) => Math.log1p(guard / Math.exp(base)),
-    shown: value => `${Math.round(value)} ms`,
+    format: value => `${Math.round(value)} ms`,
     name: 'first token',
   },
   tokensPerSecond: {
     sign: -1,
     logOf: guard => -Math.log1p(-guard),
-    shown: value => `${value.toPrecision(3)}/s`,
+    format: value => `${value.toPrecision(3)}/s`,
     name: 'tokens',
   },
   cost: {
     sign: 1,
     logOf: guard => Math.log1p(guard),
-    shown: value => `${value.toPrecision(3)} USD`,
+    format: value => `${value.toPrecision(3)} USD`,
     name: 'cost',
   },
 }
@@ -100,47 +100,50 @@ export function decide(
     pairs.filter(pair => figure !== 'judged' || pair.isOfShadows).map(pair => ({ figure, limit, pair })),
   )
   const alpha = FALSE_ALARMS / (tests.length * Math.max(1, comparedSteps))
-  const all = tests.map(({ figure, limit, pair }) => ({
-    ...compared(figure, limit, pair, alpha),
+  const comparisons = tests.map(({ figure, limit, pair }) => ({
+    ...compare(figure, limit, pair, alpha),
     figure,
     isOfShadows: pair.isOfShadows,
     isKnown: pair.candidate.requests > 0,
   }))
-  const worse = all.filter(each => each.isProvenWorse && each.isMeasuredWorse)
-  if (worse.length > 0) return { does: 'back', reason: `proven worse: ${textOf(worse)}` }
-  const known = all.some(each => each.isKnown) ? all.filter(each => each.isKnown) : all
-  const against = all.filter(each => each.isProvenWorse || each.isMeasuredWorse)
-  const isFine = (figure: keyof RolloutGuard) => all.some(each => each.figure === figure && each.isProvenFine)
+  const worse = comparisons.filter(comparison => comparison.isProvenWorse && comparison.isMeasuredWorse)
+  if (worse.length > 0) return { move: 'back', reason: `proven worse: ${textOf(worse)}` }
+  const knownComparisons = comparisons.some(comparison => comparison.isKnown)
+    ? comparisons.filter(each => each.isKnown)
+    : comparisons
+  const adverse = comparisons.filter(comparison => comparison.isProvenWorse || comparison.isMeasuredWorse)
+  const isFine = (figure: keyof RolloutGuard) =>
+    comparisons.some(comparison => comparison.figure === figure && comparison.isProvenFine)
   if (
     guarded.every(([figure]) => isFine(figure)) &&
-    all.every(each => each.isProvenFine || !against.includes(each))
+    comparisons.every(comparison => comparison.isProvenFine || !adverse.includes(comparison))
   )
-    return { does: 'on', reason: `proven within the guard: ${textOf(known)}` }
+    return { move: 'on', reason: `proven within the guard: ${textOf(knownComparisons)}` }
   const missing = missingSamples(pairs, guard)
-  if (isTimeOver && missing === null && against.length === 0)
-    return { does: 'on', reason: `the time is over, and nothing is against it: ${textOf(known)}` }
-  if (against.length > 0) return { does: 'hold', reason: `worse, but not proven: ${textOf(against)}` }
-  if (isTimeOver && missing !== null) return { does: 'hold', reason: missing }
-  return { does: 'hold', reason: `nothing is proven yet: ${textOf(known)}` }
+  if (isTimeOver && missing === null && adverse.length === 0)
+    return { move: 'on', reason: `the time is over, and nothing is against it: ${textOf(knownComparisons)}` }
+  if (adverse.length > 0) return { move: 'hold', reason: `worse, but not proven: ${textOf(adverse)}` }
+  if (isTimeOver && missing !== null) return { move: 'hold', reason: missing }
+  return { move: 'hold', reason: `nothing is proven yet: ${textOf(knownComparisons)}` }
 }
 
 /** The samples that are missing before a step is taken because its time is over; null: there are enough. */
 function missingSamples(pairs: readonly Pair[], { judged }: RolloutGuard): string | null {
   const [callers, shadows] = pairs
-  if (!pairs.some(({ base, candidate }) => Math.min(base.requests, candidate.requests) >= LEAST_REQUESTS)) {
-    const has = `needs ${LEAST_REQUESTS} requests in each arm, and has ${callers?.base.requests} and ${callers?.candidate.requests}`
+  if (!pairs.some(({ base, candidate }) => Math.min(base.requests, candidate.requests) >= MIN_REQUESTS)) {
+    const has = `needs ${MIN_REQUESTS} requests in each arm, and has ${callers?.base.requests} and ${callers?.candidate.requests}`
     return shadows === undefined ? has : `${has}; or as many shadows, and has ${shadows.candidate.requests}`
   }
   const answers = shadows?.candidate.judged ?? 0
-  return judged === undefined || answers >= LEAST_REQUESTS
+  return judged === undefined || answers >= MIN_REQUESTS
     ? null
-    : `needs ${LEAST_REQUESTS} judged answers, and has ${answers}`
+    : `needs ${MIN_REQUESTS} judged answers, and has ${answers}`
 }
 
-function textOf(all: readonly (Compared & { readonly isOfShadows: boolean })[]): string {
+function textOf(comparisons: readonly (Comparison & { readonly isOfShadows: boolean })[]): string {
   const textFor = (isOfShadows: boolean) =>
-    all
-      .filter(each => each.isOfShadows === isOfShadows)
+    comparisons
+      .filter(comparison => comparison.isOfShadows === isOfShadows)
       .map(({ text }) => text)
       .join(', ')
   const [callers, shadows] = [textFor(false), textFor(true)]
@@ -148,11 +151,11 @@ function textOf(all: readonly (Compared & { readonly isOfShadows: boolean })[]):
   return `${callers === '' ? '' : `${callers}; `}shadows: ${shadows}`
 }
 
-function compared(figure: keyof RolloutGuard, limit: number, pair: Pair, alpha: number): Compared {
+function compare(figure: keyof RolloutGuard, limit: number, pair: Pair, alpha: number): Comparison {
   const { base, candidate } = pair
   return figure === 'errors' || figure === 'judged'
-    ? comparedShares(SHARES[figure], base, candidate, limit, alpha)
-    : comparedMeans(figure, base[figure], candidate[figure], limit, alpha)
+    ? compareShares(SHARES[figure], base, candidate, limit, alpha)
+    : compareMeans(figure, base[figure], candidate[figure], limit, alpha)
 }
 
 /** Shares of a number of requests. */
@@ -164,19 +167,19 @@ const SHARES: Readonly<
 }
 type Counts = Pick<ArmSums, 'requests' | 'errors' | 'judged' | 'unaccepted'>
 
-function comparedShares(
+function compareShares(
   { name, all, bad }: (typeof SHARES)[Share],
   base: Counts,
   candidate: Counts,
   guard: number,
   alpha: number,
-): Compared {
-  const ofBase = shareInterval(base[bad], base[all], alpha / 2)
-  const ofCandidate = shareInterval(candidate[bad], candidate[all], alpha / 2)
+): Comparison {
+  const baseInterval = shareInterval(base[bad], base[all], alpha / 2)
+  const candidateInterval = shareInterval(candidate[bad], candidate[all], alpha / 2)
   const [before, after] = [base, candidate].map(arm => arm[bad] / Math.max(1, arm[all])) as [number, number]
   return {
-    isProvenWorse: ofCandidate.low > ofBase.high,
-    isProvenFine: ofCandidate.high - ofBase.low < guard,
+    isProvenWorse: candidateInterval.low > baseInterval.high,
+    isProvenFine: candidateInterval.high - baseInterval.low < guard,
     isMeasuredWorse: after - before >= guard / 2,
     text: `${name} ${percent(after)} of ${candidate[all]} against ${percent(before)} of ${base[all]}`,
   }
@@ -186,25 +189,25 @@ function percent(share: number): string {
   return `${(100 * share).toFixed(2)} %`
 }
 
-const UNKNOWN = { isProvenWorse: false, isProvenFine: false, isMeasuredWorse: false } as const
+const UNKNOWN_COMPARISON = { isProvenWorse: false, isProvenFine: false, isMeasuredWorse: false } as const
 
-function comparedMeans(
+function compareMeans(
   figure: Figure,
   base: LogSums,
   candidate: LogSums,
   guard: number,
   alpha: number,
-): Compared {
-  const { name, shown, sign, logOf } = FIGURES[figure]
+): Comparison {
+  const { name, format, sign, logOf } = FIGURES[figure]
   const difference = differenceInterval(base, candidate, alpha)
-  if (difference === null) return { ...UNKNOWN, text: `${name} not known yet` }
-  const least = sign === 1 ? difference.low : -difference.high
-  const most = sign === 1 ? difference.high : -difference.low
+  if (difference === null) return { ...UNKNOWN_COMPARISON, text: `${name} not known yet` }
+  const minWorse = sign === 1 ? difference.low : -difference.high
+  const maxWorse = sign === 1 ? difference.high : -difference.low
   const mean = meanOf(base)
   return {
-    isProvenWorse: least > 0,
-    isProvenFine: most < logOf(guard, mean),
+    isProvenWorse: minWorse > 0,
+    isProvenFine: maxWorse < logOf(guard, mean),
     isMeasuredWorse: sign * difference.measured >= logOf(guard / 2, mean),
-    text: `${name} ${shown(Math.exp(meanOf(candidate)))} against ${shown(Math.exp(mean))}`,
+    text: `${name} ${format(Math.exp(meanOf(candidate)))} against ${format(Math.exp(mean))}`,
   }
 }

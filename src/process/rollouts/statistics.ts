@@ -62,21 +62,21 @@ function bisect(outside: number, inside: number, isPossible: (share: number) => 
 /** The number of requests for which the interval of a difference is narrowest. */
 const NARROWEST_AT = 300
 /** The theorem is about many requests: with fewer in an arm, nothing is proven. */
-export const MEAN_LEAST = 100
+export const MEAN_MIN_REQUESTS = 100
 
 /**
  * The difference of the means of logarithms, `other` minus `one`: wrong at any time with probability `alpha`. Null: too
  * few requests.
  */
 export function differenceInterval(
-  one: LogSums,
-  other: LogSums,
+  base: LogSums,
+  candidate: LogSums,
   alpha: number,
 ): (Interval & { readonly measured: number }) | null {
-  if (Math.min(one.count, other.count) < MEAN_LEAST) return null
-  const measured = meanOf(other) - meanOf(one)
-  const variance = varianceOf(one) / one.count + varianceOf(other) / other.count
-  const requests = 1 / (1 / one.count + 1 / other.count)
+  if (Math.min(base.count, candidate.count) < MEAN_MIN_REQUESTS) return null
+  const measured = meanOf(candidate) - meanOf(base)
+  const variance = varianceOf(base) / base.count + varianceOf(candidate) / candidate.count
+  const requests = 1 / (1 / base.count + 1 / candidate.count)
   const logAlpha = -2 * Math.log(alpha)
   const spread = (requests * (logAlpha + Math.log(logAlpha + 1))) / NARROWEST_AT
   const radius = Math.sqrt(variance * (1 + 1 / spread) * (Math.log(spread + 1) + logAlpha))
@@ -91,17 +91,17 @@ function varianceOf({ count, sum, squares }: LogSums): number {
   return Math.max(0, squares - (sum * sum) / count) / (count - 1)
 }
 
-function logBeta(one: number, other: number): number {
-  return logGamma(one) + logGamma(other) - logGamma(one + other)
+function logBeta(a: number, b: number): number {
+  return logGamma(a) + logGamma(b) - logGamma(a + b)
 }
 
 /** Below this the argument is raised, because Stirling's series is for large ones. */
-const STIRLING_LEAST = 10
+const STIRLING_MIN = 10
 
 /** Stirling's series. For positive arguments. */
 function logGamma(argument: number): number {
   let [raised, correction] = [argument, 0]
-  for (; raised < STIRLING_LEAST; raised++) correction -= Math.log(raised)
+  for (; raised < STIRLING_MIN; raised++) correction -= Math.log(raised)
   const inverse = 1 / raised
   const square = inverse * inverse
   const series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))

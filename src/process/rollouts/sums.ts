@@ -4,19 +4,19 @@ import type { EndedRollout, RolloutArm, RolloutFigures } from '../../protocol/ro
 import type { ArmSums } from '../../storage/rollouts.ts'
 import type { LogSums } from './statistics.ts'
 
-const NONE: LogSums = { count: 0, sum: 0, squares: 0 }
+const NO_LOGS: LogSums = { count: 0, sum: 0, squares: 0 }
 export const NO_SUMS: ArmSums = {
   requests: 0,
   errors: 0,
-  firstTokenMs: NONE,
-  tokensPerSecond: NONE,
-  cost: NONE,
+  firstTokenMs: NO_LOGS,
+  tokensPerSecond: NO_LOGS,
+  cost: NO_LOGS,
   judged: 0,
   unaccepted: 0,
 }
 
 /** Shorter answers say nothing about the speed. */
-const SPEED_LEAST = { tokens: 16, ms: 1 } as const
+const SPEED_MIN = { tokens: 16, ms: 1 } as const
 
 /** The change of an arm's sums by a usage record: `add` returns the new sums. */
 interface Addition {
@@ -49,8 +49,7 @@ export function addRecord(sums: ArmSums, record: RolloutFigures, failed: boolean
   const requests = sums.requests + 1
   if (failed) return { ...sums, requests, errors: sums.errors + 1 }
   const { latencyMs, generationMs, outputTokens, cost } = record
-  const isTimed =
-    generationMs !== null && generationMs >= SPEED_LEAST.ms && outputTokens >= SPEED_LEAST.tokens
+  const isTimed = generationMs !== null && generationMs >= SPEED_MIN.ms && outputTokens >= SPEED_MIN.tokens
   return {
     ...sums,
     requests,

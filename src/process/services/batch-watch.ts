@@ -15,16 +15,16 @@ interface BatchWatchOptions {
   readonly onFound: () => Promise<void>
 }
 
-/** Batches that other instances accepted are found after this. */
-const INTERVAL_MS = 2_000
+/** Batches that other instances accepted are found within this time. */
+const CHECK_INTERVAL_MS = 2_000
 
 export class BatchWatch {
   readonly #options: BatchWatchOptions
   #timer: Timer | null = null
-  #looking: Promise<void> | null = null
-  #again = false
-  #failing = false
-  #over = false
+  #checking: Promise<void> | null = null
+  #isCheckRequested = false
+  #isFailing = false
+  #isOver = false
 
   constructor(options: BatchWatchOptions) {
     this.#options = options
@@ -32,19 +32,19 @@ export class BatchWatch {
 
   /** Looks now, and from then on at intervals. */
   check(): void {
-    if (this.#over) return
-    if (this.#looking !== null) {
-      this.#again = true
+    if (this.#isOver) return
+    if (this.#checking !== null) {
+      this.#isCheckRequested = true
       return
     }
     this.#timer?.cancel()
-    this.#looking = this.#check().finally(() => {
-      this.#looking = null
-      if (this.#over) return
-      if (this.#again) {
-        this.#again = false
+    this.#checking = this.#check().finally(() => {
+      this.#checking = null
+      if (this.#isOver) return
+      if (this.#isCheckRequested) {
+        this.#isCheckRequested = false
         this.check()
-      } else this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.check())
+      } else this.#timer = this.#options.clock.after(CHECK_INTERVAL_MS, () => this.check())
     })
   }
 
@@ -55,9 +55,9 @@ export class BatchWatch {
 
   /** Resolves when no check is running any more. */
   async close(): Promise<void> {
-    this.#over = true
+    this.#isOver = true
     this.#timer?.cancel()
-    await this.#looking
+    await this.#checking
   }
 
   /** Never rejects. */
@@ -65,13 +65,13 @@ export class BatchWatch {
     const { store, log, onFound } = this.#options
     try {
       const batches = await store.batches.work.open()
-      this.#failing = false
-      if (batches.length === 0 || this.#over) return
+      this.#isFailing = false
+      if (batches.length === 0 || this.#isOver) return
       await onFound()
-      this.#over = true
+      this.#isOver = true
     } catch (error) {
-      if (!this.#failing) log.fault('batches', 'cannot read open batches from the store', error)
-      this.#failing = true
+      if (!this.#isFailing) log.fault('batches', 'cannot read open batches from the store', error)
+      this.#isFailing = true
     }
   }
 }

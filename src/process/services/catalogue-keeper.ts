@@ -62,7 +62,7 @@ interface CatalogueKeeperDeps {
 export const IMPORT_SOURCE = 'import'
 
 /** How long a start waits for providers without a stored list. */
-const FIRST_ANSWER_MS = 2_000
+const START_TIMEOUT_MS = 2_000
 /** Interval at which the keeper looks in the Store for model lists that other processes fetched. */
 const CHECK_INTERVAL_MS = 5_000
 /** Delay after a provider gave no list, unless lists are refreshed more often. */
@@ -79,7 +79,7 @@ export function sourceOf(source: string, models: readonly KnownModel[], clock: C
   return { source, version, models: models.length, facts, updatedAt: isoInstant(clock.nowMs()) }
 }
 
-interface KeptList {
+interface StoredList {
   readonly version: string
   readonly models: readonly KnownModel[]
 }
@@ -89,19 +89,20 @@ export class CatalogueKeeper {
   readonly #created: number
   readonly #closing = new AbortController()
   /** Lists of the Store by source. */
-  readonly #lists = new Map<string, KeptList>()
+  readonly #lists = new Map<string, StoredList>()
   /** Providers that did not answer last time. Each is logged once. */
   readonly #failing = new Set<string>()
   #config: Config
   #file: readonly KnownModel[]
   #parts: CatalogParts
-  #packed: PackedCatalogue
+  /** The current catalogue. Written only here. */
+  packed: PackedCatalogue
   #client: Transport | null = null
-  #timer: Timer | null = null
-  #ask: Timer | null = null
-  #looking: Promise<void> | null = null
+  #readTimer: Timer | null = null
+  #askTimer: Timer | null = null
+  #reading: Promise<void> | null = null
   #asking: Promise<void> | null = null
-  #asksAgain = false
+  #isAskRequested = false
 
   /** @throws ConfigError */
   constructor(deps: CatalogueKeeperDeps) {
@@ -110,12 +111,7 @@ export class CatalogueKeeper {
     this.#created = unixSeconds(deps.clock)
     this.#file = deps.reading.importedFile(deps.config)
     this.#parts = this.#compose(deps.config, this.#file)
-    this.#packed = this.#deps.reading.packParts(this.#parts)
-  }
-
-  /** The current catalogue. */
-  get packed(): PackedCatalogue {
-    return this.#packed
+    this.packed = this.#deps.reading.packParts(this.#parts)
   }
 
   /** Providers are those that the file names or that have a key in the environment. */
@@ -133,11 +129,11 @@ export class CatalogueKeeper {
    * stored list. Never rejects.
    */
   async start(): Promise<void> {
-    await this.#readStore()
+    await this.refresh()
     const isNew = this.#listingProviders().some(({ slug }) => !this.#lists.has(providerSource(slug)))
     const update = this.#askAll()
-    void update.then(() => this.#tellUnserved())
-    if (isNew) await this.#briefly(update)
+    void update.then(() => this.#logUnserved())
+    if (isNew) await this.#waitBriefly(update)
     this.#scheduleRead()
   }
 
@@ -148,20 +144,15 @@ export class CatalogueKeeper {
     this.#config = config
     this.#file = file
     this.#replace(parts)
-    this.#asksAgain = true
-    void this.#askAll().then(() => this.#tellUnserved())
-  }
-
-  /** Reads the Store now, because another process changed it. */
-  async refresh(): Promise<void> {
-    await this.#readStore()
+    this.#isAskRequested = true
+    void this.#askAll().then(() => this.#logUnserved())
   }
 
   async close(): Promise<void> {
     this.#closing.abort(new Error('the gateway stops'))
-    this.#timer?.cancel()
-    this.#ask?.cancel()
-    await this.#looking
+    this.#readTimer?.cancel()
+    this.#askTimer?.cancel()
+    await this.#reading
     await this.#asking
     await this.#client?.close()
   }
@@ -200,25 +191,25 @@ export class CatalogueKeeper {
 
   #replace(parts: CatalogParts): void {
     this.#parts = parts
-    this.#packed = this.#deps.reading.packParts(parts)
-    this.#deps.onChange(this.#packed)
+    this.packed = this.#deps.reading.packParts(parts)
+    this.#deps.onChange(this.packed)
   }
 
   /** Reads new lists from the Store. Never rejects: while the Store is unavailable, the known lists stay. */
-  #readStore(): Promise<void> {
-    this.#looking ??= this.#readLists()
+  refresh(): Promise<void> {
+    this.#reading ??= this.#readLists()
       .catch(() => undefined)
       .finally(() => {
-        this.#looking = null
+        this.#reading = null
       })
-    return this.#looking
+    return this.#reading
   }
 
   async #readLists(): Promise<void> {
     const { catalogue } = this.#deps.store
-    const found = await catalogue.list()
+    const storedLists = await catalogue.list()
     let isChanged = false
-    for (const { source, version } of found) {
+    for (const { source, version } of storedLists) {
       if (this.#lists.get(source)?.version === version) continue
       const list = await catalogue.find(source)
       const models = list === null ? null : modelsIn(list.facts)
@@ -226,7 +217,7 @@ export class CatalogueKeeper {
       this.#lists.set(source, { version: list.version, models })
       isChanged = true
     }
-    if (!found.some(({ source }) => source === IMPORT_SOURCE)) {
+    if (!storedLists.some(({ source }) => source === IMPORT_SOURCE)) {
       isChanged = this.#lists.delete(IMPORT_SOURCE) || isChanged
     }
     if (isChanged && !this.#closing.signal.aborted) this.#recompose()
@@ -234,9 +225,9 @@ export class CatalogueKeeper {
 
   #scheduleRead(): void {
     if (this.#closing.signal.aborted) return
-    this.#timer = this.#deps.clock.after(
+    this.#readTimer = this.#deps.clock.after(
       CHECK_INTERVAL_MS,
-      () => void this.#readStore().then(() => this.#scheduleRead()),
+      () => void this.refresh().then(() => this.#scheduleRead()),
     )
   }
 
@@ -245,22 +236,22 @@ export class CatalogueKeeper {
     this.#asking ??= this.#askEach().finally(() => {
       this.#asking = null
       if (this.#closing.signal.aborted) return
-      if (this.#asksAgain) void this.#askAll()
+      if (this.#isAskRequested) void this.#askAll()
       else this.#askLater()
     })
     return this.#asking
   }
 
   #askLater(): void {
-    this.#ask?.cancel()
+    this.#askTimer?.cancel()
     if (this.#listingProviders().length === 0) return
     const { refreshMs } = this.#config.catalogue
     const delayMs = this.#failing.size === 0 ? refreshMs : Math.min(refreshMs, RETRY_MS)
-    this.#ask = this.#deps.clock.after(delayMs, () => void this.#askAll())
+    this.#askTimer = this.#deps.clock.after(delayMs, () => void this.#askAll())
   }
 
   /** Logs configured models that no provider serves, once the providers have listed their models. */
-  #tellUnserved(): void {
+  #logUnserved(): void {
     if (this.#closing.signal.aborted) return
     const { log } = this.#deps
     const catalog = catalogOf(this.#parts)
@@ -286,7 +277,7 @@ export class CatalogueKeeper {
   }
 
   async #askEach(): Promise<void> {
-    this.#asksAgain = false
+    this.#isAskRequested = false
     const answers = await Promise.all(this.#listingProviders().map(provider => this.#askOne(provider)))
     const changed = answers.filter(list => list !== null)
     if (changed.length === 0 || this.#closing.signal.aborted) return
@@ -333,9 +324,9 @@ export class CatalogueKeeper {
     }
   }
 
-  #briefly(work: Promise<void>): Promise<void> {
+  #waitBriefly(work: Promise<void>): Promise<void> {
     return new Promise(resolve => {
-      const timer = this.#deps.clock.after(FIRST_ANSWER_MS, resolve)
+      const timer = this.#deps.clock.after(START_TIMEOUT_MS, resolve)
       void work.finally(() => {
         timer.cancel()
         resolve()

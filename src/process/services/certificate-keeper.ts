@@ -8,7 +8,7 @@ import { ConfigError } from '../../base/settings/check.ts'
 import {
   type Certificate,
   type CertificateFiles,
-  certificateTrace,
+  certificateStamp,
   readCertificate,
 } from '../../server/certificate.ts'
 
@@ -27,10 +27,10 @@ type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number]
 /** Polling sees what notifications miss: files that are replaced, symbolic links, mounted volumes. */
 const POLL_MS = 1_000
 /** A refused pair is checked again: the clock may have been wrong, or a thread may have lacked memory. */
-const AGAIN_MS = 60_000
+const RECHECK_INTERVAL_MS = 60_000
 /** Maximum wait for a thread. One that hangs switches to the certificate when it continues. */
-const THREADS_MS = 5_000
-const NOT_TAKEN =
+const THREAD_TIMEOUT_MS = 5_000
+const NOT_ACCEPTED =
   'listen.tls: the HTTP library cannot use these files, or they changed while it was reading them'
 
 export class CertificateKeeper {
@@ -38,23 +38,23 @@ export class CertificateKeeper {
   readonly #deps: CertificateKeeperDeps
   #current: Certificate
   /** The state of the files at the last check; null: they must be checked again. */
-  #judged: string | null
+  #checkedStamp: string | null
   /** A state of the files in which they were faulty once. */
-  #suspect: string | null = null
-  /** The logged error for `#judged`; null: none. */
+  #suspectStamp: string | null = null
+  /** The logged error for `#checkedStamp`; null: none. */
   #fault: string | null = null
-  /** Monotonic: when a pair with a fault is judged again. */
-  #againMs = 0
+  /** Monotonic: when a pair with a fault is checked again. */
+  #recheckMs = 0
   #timer: Timer | null = null
-  #judging: Promise<void> | null = null
+  #checking: Promise<void> | null = null
   #closed = false
 
   /** @throws ConfigError when the files are no good pair */
   constructor(deps: CertificateKeeperDeps) {
     this.#deps = deps
-    this.#judged = certificateTrace(deps.files)
+    this.#checkedStamp = certificateStamp(deps.files)
     this.#current = readCertificate(deps.files, deps.clock.nowMs())
-    this.#lookLater()
+    this.#scheduleCheck()
   }
 
   /** Unix milliseconds. */
@@ -64,57 +64,57 @@ export class CertificateKeeper {
 
   /** Reads the files now, and reports errors at once. Resolves when all threads have the certificate. */
   async reload(): Promise<void> {
-    await this.#judging
+    await this.#checking
     await this.#check(true)
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#timer?.cancel()
-    await this.#judging
+    await this.#checking
   }
 
-  #lookLater(): void {
+  #scheduleCheck(): void {
     if (this.#closed) return
     this.#timer?.cancel()
     this.#timer = this.#deps.clock.after(POLL_MS, () => void this.#check(false))
   }
 
   #check(isRequested: boolean): Promise<void> {
-    this.#judging ??= this.#judge(isRequested).finally(() => {
-      this.#judging = null
-      this.#lookLater()
+    this.#checking ??= this.#checkFiles(isRequested).finally(() => {
+      this.#checking = null
+      this.#scheduleCheck()
     })
-    return this.#judging
+    return this.#checking
   }
 
-  async #judge(isRequested: boolean): Promise<void> {
+  async #checkFiles(isRequested: boolean): Promise<void> {
     const { files, clock, log } = this.#deps
-    const trace = certificateTrace(files)
-    const isDue = this.#fault !== null && clock.monotonicMs() >= this.#againMs
-    if (this.#closed || (!isRequested && !isDue && trace === this.#judged)) return
-    const isSame = trace === this.#judged
+    const stamp = certificateStamp(files)
+    const isDue = this.#fault !== null && clock.monotonicMs() >= this.#recheckMs
+    if (this.#closed || (!isRequested && !isDue && stamp === this.#checkedStamp)) return
+    const isSame = stamp === this.#checkedStamp
     let fault: string | null = null
     try {
-      const found = readCertificate(files, clock.nowMs())
-      if (found.version !== this.#current.version) {
-        if (await this.#exchange(found.version)) {
-          this.#current = found
+      const certificate = readCertificate(files, clock.nowMs())
+      if (certificate.version !== this.#current.version) {
+        if (await this.#exchange(certificate.version)) {
+          this.#current = certificate
           this.reloads.taken++
-          log.notice('tls', 'certificate reloaded', { expires: isoInstant(found.expiresAtMs) })
-        } else fault = NOT_TAKEN
+          log.notice('tls', 'certificate reloaded', { expires: isoInstant(certificate.expiresAtMs) })
+        } else fault = NOT_ACCEPTED
       }
     } catch (error) {
-      fault = error instanceof ConfigError ? error.message : NOT_TAKEN
+      fault = error instanceof ConfigError ? error.message : NOT_ACCEPTED
     }
     // A file may be half written, or only one of the two replaced: an error counts if nothing has changed at the next
     // check.
-    const isFirst = fault !== null && !isRequested && this.#suspect !== trace
-    this.#suspect = fault === null ? null : trace
-    this.#judged = isFirst ? null : trace
+    const isFirst = fault !== null && !isRequested && this.#suspectStamp !== stamp
+    this.#suspectStamp = fault === null ? null : stamp
+    this.#checkedStamp = isFirst ? null : stamp
     const isLogged = isSame && !isRequested && fault === this.#fault
     this.#fault = isFirst ? null : fault
-    this.#againMs = clock.monotonicMs() + AGAIN_MS
+    this.#recheckMs = clock.monotonicMs() + RECHECK_INTERVAL_MS
     if (fault === null || isFirst || isLogged) return
     this.reloads.refused++
     log.error('tls', `certificate not reloaded; still using the old one: ${fault}`)
@@ -123,6 +123,6 @@ export class CertificateKeeper {
   /** True also for threads that do not answer in time. */
   #exchange(version: string): Promise<boolean> {
     const { clock, onChange } = this.#deps
-    return within(clock, THREADS_MS, onChange(version)).catch(() => true)
+    return within(clock, THREAD_TIMEOUT_MS, onChange(version)).catch(() => true)
   }
 }

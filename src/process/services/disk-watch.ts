@@ -21,9 +21,9 @@ interface DiskWatchOptions {
   readonly freeBytes?: (folder: string) => Promise<number>
 }
 
-const INTERVAL_MS = 2_000
+const CHECK_INTERVAL_MS = 2_000
 /** Less than a change of the database and its log may need. */
-const ROOM_MIN_BYTES = 256 * 1024
+const MIN_FREE_BYTES = 256 * 1024
 
 async function freeBytesOf(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder)
@@ -37,18 +37,18 @@ export function watchDisk({ folder, clock, log, freeBytes = freeBytesOf }: DiskW
 
   function check(): void {
     void freeBytes(folder).then(
-      free => note(free < ROOM_MIN_BYTES),
+      free => note(free < MIN_FREE_BYTES),
       // If the folder no longer exists, writing to it fails and is reported.
       () => note(false),
     )
   }
 
-  function note(full: boolean): void {
+  function note(isFullNow: boolean): void {
     if (closed) return
-    if (full && !isFull) log.error('disk', 'the disk is full', { folder })
-    if (!full && isFull) log.notice('disk', 'the disk has free space again')
-    isFull = full
-    timer = clock.after(INTERVAL_MS, check)
+    if (isFullNow && !isFull) log.error('disk', 'the disk is full', { folder })
+    if (!isFullNow && isFull) log.notice('disk', 'the disk has free space again')
+    isFull = isFullNow
+    timer = clock.after(CHECK_INTERVAL_MS, check)
   }
 
   return {

@@ -15,17 +15,17 @@ interface ExplanationKeeperOptions {
 }
 
 /** Short, because people look for a request that has just failed. */
-const WRITE_MS = 500
+const WRITE_DELAY_MS = 500
 const WRITE_AFTER_FAILURE_MS = 5_000
 /** While the Store is away: some megabytes. */
-const WAITING_MAX = 2_000
+const MAX_WAITING = 2_000
 /** In one transaction: some milliseconds of the disk. */
-const BATCH = 200
+const BATCH_SIZE = 200
 const DAY_MS = 86_400_000
 /** Maximum per organization and kind: a few megabytes. */
-const KEPT_MAX = 5_000
+const MAX_PER_ORGANIZATION = 5_000
 /** In this time all threads together add fewer explanations of one organization than are kept. */
-const PRUNE_MS = 60_000
+const PRUNE_INTERVAL_MS = 60_000
 /** Pause between two batches that are removed, so that other work of the thread comes first. */
 const PAUSE_MS = 100
 
@@ -40,15 +40,15 @@ export class ExplanationKeeper {
 
   constructor(options: ExplanationKeeperOptions) {
     this.#options = options
-    this.#pruning = options.clock.after(PRUNE_MS, this.#prune)
+    this.#pruning = options.clock.after(PRUNE_INTERVAL_MS, this.#prune)
   }
 
   /** Adds explanations of a thread. */
   add(explanations: readonly NewExplanation[]): void {
     this.#waiting.push(...explanations)
-    const surplus = this.#waiting.length - WAITING_MAX
+    const surplus = this.#waiting.length - MAX_WAITING
     if (surplus > 0) this.#waiting.splice(0, surplus)
-    this.#schedule(WRITE_MS)
+    this.#schedule(WRITE_DELAY_MS)
   }
 
   /** Writes the remaining explanations. Call it after all threads have ended. */
@@ -71,7 +71,7 @@ export class ExplanationKeeper {
   async #writeAll(): Promise<void> {
     const { store, log } = this.#options
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, BATCH)
+      const batch = this.#waiting.splice(0, BATCH_SIZE)
       try {
         await store.explanations.add(batch)
         this.#isFailing = false
@@ -88,8 +88,9 @@ export class ExplanationKeeper {
 
   readonly #prune = (): void => {
     this.#running = this.#running.then(async () => {
-      const more = await this.#removeBatch()
-      if (!this.#closed) this.#pruning = this.#options.clock.after(more ? PAUSE_MS : PRUNE_MS, this.#prune)
+      const hasMore = await this.#removeBatch()
+      if (!this.#closed)
+        this.#pruning = this.#options.clock.after(hasMore ? PAUSE_MS : PRUNE_INTERVAL_MS, this.#prune)
     })
   }
 
@@ -97,9 +98,9 @@ export class ExplanationKeeper {
   async #removeBatch(): Promise<boolean> {
     const { store, clock } = this.#options
     try {
-      const old = await store.explanations.prune(isoInstant(clock.nowMs() - DAY_MS), BATCH)
-      const surplus = await store.explanations.pruneBeyond(KEPT_MAX, BATCH)
-      return old === BATCH || surplus === BATCH
+      const expiredCount = await store.explanations.prune(isoInstant(clock.nowMs() - DAY_MS), BATCH_SIZE)
+      const surplusCount = await store.explanations.pruneBeyond(MAX_PER_ORGANIZATION, BATCH_SIZE)
+      return expiredCount === BATCH_SIZE || surplusCount === BATCH_SIZE
     } catch {
       // Failed writes already report an unavailable Store.
       return false

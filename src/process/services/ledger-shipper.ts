@@ -25,10 +25,10 @@ export interface LedgerShipper {
   /** Bytes on disk of this process that are not shipped. */
   waitingBytes(): number
   /**
-   * Calls `see` with records as they are shipped, until the returned function is called. Records are parsed for it only
+   * Calls `onRecords` with records as they are shipped, until the returned function is called. Records are parsed for it only
    * while somebody watches. Records of other processes are not included.
    */
-  watch(see: (records: readonly UsageRecord[]) => void): () => void
+  watch(onRecords: (records: readonly UsageRecord[]) => void): () => void
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
   writerEnded(writer: string): void
   /** Ships all records on disk, including those of dead processes. Returns false if some are left. */
@@ -54,16 +54,16 @@ interface ShipperOptions {
 }
 
 /** Short enough that other threads find a record within a second of the answer, even with a slow disk. */
-const INTERVAL_MS = 250
-/** While the Store refuses records. */
+const SHIP_INTERVAL_MS = 250
+/** Interval while the Store refuses records. */
 const INTERVAL_AFTER_FAILURE_MS = 5_000
 /** Other processes rarely die; looking for their folders costs a lock for each. */
 const ABANDONED_INTERVAL_MS = 10_000
 
 /** If the Store refuses a record this often, the cause is not temporary. */
-const TRIES = 3
+const MAX_ATTEMPTS = 3
 
-const NOBODY: ReadonlySet<string> = new Set()
+const NO_WRITERS: ReadonlySet<string> = new Set()
 
 /** @throws StoreError, or the error of the file system when the spool cannot be made. */
 export async function startShipper(options: ShipperOptions): Promise<LedgerShipper> {
@@ -82,42 +82,39 @@ export async function startShipper(options: ShipperOptions): Promise<LedgerShipp
 class SpoolShipper implements LedgerShipper {
   readonly #options: ShipperOptions
   readonly #root: string
-  readonly #own: SpoolFolder
+  readonly #ownFolder: SpoolFolder
   readonly #store: Store
   /** Keyed by path: shipped bytes of each file of this process's threads. */
   readonly #offsets = new Map<string, number>()
   /** Keyed by path: how often the Store has refused the next records of the file. */
-  readonly #tries = new Map<string, number>()
+  readonly #attempts = new Map<string, number>()
   /** Ended writers, until their files are removed. */
   readonly #endedWriters = new Set<string>()
   readonly #watchers = new Set<{ see(records: readonly UsageRecord[]): void }>()
   #timer: Timer | null = null
   #running: Promise<void> | null = null
   /** The shipment that has not begun yet. */
-  #next: Promise<boolean> | null = null
-  #abandonedMs = Number.NEGATIVE_INFINITY
-  #refusal: unknown = null
+  #nextShipment: Promise<boolean> | null = null
+  #abandonedCheckMs = Number.NEGATIVE_INFINITY
+  /** Written only here. */
+  refusal: unknown = null
   #closed = false
 
   constructor(options: ShipperOptions, root: string, ownFolder: SpoolFolder, store: Store) {
     this.#options = options
     this.#root = root
-    this.#own = ownFolder
+    this.#ownFolder = ownFolder
     this.#store = store
     this.#schedule(0)
   }
 
   get folder(): string {
-    return this.#own.path
-  }
-
-  get refusal(): unknown {
-    return this.#refusal
+    return this.#ownFolder.path
   }
 
   waitingBytes(): number {
     let bytes = 0
-    for (const { path } of spoolFiles(this.#own.path))
+    for (const { path } of spoolFiles(this.#ownFolder.path))
       bytes += remainingBytes(path, this.#offsets.get(path) ?? 0)
     return bytes
   }
@@ -135,11 +132,11 @@ class SpoolShipper implements LedgerShipper {
   ship(): Promise<boolean> {
     let isComplete = false
     // One that has begun may be past the newest records.
-    this.#next ??= this.#exclusively(async () => {
-      this.#next = null
+    this.#nextShipment ??= this.#exclusively(async () => {
+      this.#nextShipment = null
       isComplete = await this.#shipAll()
     }).then(() => isComplete)
-    return this.#next
+    return this.#nextShipment
   }
 
   async close(): Promise<void> {
@@ -149,7 +146,7 @@ class SpoolShipper implements LedgerShipper {
     await this.#exclusively(async () => {
       await this.#shipOwn(true)
     })
-    this.#own.release()
+    this.#ownFolder.release()
     await this.#store.close()
   }
 
@@ -161,29 +158,29 @@ class SpoolShipper implements LedgerShipper {
   readonly #tick = (): void => {
     const { clock } = this.#options
     void this.#exclusively(async () => {
-      const dueMs = this.#abandonedMs + ABANDONED_INTERVAL_MS
+      const dueMs = this.#abandonedCheckMs + ABANDONED_INTERVAL_MS
       if (clock.monotonicMs() >= dueMs) await this.#shipAll()
       else await this.#shipOwn(false)
-    }).then(() => this.#schedule(this.#refusal !== null ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
+    }).then(() => this.#schedule(this.refusal !== null ? INTERVAL_AFTER_FAILURE_MS : SHIP_INTERVAL_MS))
   }
 
   /** Runs one shipment at a time. Never rejects: records that were not shipped are still on disk. */
   #exclusively(work: () => Promise<void>): Promise<void> {
     const turn = (this.#running ?? Promise.resolve()).then(work).then(
       () => {
-        if (this.#refusal !== null)
+        if (this.refusal !== null)
           this.#options.log.notice('ledger', 'sending usage records to the store again')
-        this.#refusal = null
+        this.refusal = null
       },
       (error: unknown) => {
-        if (this.#refusal === null) {
+        if (this.refusal === null) {
           this.#options.log.fault(
             'ledger',
             'cannot send usage records to the store; they are kept on disk',
             error,
           )
         }
-        this.#refusal = error ?? new Error('refused')
+        this.refusal = error ?? new Error('refused')
       },
     )
     this.#running = turn
@@ -193,11 +190,11 @@ class SpoolShipper implements LedgerShipper {
   /** Returns false if a folder of a dead process could not be shipped. */
   async #shipAll(): Promise<boolean> {
     let isComplete = true
-    this.#abandonedMs = this.#options.clock.monotonicMs()
+    this.#abandonedCheckMs = this.#options.clock.monotonicMs()
     await this.#shipOwn(false)
     for (const folder of claimAbandoned(this.#root)) {
       try {
-        await this.#shipFolder(folder.path, true, NOBODY)
+        await this.#shipFolder(folder.path, true, NO_WRITERS)
       } catch (error) {
         // Tried again later. Records of our own threads must not wait for it.
         isComplete = false
@@ -213,11 +210,11 @@ class SpoolShipper implements LedgerShipper {
     return isComplete
   }
 
-  async #shipOwn(abandoned: boolean): Promise<void> {
+  async #shipOwn(isAbandoned: boolean): Promise<void> {
     // A writer that ends during the shipment may have written after its file was read.
-    const ended = new Set(this.#endedWriters)
-    await this.#shipFolder(this.#own.path, abandoned, ended)
-    for (const writer of ended) this.#endedWriters.delete(writer)
+    const endedWriters = new Set(this.#endedWriters)
+    await this.#shipFolder(this.#ownFolder.path, isAbandoned, endedWriters)
+    for (const writer of endedWriters) this.#endedWriters.delete(writer)
   }
 
   /** Adds the records of a piece. Records that the Store never accepts are set aside after several tries. */
@@ -226,14 +223,14 @@ class SpoolShipper implements LedgerShipper {
       const { invalidLines: spoilt } = await this.#store.ledger.addLines(lines)
       const { shipped } = this.#options
       if (shipped?.isWanted === true) shipped.receive(parseLines(lines).records.map(wholeRecord))
-      this.#tries.delete(path)
+      this.#attempts.delete(path)
       if (spoilt > 0)
         this.#options.log.notice('ledger', 'skipped half-written usage records', { lines: spoilt })
       return
     } catch (error) {
-      const tries = (this.#tries.get(path) ?? 0) + 1
-      this.#tries.set(path, tries)
-      if (tries < TRIES || !isUnfit(error)) throw error
+      const attempts = (this.#attempts.get(path) ?? 0) + 1
+      this.#attempts.set(path, attempts)
+      if (attempts < MAX_ATTEMPTS || !isUnfit(error)) throw error
     }
     for (const record of parseLines(lines).records) {
       try {
@@ -245,27 +242,27 @@ class SpoolShipper implements LedgerShipper {
         this.#options.log.fault('ledger', 'the store rejected a usage record; it was set aside', error)
       }
     }
-    this.#tries.delete(path)
+    this.#attempts.delete(path)
   }
 
-  #show(lines: string): void {
+  #notifyWatchers(lines: string): void {
     if (this.#watchers.size === 0) return
     const records = parseLines(lines).records.map(wholeRecord)
     if (records.length > 0) for (const { see } of this.#watchers) see(records)
   }
 
   /** Removes shipped files: all of an abandoned folder, otherwise complete files and files of ended writers. */
-  async #shipFolder(folder: string, abandoned: boolean, ended: ReadonlySet<string>): Promise<void> {
-    for (const { path, writer, isComplete: complete } of spoolFiles(folder)) {
+  async #shipFolder(folder: string, isAbandoned: boolean, endedWriters: ReadonlySet<string>): Promise<void> {
+    for (const { path, writer, isComplete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
         await this.#add(path, piece.lines)
         offset = piece.offset
         this.#offsets.set(path, offset)
-        if (folder === this.#own.path) this.#show(piece.lines)
+        if (folder === this.#ownFolder.path) this.#notifyWatchers(piece.lines)
         if (piece.isLast) break
       }
-      if (!abandoned && !complete && !ended.has(writer)) continue
+      if (!isAbandoned && !isComplete && !endedWriters.has(writer)) continue
       const bytes = remainingBytes(path, offset)
       // An unfinished line: its caller never saw the end of that answer.
       if (bytes > 0) this.#options.log.notice('ledger', 'skipped a half-written usage record', { bytes })

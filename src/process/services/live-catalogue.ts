@@ -12,7 +12,7 @@ export class CatalogueHolder {
   readonly #listeners: ((unpacked: UnpackedCatalogue, catalog: Catalog) => void)[] = []
   #unpacked: UnpackedCatalogue
   #waiting: PackedCatalogue | null = null
-  #working = false
+  #isUnpacking = false
 
   constructor(packed: PackedCatalogue) {
     this.#unpacked = unpackCatalogue(packed)
@@ -30,11 +30,11 @@ export class CatalogueHolder {
    */
   receive(packed: PackedCatalogue): void {
     this.#waiting = packed
-    if (!this.#working) void this.#work()
+    if (!this.#isUnpacking) void this.#unpackAll()
   }
 
-  async #work(): Promise<void> {
-    this.#working = true
+  async #unpackAll(): Promise<void> {
+    this.#isUnpacking = true
     try {
       while (this.#waiting !== null) {
         const packed = this.#waiting
@@ -45,7 +45,7 @@ export class CatalogueHolder {
         for (const listener of this.#listeners) listener(this.#unpacked, catalog)
       }
     } finally {
-      this.#working = false
+      this.#isUnpacking = false
     }
   }
 }

@@ -25,7 +25,7 @@ const DAY_MS = 24 * HOUR_MS
 /** Providers complete the report of a day some hours after it has ended. */
 const REPORT_DELAY_MS = 6 * HOUR_MS
 /** After the start, when records of an earlier process are in the ledger. */
-const FIRST_MS = 60_000
+const FIRST_DELAY_MS = 60_000
 const REPORT_TIMEOUT_MS = 300_000
 
 export class Reconciler {
@@ -42,7 +42,7 @@ export class Reconciler {
 
   constructor(options: ReconcilerOptions) {
     this.#options = options
-    this.#timer = options.clock.after(FIRST_MS, () => this.#start())
+    this.#timer = options.clock.after(FIRST_DELAY_MS, () => this.#start())
   }
 
   /** The drift of the last day by provider: 0 to 1. A provider whose report could not be read is missing. */

@@ -41,11 +41,11 @@ interface Removal {
 
 const DAY_MS = 86_400_000
 /** Records per batch: a few milliseconds of disk time. */
-const BATCH = 200
+const BATCH_SIZE = 200
 /** Pause between two batches, so that other writers and the thread come first. */
 const PAUSE_MS = 100
 /** Soon after the start, when records of earlier processes are shipped. */
-const FIRST_MS = 60_000
+const FIRST_DELAY_MS = 60_000
 const INTERVAL_MS = 3_600_000
 /** One key may leave a thousand such records in a second. */
 const UNASKED_INTERVAL_MS = 60_000
@@ -84,17 +84,17 @@ function startRemoval(
   { everyMs, label, lists }: Removal,
 ): Retention {
   let running: Promise<void> = Promise.resolve()
-  let timer: Timer = clock.after(FIRST_MS, run)
+  let timer: Timer = clock.after(FIRST_DELAY_MS, run)
   let removed = 0
-  let failing = false
-  let closed = false
+  let isFailing = false
+  let isClosed = false
 
   function run(): void {
     running = removeBatch().then(
-      more => next(more ? PAUSE_MS : everyMs),
+      hasMore => next(hasMore ? PAUSE_MS : everyMs),
       (error: unknown) => {
-        if (!failing) log.fault('retention', `cannot delete ${label}`, error)
-        failing = true
+        if (!isFailing) log.fault('retention', `cannot delete ${label}`, error)
+        isFailing = true
         next(everyMs)
       },
     )
@@ -103,27 +103,27 @@ function startRemoval(
   /** True if there may be more to remove. */
   async function removeBatch(): Promise<boolean> {
     if (removed === 0 && !(await shipped())) return false
-    let more = false
+    let hasMore = false
     for (const remove of lists) {
-      const count = await remove(BATCH)
+      const count = await remove(BATCH_SIZE)
       removed += count
-      more ||= count === BATCH
+      hasMore ||= count === BATCH_SIZE
     }
-    failing = false
-    if (!more) {
+    isFailing = false
+    if (!hasMore) {
       if (removed > 0) log.notice('retention', `deleted ${label}`, { records: removed })
       removed = 0
     }
-    return more
+    return hasMore
   }
 
   function next(delayMs: number): void {
-    if (!closed) timer = clock.after(delayMs, run)
+    if (!isClosed) timer = clock.after(delayMs, run)
   }
 
   return {
     async close() {
-      closed = true
+      isClosed = true
       timer.cancel()
       await running
     },

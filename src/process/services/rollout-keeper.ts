@@ -1,6 +1,6 @@
 /**
  * Moves the rollouts of routes: begins those of the configuration, adds up what both arms did, and takes a candidate a
- * step on or back. All instances add to the same sums; the one whose move comes first makes it. Main thread.
+ * step on or back. All instances add to the same sums; of several moves at once only the first is made. Main thread.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
@@ -25,7 +25,7 @@ import { additionsOf, NO_SUMS } from '../rollouts/sums.ts'
 
 interface RolloutKeeperDeps {
   readonly store: Pick<Store, 'rollouts'>
-  /** Those of the configuration. */
+  /** The routes of the configuration. */
   readonly routes: readonly Pick<Route, 'name' | 'rollout'>[]
   readonly raise: (event: AlertEvent) => void
   /** Called when a rollout has moved: threads and other instances read it again. */
@@ -34,26 +34,26 @@ interface RolloutKeeperDeps {
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
-const SPENT = 'the budget of its shadows is spent'
+const BUDGET_SPENT = 'the budget of its shadows is spent'
 /** A rollout with the part of the budget of its shadows that is spent; null: it has none. */
-export interface ShownRollout extends RolloutProgress {
+export interface MeasuredRollout extends RolloutProgress {
   readonly shadowUsed: number | null
 }
 
 /** Interval at which sums are stored and rollouts are checked. */
-const TICK_MS = 1_000
+const CHECK_INTERVAL_MS = 1_000
 
 export class RolloutKeeper {
   readonly #deps: RolloutKeeperDeps
   #rollouts: ReadonlyMap<string, RouteRollout>
-  /** Not in the Store yet, by their places. */
-  #waiting = new Map<string, NewSums>()
-  /** As last read. */
-  #known: readonly RolloutRecord[] = []
+  /** Sums that are not in the Store yet, keyed by route, candidate, step and arm. */
+  #waitingSums = new Map<string, NewSums>()
+  /** The rollouts of the Store, as last read. */
+  #records: readonly RolloutRecord[] = []
   #timer: Timer | null = null
   #running: Promise<void> = Promise.resolve()
-  /** Spent budgets that the log has. */
-  readonly #toldSpent = new Set<string>()
+  /** Spent budgets that were logged. */
+  readonly #loggedBudgets = new Set<string>()
   #isFailing = false
   #closed = false
 
@@ -70,11 +70,11 @@ export class RolloutKeeper {
 
   /** The rollouts of the configuration, as last read from the Store. */
   get progress(): readonly RolloutRecord[] {
-    return this.#known.filter(record => this.#isConfigured(record))
+    return this.#records.filter(record => this.#isConfigured(record))
   }
 
   /** The rollouts of the configuration, as metrics show them. */
-  get shown(): readonly ShownRollout[] {
+  get measured(): readonly MeasuredRollout[] {
     return this.progress.map(record => {
       const { shadow = null } = this.#rollouts.get(record.route) ?? {}
       return { ...record, shadowUsed: shadow === null ? null : record.shadowSpent / shadow.budget }
@@ -95,8 +95,8 @@ export class RolloutKeeper {
       const { candidate, step } = rollout
       for (const { arm, add } of additionsOf(record, rollout)) {
         const key = JSON.stringify([route, candidate, step, arm])
-        const sums = add(this.#waiting.get(key)?.sums ?? NO_SUMS)
-        this.#waiting.set(key, { route, candidate, step, arm, sums })
+        const sums = add(this.#waitingSums.get(key)?.sums ?? NO_SUMS)
+        this.#waitingSums.set(key, { route, candidate, step, arm, sums })
       }
     }
   }
@@ -125,7 +125,7 @@ export class RolloutKeeper {
   }
 
   #schedule(): void {
-    this.#timer = this.#deps.clock.after(TICK_MS, () => {
+    this.#timer = this.#deps.clock.after(CHECK_INTERVAL_MS, () => {
       void this.check().then(() => {
         this.#timer = null
         if (!this.#closed && this.isWanted) this.#schedule()
@@ -134,7 +134,7 @@ export class RolloutKeeper {
   }
 
   async #check(): Promise<void> {
-    await this.#learn()
+    await this.#readRecords()
     await this.#begin()
     await this.#flush()
     for (const record of this.progress) if (!isFinished(record)) await this.#judge(record)
@@ -148,7 +148,7 @@ export class RolloutKeeper {
   async #begin(): Promise<void> {
     const { store, clock, log } = this.#deps
     for (const [route, { candidate, steps }] of this.#rollouts) {
-      const before = this.#known.find(record => record.route === route) ?? null
+      const before = this.#records.find(record => record.route === route) ?? null
       if (before?.candidate === candidate.model) continue
       const first = firstStep(steps)
       const record: RolloutRecord = {
@@ -172,19 +172,19 @@ export class RolloutKeeper {
 
   /** Adds the sums to the sums of all instances; sums of an earlier candidate are forgotten. */
   async #flush(): Promise<void> {
-    const waiting = this.#waiting
+    const waiting = this.#waitingSums
     if (waiting.size === 0) return
-    this.#waiting = new Map()
-    const running = this.#known.filter(record => !isFinished(record))
+    this.#waitingSums = new Map()
+    const running = this.#records.filter(record => !isFinished(record))
     const current = [...waiting.values()].filter(({ route, candidate }) =>
       running.some(record => record.route === route && record.candidate === candidate),
     )
     try {
       await this.#deps.store.rollouts.add(current)
     } catch (error) {
-      for (const [place, { sums, ...rest }] of waiting) {
-        const since = this.#waiting.get(place)
-        this.#waiting.set(place, { ...rest, sums: since === undefined ? sums : join(sums, since.sums) })
+      for (const [key, { sums, ...place }] of waiting) {
+        const newer = this.#waitingSums.get(key)
+        this.#waitingSums.set(key, { ...place, sums: newer === undefined ? sums : addSums(sums, newer.sums) })
       }
       throw error
     }
@@ -202,9 +202,9 @@ export class RolloutKeeper {
       isTimeOver: clock.nowMs() >= record.sinceMs + holdMs,
     })
     const isSpent = shadow !== null && isShadowSpent(record, shadow)
-    const reason = isSpent ? `${decision.reason}; ${SPENT}` : decision.reason
-    if (decision.does === 'back') await this.#move(record, { step: record.step, ...ROLLED_BACK }, reason)
-    else if (decision.does === 'on' && record.state === 'running')
+    const reason = isSpent ? `${decision.reason}; ${BUDGET_SPENT}` : decision.reason
+    if (decision.move === 'back') await this.#move(record, { step: record.step, ...ROLLED_BACK }, reason)
+    else if (decision.move === 'on' && record.state === 'running')
       await this.#move(record, nextStep(steps, record), reason)
     else if (reason !== record.reason && record.state === 'running')
       await store.rollouts.explain(record, reason)
@@ -221,31 +221,31 @@ export class RolloutKeeper {
 
   async #moved(): Promise<void> {
     this.#deps.onMove()
-    await this.#learn()
+    await this.#readRecords()
   }
 
-  /** Threads begin no shadows that nothing is left for, and begin them again after the budget was raised. */
-  #tellBudget(record: RolloutRecord): void {
+  /** Threads begin no shadows once the budget is spent, and begin them again after it was raised. */
+  #reportBudget(record: RolloutRecord): void {
     this.#deps.onMove()
     const { route, candidate, shadowSpent, shadowRefused } = record
-    const told = JSON.stringify([route, candidate, shadowRefused])
-    if (shadowRefused === 0 || this.#toldSpent.has(told)) return
-    this.#toldSpent.add(told)
-    this.#deps.log.notice('rollouts', SPENT, { route, candidate, spentUsd: toUsd(shadowSpent) })
+    const key = JSON.stringify([route, candidate, shadowRefused])
+    if (shadowRefused === 0 || this.#loggedBudgets.has(key)) return
+    this.#loggedBudgets.add(key)
+    this.#deps.log.notice('rollouts', BUDGET_SPENT, { route, candidate, spentUsd: toUsd(shadowSpent) })
   }
 
   /**
    * Reads the rollouts, logs the moves since, and raises the alerts of those that have ended. Every instance does, also
    * for the moves of operators and of others: an alert with the same id is sent once.
    */
-  async #learn(): Promise<void> {
-    const before = this.#known
-    this.#known = await this.#deps.store.rollouts.list()
-    for (const record of this.#known) {
+  async #readRecords(): Promise<void> {
+    const before = this.#records
+    this.#records = await this.#deps.store.rollouts.list()
+    for (const record of this.#records) {
       const { route, candidate, state, share, reason, revision } = record
-      const last = before.find(each => each.route === route && each.candidate === candidate)
+      const last = before.find(earlier => earlier.route === route && earlier.candidate === candidate)
       if (last === undefined) continue
-      if (last.shadowRefused !== record.shadowRefused) this.#tellBudget(record)
+      if (last.shadowRefused !== record.shadowRefused) this.#reportBudget(record)
       if (last.revision === revision) continue
       this.#deps.log.notice('rollouts', 'a rollout has moved', { route, candidate, state, share, reason })
       if (last.state === state) continue
@@ -264,19 +264,19 @@ function rolloutsOf(routes: RolloutKeeperDeps['routes']): ReadonlyMap<string, Ro
   return new Map(routes.flatMap(({ name, rollout }) => (rollout === null ? [] : [[name, rollout]])))
 }
 
-function join(one: ArmSums, other: ArmSums): ArmSums {
+function addSums(first: ArmSums, second: ArmSums): ArmSums {
   const figure = (name: 'firstTokenMs' | 'tokensPerSecond' | 'cost') => ({
-    count: one[name].count + other[name].count,
-    sum: one[name].sum + other[name].sum,
-    squares: one[name].squares + other[name].squares,
+    count: first[name].count + second[name].count,
+    sum: first[name].sum + second[name].sum,
+    squares: first[name].squares + second[name].squares,
   })
   return {
-    requests: one.requests + other.requests,
-    errors: one.errors + other.errors,
+    requests: first.requests + second.requests,
+    errors: first.errors + second.errors,
     firstTokenMs: figure('firstTokenMs'),
     tokensPerSecond: figure('tokensPerSecond'),
     cost: figure('cost'),
-    judged: one.judged + other.judged,
-    unaccepted: one.unaccepted + other.unaccepted,
+    judged: first.judged + second.judged,
+    unaccepted: first.unaccepted + second.unaccepted,
   }
 }

@@ -10,17 +10,6 @@ import type { Store } from '../../storage/store.ts'
 /** `new`: not prepared yet, so nothing can be served. `away`: prepared, but it does not answer now. */
 type StoreState = 'new' | 'there' | 'away'
 
-export interface StoreWatch<T> {
-  readonly state: StoreState
-  /** How long the last probe took, with or without an answer. 0 before the first. */
-  readonly probeSeconds: number
-  /** The error of the preparation if the Store itself was available; otherwise null. */
-  readonly wrong: unknown
-  /** The result of the preparation; never settles when the watch is closed before. */
-  readonly prepared: Promise<T>
-  close(): void
-}
-
 interface StoreWatchOptions<T> {
   readonly store: Pick<Store, 'probe'>
   /** Called until it succeeds, one call at a time. */
@@ -28,54 +17,46 @@ interface StoreWatchOptions<T> {
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** The address of the database for the log, without user and password. */
-  readonly place?: string
+  readonly address?: string
 }
 
 /** How long a start waits for a database that does not answer at all. */
-const FIRST_MS = 5_000
+const FIRST_TRY_MS = 5_000
 /** A database is used within a second after it is back. */
 const RETRY_MS = 500
 /** An available database that cannot be prepared needs an operator. */
-const RETRY_WRONG_MS = 5_000
-const PROBE_MS = 2_000
+const PREPARATION_RETRY_MS = 5_000
+const PROBE_INTERVAL_MS = 2_000
 
 /**
  * Resolves after the first try, when it succeeded or the Store is away.
  * @throws any other error of the preparation at the first try
  */
 export async function watchStore<T>(options: StoreWatchOptions<T>): Promise<StoreWatch<T>> {
-  const watch = new Watch(options)
+  const watch = new StoreWatch(options)
   await watch.start()
   return watch
 }
 
-class Watch<T> implements StoreWatch<T> {
+export class StoreWatch<T> {
+  /** Like the next two fields, written only here. */
+  state: StoreState = 'new'
+  /** How long the last probe took, with or without an answer. 0 before the first. */
+  probeSeconds = 0
+  /** The error of the preparation if the Store itself was available; otherwise null. */
+  preparationError: unknown = null
   readonly #options: StoreWatchOptions<T>
   readonly #prepared = Promise.withResolvers<T>()
-  #state: StoreState = 'new'
-  #probeMs = 0
-  #wrong: unknown = null
   #timer: Timer | null = null
-  /** The outage is in the log. */
-  #logged = false
+  /** True once the outage was logged. */
+  #isLogged = false
   #closed = false
 
   constructor(options: StoreWatchOptions<T>) {
     this.#options = options
   }
 
-  get state(): StoreState {
-    return this.#state
-  }
-
-  get probeSeconds(): number {
-    return this.#probeMs / 1000
-  }
-
-  get wrong(): unknown {
-    return this.#wrong
-  }
-
+  /** The result of the preparation; never settles if the watch is closed before. */
   get prepared(): Promise<T> {
     return this.#prepared.promise
   }
@@ -83,19 +64,19 @@ class Watch<T> implements StoreWatch<T> {
   async start(): Promise<void> {
     const { clock, prepare } = this.#options
     const first = prepare()
-    const waited = Promise.withResolvers<void>()
-    const timer = clock.after(FIRST_MS, () => waited.resolve())
-    let started = false
+    const timeout = Promise.withResolvers<void>()
+    const timer = clock.after(FIRST_TRY_MS, () => timeout.resolve())
+    let isStarted = false
     const firstTry = first.then(
       result => this.#succeed(result),
       (error: unknown) => {
-        if (!started && !isAway(error)) throw error
+        if (!isStarted && !isAway(error)) throw error
         this.#fail(error)
       },
     )
     try {
-      await Promise.race([firstTry, waited.promise])
-      started = true
+      await Promise.race([firstTry, timeout.promise])
+      isStarted = true
     } finally {
       timer.cancel()
     }
@@ -114,49 +95,49 @@ class Watch<T> implements StoreWatch<T> {
   }
 
   #succeed(result: T): void {
-    this.#wrong = null
+    this.preparationError = null
     this.#noteAvailable()
     this.#prepared.resolve(result)
-    this.#schedule(PROBE_MS, () => this.#probe())
+    this.#schedule(PROBE_INTERVAL_MS, () => this.#probe())
   }
 
   #fail(error: unknown): void {
     const isUnavailable = isAway(error)
-    this.#wrong = isUnavailable ? null : error
+    this.preparationError = isUnavailable ? null : error
     this.#logOutage(error)
-    this.#schedule(isUnavailable ? RETRY_MS : RETRY_WRONG_MS, () => this.#try())
+    this.#schedule(isUnavailable ? RETRY_MS : PREPARATION_RETRY_MS, () => this.#try())
   }
 
   #probe(): void {
     const { store, clock } = this.#options
     const sinceMs = clock.monotonicMs()
-    within(clock, PROBE_MS, store.probe())
+    within(clock, PROBE_INTERVAL_MS, store.probe())
       .then(
         () => this.#noteAvailable(),
         (error: unknown) => {
-          this.#state = 'away'
+          this.state = 'away'
           this.#logOutage(error)
         },
       )
       .then(() => {
-        this.#probeMs = clock.monotonicMs() - sinceMs
-        this.#schedule(PROBE_MS, () => this.#probe())
+        this.probeSeconds = (clock.monotonicMs() - sinceMs) / 1000
+        this.#schedule(PROBE_INTERVAL_MS, () => this.#probe())
       })
   }
 
   #noteAvailable(): void {
-    if (this.#logged) this.#options.log.notice('store', 'the store is available again')
-    this.#logged = false
-    this.#state = 'there'
+    if (this.#isLogged) this.#options.log.notice('store', 'the store is available again')
+    this.#isLogged = false
+    this.state = 'there'
   }
 
   /** Once per outage. */
   #logOutage(error: unknown): void {
-    if (!this.#logged && !this.#closed) {
-      const { log, place } = this.#options
-      log.fault('store', 'cannot use the store', error, place === undefined ? undefined : { host: place })
+    if (!this.#isLogged && !this.#closed) {
+      const { log, address } = this.#options
+      log.fault('store', 'cannot use the store', error, address === undefined ? undefined : { host: address })
     }
-    this.#logged = true
+    this.#isLogged = true
   }
 
   #schedule(delayMs: number, next: () => void): void {

@@ -21,9 +21,9 @@ export function makeCompileCache(storageUrl: string): string | null {
   const folder = folderOf(storageUrl)
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    const found = lstatSync(folder)
-    if (!found.isDirectory() || found.uid !== (process.getuid?.() ?? found.uid)) return null
-    if ((found.mode & 0o077) !== 0) chmodSync(folder, 0o700)
+    const stats = lstatSync(folder)
+    if (!stats.isDirectory() || stats.uid !== (process.getuid?.() ?? stats.uid)) return null
+    if ((stats.mode & 0o077) !== 0) chmodSync(folder, 0o700)
     return folder
   } catch {
     return null

@@ -26,9 +26,9 @@ export async function chooseFront(
 ): Promise<ChosenFront> {
   const { listen, threads } = config
   const front = await nameOf(listen.front)
-  const chosen: Config = { ...config, listen: { ...listen, front } }
+  const chosenConfig: Config = { ...config, listen: { ...listen, front } }
   if (front === 'uws' || (threads.serve === 1 && !listen.shared) || (await canShare()))
-    return { config: chosen, front }
+    return { config: chosenConfig, front }
   const reason = `the node HTTP front cannot share a port on ${process.platform}`
   if (listen.shared) throw new StartError(`listen.shared: must be false, because ${reason}`, false)
   if (threads.serve !== coresMinusOne.default())
@@ -38,7 +38,7 @@ export async function chooseFront(
     'serving with one thread, because this HTTP front cannot share its port between threads on this system',
     { front },
   )
-  return { config: { ...chosen, threads: { ...threads, serve: 1 } }, front }
+  return { config: { ...chosenConfig, threads: { ...threads, serve: 1 } }, front }
 }
 
 async function nameOf(choice: Config['listen']['front']): Promise<FrontName> {

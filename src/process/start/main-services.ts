@@ -38,7 +38,7 @@ import { type Retention, startRetention } from '../services/retention.ts'
 import type { RolloutKeeper } from '../services/rollout-keeper.ts'
 import { type StoreWatch, watchStore } from '../services/store-watch.ts'
 import { fillTotals } from '../services/usage-totals.ts'
-import { type SharedTranscripts, startTranscripts } from '../threads/transcripts.ts'
+import { type SharedTranscripts, SILENT_LOG, startTranscripts } from '../threads/transcripts.ts'
 import type { Alerts } from '../wiring/alerts.ts'
 import { CATALOG_READING, needsSim } from '../wiring/catalog.ts'
 import type { Exports } from '../wiring/exports.ts'
@@ -121,7 +121,7 @@ export async function startServices(
     await fillTotals(store, clock, log)
     return await ensureKeys()
   }
-  const watch = await watchStore({ store, prepare, clock, log, place: storageLocation(storageUrl) })
+  const watch = await watchStore({ store, prepare, clock, log, address: storageLocation(storageUrl) })
   started.watch = watch
   const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
   started.keyUsage = keyUsage
@@ -171,7 +171,7 @@ export async function startServices(
     config,
     clock,
     // The counters log the outages of Redis.
-    log: config.redis.url === null ? log : QUIET,
+    log: config.redis.url === null ? log : SILENT_LOG,
     onInvalidation,
   })
   started.feed = feed
@@ -227,9 +227,6 @@ export async function startServices(
   }
 }
 
-/** The counters log the outages of Redis for all. */
-const QUIET = { fault: () => undefined, notice: () => undefined }
-
 function startHealth({ redis: { url, prefix } }: Config): SharedHealth {
   const clock = systemClock
   if (url === null) return new SharedHealth({ clock })
@@ -240,7 +237,7 @@ function startHealth({ redis: { url, prefix } }: Config): SharedHealth {
         url,
         channel: `${prefix}health`,
         clock,
-        log: QUIET,
+        log: SILENT_LOG,
         onMessage,
         onReceiving: () => undefined,
         onSending: () => undefined,
@@ -249,11 +246,13 @@ function startHealth({ redis: { url, prefix } }: Config): SharedHealth {
 }
 
 function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | null {
-  return url === null ? null : new RedisPins({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
+  return url === null ? null : new RedisPins({ url, prefix, silenceMs, clock: systemClock, log: SILENT_LOG })
 }
 
 function startMasks({ redis: { url, prefix, silenceMs } }: Config): RedisMaskTables | null {
-  return url === null ? null : new RedisMaskTables({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
+  return url === null
+    ? null
+    : new RedisMaskTables({ url, prefix, silenceMs, clock: systemClock, log: SILENT_LOG })
 }
 
 /** Starts the simulated provider on loopback. */
@@ -266,9 +265,12 @@ export async function startSim() {
 
 /**
  * Closes the services.
- * @param stopped false if a thread did not stop; the files that it may still write are then left for the next start
+ * @param areThreadsStopped false if a thread did not stop; the files that it may still write are then left for the next start
  */
-export async function closeServices(services: Partial<MainServices>, stopped: boolean): Promise<void> {
+export async function closeServices(
+  services: Partial<MainServices>,
+  areThreadsStopped: boolean,
+): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
   await services.reconciler?.close()
@@ -292,7 +294,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   await keyUsage?.close()
   await batchCounts?.close()
   await store?.close()
-  if (stopped) await shipper?.close()
+  if (areThreadsStopped) await shipper?.close()
   else await shipper?.ship()
   // The last records were shipped just now.
   await services.exports?.close()

@@ -25,18 +25,23 @@ export async function choosePort({ listen: { host, port, shared } }: Config): Pr
 }
 
 /** The variables that select another port. */
-const WAYS_OUT = {
+const PORT_VARIABLES = {
   listen: { host: 'GATEWAY_HOST', port: 'GATEWAY_PORT' },
   admin: { host: 'GATEWAY_ADMIN_HOST', port: 'GATEWAY_ADMIN_PORT' },
 } as const
 
-function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, error: unknown): StartError {
+function cannotListen(
+  group: keyof typeof PORT_VARIABLES,
+  host: string,
+  port: number,
+  error: unknown,
+): StartError {
   const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
   const isTaken = code === 'EADDRINUSE'
   const field = isTaken || code === 'EACCES' ? 'port' : 'host'
   const reason = isTaken ? `: another program is using it (${code})` : ` (${code})`
-  const way = `set ${group}.${field} or ${WAYS_OUT[group][field]}`
-  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, isTaken)
+  const remedy = `set ${group}.${field} or ${PORT_VARIABLES[group][field]}`
+  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${remedy}`, isTaken)
 }
 
 /** @throws StartError */
@@ -45,10 +50,10 @@ export async function openAdmin(
   sources: Parameters<typeof startAdmin>[1],
 ): Promise<AdminServer> {
   const { host, port, hosts } = config.admin
-  const { publicUrl: page } = config.console
-  const known = page === null ? hosts : [...hosts, new URL(page).hostname]
+  const { publicUrl: consoleUrl } = config.console
+  const allowedHosts = consoleUrl === null ? hosts : [...hosts, new URL(consoleUrl).hostname]
   try {
-    return await startAdmin({ host, port, hosts: known }, sources)
+    return await startAdmin({ host, port, hosts: allowedHosts }, sources)
   } catch (error) {
     throw cannotListen('admin', host, port, error)
   }

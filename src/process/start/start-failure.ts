@@ -26,7 +26,7 @@ const CONFIGURATION_ERRORS = [ConfigError, StoreError, VaultKeyError, BootstrapE
 
 /** Describes a failed start; null for an internal error, which keeps its stack. */
 export function startFailure(error: unknown): StartFailure | null {
-  if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
+  if (error instanceof StartError) return { lines: [error.message], exitCode: error.isPortTaken ? 3 : 2 }
   if (!isError(error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
   return { lines: error.message.split('\n'), exitCode: 2 }
 }
@@ -96,9 +96,9 @@ export function checkStart(
       return null
     }
   }
-  const known = { imported: collect(() => importedFile(config)) ?? [], discovered: new Map() }
+  const knownModels = { imported: collect(() => importedFile(config)) ?? [], discovered: new Map() }
   const simUrl = needsSim(config) ? SIM_URL : null
-  const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, known })))
+  const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, known: knownModels })))
   const databasePath = sqlitePath(config.storage.url)
   if (databasePath === ':memory:') {
     faults.add('storage.url', 'an in-memory database cannot be shared by threads; name a file')
@@ -114,8 +114,8 @@ export function checkStart(
   collect(() => checkProofKeys(config))
   collect(() => checkSignInSecret(config))
   const usesFile = config.vaultKeys === null && databasePath !== null
-  const leavesFile = usesFile && (!readKeyFile || !faults.isEmpty)
-  const ring = leavesFile ? null : collect(() => loadVaultRing(config))
+  const skipsFile = usesFile && (!readKeyFile || !faults.isEmpty)
+  const ring = skipsFile ? null : collect(() => loadVaultRing(config))
   faults.throwIfAny()
   if (catalog === null) throw new TypeError('a catalogue without faults is there')
   // The text of the master keys is no longer needed, and is freed by the next garbage collection.

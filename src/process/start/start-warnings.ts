@@ -16,14 +16,18 @@ export function startWarnings({
   config,
   catalog,
 }: Pick<CheckedStart, 'config' | 'catalog'>): readonly string[] {
-  const ofUsed = usedProviders(config, catalog).flatMap(provider => {
-    const at = config.providers.findIndex(({ slug }) => slug === provider.slug)
-    const row = at === -1 ? `providers (${provider.slug})` : `providers[${at}]`
-    return [...keyless(provider, row), ...addressWarnings(provider, row), ...circular(provider, row, config)]
+  const providerWarnings = usedProviders(config, catalog).flatMap(provider => {
+    const index = config.providers.findIndex(({ slug }) => slug === provider.slug)
+    const row = index === -1 ? `providers (${provider.slug})` : `providers[${index}]`
+    return [
+      ...keyWarnings(provider, row),
+      ...addressWarnings(provider, row),
+      ...loopWarnings(provider, row, config),
+    ]
   })
   return [
-    ...ofUsed,
-    ...config.providers.flatMap((row, at) => encryptionWarnings(row, `providers[${at}]`)),
+    ...providerWarnings,
+    ...config.providers.flatMap((row, index) => encryptionWarnings(row, `providers[${index}]`)),
     ...exposedFileWarnings(config),
     ...priceWarnings(config, catalog),
     ...importWarnings(config, catalog),
@@ -33,8 +37,8 @@ export function startWarnings({
 /** Secrets in files that others can read. */
 function exposedFileWarnings({ listen: { tls }, console: { oidc }, providers }: Config): readonly string[] {
   const files = [
-    ...providers.flatMap(({ apiKeyFile }, at) =>
-      apiKeyFile === undefined ? [] : [[`providers[${at}].apiKeyFile`, apiKeyFile] as const],
+    ...providers.flatMap(({ apiKeyFile }, index) =>
+      apiKeyFile === undefined ? [] : [[`providers[${index}].apiKeyFile`, apiKeyFile] as const],
     ),
     ...(tls === null ? [] : [['listen.tls.key', tls.key] as const]),
     ...(oidc === null ? [] : [['console.oidc.clientSecretFile', oidc.clientSecretFile] as const]),
@@ -52,8 +56,10 @@ function priceWarnings(config: Config, catalog: Catalog): readonly string[] {
   if (discovers(config)) return []
   const rows = config.models.filter(({ id, endpoints }) => {
     const builtEndpoints = catalog.model(id)?.endpoints
-    return endpoints.some(({ pricing }, at) =>
-      builtEndpoints === undefined ? pricing === undefined : builtEndpoints[at]?.pricing.isUnknown === true,
+    return endpoints.some(({ pricing }, index) =>
+      builtEndpoints === undefined
+        ? pricing === undefined
+        : builtEndpoints[index]?.pricing.isUnknown === true,
     )
   })
   const [first] = rows
@@ -66,11 +72,11 @@ function priceWarnings(config: Config, catalog: Catalog): readonly string[] {
 
 /** Models of the imported file that no provider here serves. */
 function importWarnings(config: Config, catalog: Catalog): readonly string[] {
-  const without = importedFile(config).filter(({ id }) => catalog.model(id) === undefined)
-  const [first] = without
+  const unserved = importedFile(config).filter(({ id }) => catalog.model(id) === undefined)
+  const [first] = unserved
   if (first === undefined) return []
   return [
-    `catalogue.import: ${without.length} models, such as ${first.id}, have no provider here and are not offered; add their author's provider, or a wildcard row`,
+    `catalogue.import: ${unserved.length} models, such as ${first.id}, have no provider here and are not offered; add their author's provider, or a wildcard row`,
   ]
 }
 
@@ -81,11 +87,11 @@ function usedProviders(config: Config, catalog: Catalog): readonly Provider[] {
   return [...new Set([...rows, ...slugs])].flatMap(slug => catalog.provider(slug) ?? [])
 }
 
-function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string[] {
+function keyWarnings({ slug, auth, apiKey }: Provider, row: string): readonly string[] {
   if (auth === 'none' || apiKey !== null) return []
   const variable = keyVariable(slug)
-  const way = variable === null ? 'set it' : `set it or ${variable}`
-  return [`${row}.apiKey: is missing, so ${slug} serves only callers with their own credentials; ${way}`]
+  const remedy = variable === null ? 'set it' : `set it or ${variable}`
+  return [`${row}.apiKey: is missing, so ${slug} serves only callers with their own credentials; ${remedy}`]
 }
 
 /** Keys without an address, at a provider whose address depends on the key. */
@@ -94,16 +100,20 @@ function addressWarnings(provider: Provider, row: string): readonly string[] {
   const problem = sharedKeyProblem(provider)
   if (problem !== null) return [`${row}.apiKey: ${problem}`]
   if (apiKey === null || readShared(provider)?.kind !== 'plain') return []
-  const open = placeholdersOf(provider.baseUrl ?? '').filter(gap => gap !== 'region' || region === undefined)
-  if (open.length === 0) return []
-  const way = open.includes('region')
+  const missingParts = placeholdersOf(provider.baseUrl ?? '').filter(
+    gap => gap !== 'region' || region === undefined,
+  )
+  if (missingParts.length === 0) return []
+  const remedy = missingParts.includes('region')
     ? 'set region, or give the key as JSON'
     : 'give the key as JSON, or set baseUrl to the whole address'
-  return [`${row}.apiKey: does not contain the ${open.join(', ')} that the address of ${slug} needs; ${way}`]
+  return [
+    `${row}.apiKey: does not contain the ${missingParts.join(', ')} that the address of ${slug} needs; ${remedy}`,
+  ]
 }
 
 /** A local server whose usual port is also the gateway's. */
-function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config): readonly string[] {
+function loopWarnings({ slug, baseUrl }: Provider, row: string, { listen }: Config): readonly string[] {
   if (baseUrl === null || !URL.canParse(baseUrl)) return []
   const { hostname, port } = new URL(baseUrl)
   const isLocal = hostname === 'localhost' || hostname === '[::1]' || /^127\./.test(hostname)

@@ -35,14 +35,14 @@ export interface WarmUpOptions {
 }
 
 /** Concurrent requests: few, because an arriving caller waits for them. */
-const CLIENTS = 2
+const CONCURRENT_REQUESTS = 2
 /** Callers who waited for startup arrive at once, and are served first. */
 const PAUSE_MS = 50
 /** Tokens of a reply, a few per read. */
 const MODEL = 'write-40'
 const HOST = '127.0.0.1'
 
-const AMPLE = {
+const WARM_UP_LIMITS = {
   maxInFlight: 1_000,
   openPerKey: 1_000,
   waitingPerKey: 0,
@@ -51,7 +51,7 @@ const AMPLE = {
   connectionsPerAddress: 0,
 } as const
 
-const SILENT: Log = {
+const SILENT_LOG: Log = {
   exchange: () => undefined,
   listening: () => undefined,
   notice: () => undefined,
@@ -60,12 +60,12 @@ const SILENT: Log = {
 
 /** Sends requests for `threads.warmUpMs`, including pauses for callers. Returns their number; never rejects. */
 export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number> {
-  const forMs = options.config.threads.warmUpMs
-  if (forMs === 0) return 0
+  const durationMs = options.config.threads.warmUpMs
+  if (durationMs === 0) return 0
   try {
-    const gaps = new Gaps(options, performance.now() + forMs)
+    const idlePeriods = new IdlePeriods(options, performance.now() + durationMs)
     await pause()
-    return (await gaps.next()) ? await runAgainstSim(options, gaps) : 0
+    return (await idlePeriods.next()) ? await runAgainstSim(options, idlePeriods) : 0
   } catch (error) {
     log.fault('threads', 'the warm-up failed; the first requests will be slower', error)
     return 0
@@ -73,7 +73,7 @@ export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number
 }
 
 /** The periods in which nobody waits for the thread. */
-class Gaps {
+class IdlePeriods {
   readonly #isBusy: () => boolean
   readonly #signal: AbortSignal | undefined
   readonly #untilMs: number
@@ -98,7 +98,7 @@ function pause(): Promise<void> {
   return new Promise(resolve => systemClock.after(PAUSE_MS, resolve))
 }
 
-async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): Promise<number> {
+async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, idlePeriods: IdlePeriods): Promise<number> {
   // No other field of the caller's object, which may be the settings of its thread.
   const { config, endUserKey, vaultKeys, requestsMax = Number.POSITIVE_INFINITY } = options
   const folder = await mkdtemp(join(tmpdir(), 'sluice-warm-up-'))
@@ -106,11 +106,11 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): P
   try {
     const { url: simUrl } = await sim.listen()
     const built = await buildGateway({
-      config: alone(config),
+      config: isolatedConfig(config),
       endUserKey,
       vaultKeys,
       simUrl,
-      log: SILENT,
+      log: SILENT_LOG,
       spoolFolder: folder,
     })
     const front = await loadFront(config.listen.front)
@@ -119,7 +119,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): P
       const { key, record } = createKey({ kind: 'inference', name: 'warm-up', clock: systemClock })
       await built.store.keys.add(record)
       const port = await server.listen(HOST, 0)
-      return await sendIn(gaps, requestsMax, port, key)
+      return await sendIn(idlePeriods, requestsMax, port, key)
     } finally {
       server.close()
       await built.close()
@@ -131,7 +131,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): P
 }
 
 /** The configuration without anything shared with others, accessed over a network, or limited. */
-function alone(config: Config): Config {
+function isolatedConfig(config: Config): Config {
   return {
     ...withoutCatalogueSettings(config),
     listen: { ...config.listen, tls: null },
@@ -143,18 +143,18 @@ function alone(config: Config): Config {
     routers: { classifier: null, rankings: null },
     files: { ...config.files, ocr: null },
     credits: { enforced: false, lowUsd: null },
-    limits: { ...config.limits, ...AMPLE },
+    limits: { ...config.limits, ...WARM_UP_LIMITS },
     quotas: { ...config.quotas, requestsPerMinute: null, tokensPerMinute: null },
   }
 }
 
-interface Ask {
+interface WarmUpRequest {
   readonly path: string
   readonly body: string
 }
 
 /** Every path through the gateway: each format, in each dialect, streamed and whole. */
-function asks(): readonly Ask[] {
+function warmUpRequests(): readonly WarmUpRequest[] {
   const text =
     'A request of an ordinary length, so that its text is copied and counted as others are. '.repeat(4)
   return SIM_FORMATS.flatMap(format =>
@@ -171,18 +171,23 @@ function asks(): readonly Ask[] {
 }
 
 /** Returns the number of requests. */
-async function sendIn(gaps: Gaps, most: number, port: number, key: string): Promise<number> {
-  const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS })
-  const all = asks()
+async function sendIn(
+  idlePeriods: IdlePeriods,
+  maxRequests: number,
+  port: number,
+  key: string,
+): Promise<number> {
+  const agent = new Agent({ keepAlive: true, maxSockets: CONCURRENT_REQUESTS })
+  const requests = warmUpRequests()
   let next = 0
   const client = async (): Promise<void> => {
-    while (next < most && (await gaps.next())) {
-      const request = all[next++ % all.length]
+    while (next < maxRequests && (await idlePeriods.next())) {
+      const request = requests[next++ % requests.length]
       if (request !== undefined) await send(agent, port, key, request)
     }
   }
   try {
-    await Promise.all(Array.from({ length: CLIENTS }, client))
+    await Promise.all(Array.from({ length: CONCURRENT_REQUESTS }, client))
     return next
   } finally {
     agent.destroy()
@@ -190,7 +195,7 @@ async function sendIn(gaps: Gaps, most: number, port: number, key: string): Prom
 }
 
 /** Resolves at the end of the answer. @throws Error if it is not a success */
-function send(agent: Agent, port: number, key: string, { path, body }: Ask): Promise<void> {
+function send(agent: Agent, port: number, key: string, { path, body }: WarmUpRequest): Promise<void> {
   const headers = {
     authorization: `Bearer ${key}`,
     'content-type': 'application/json',

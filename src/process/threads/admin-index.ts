@@ -4,22 +4,22 @@
 
 interface AdminPage {
   readonly path: string
-  readonly what: string
+  readonly description: string
 }
 
 const CONSOLE: AdminPage = {
   path: '/console',
-  what: 'requests, models, keys, batches, live; for a management key',
+  description: 'requests, models, keys, batches, live; for a management key',
 }
 
-const GUIDE: AdminPage = { path: '/guide', what: 'the docs: start, use, operate, understand' }
+const GUIDE: AdminPage = { path: '/guide', description: 'the docs: start, use, operate, understand' }
 
 /** In the order of the page. A page of the admin port is one row. */
 const PAGES: readonly AdminPage[] = [
-  { path: '/docs', what: 'the reference for everything that a client can request' },
-  { path: '/metrics', what: 'metrics of all threads, in the text format of Prometheus' },
-  { path: '/healthz', what: 'liveness of the process' },
-  { path: '/readyz', what: 'readiness for traffic, and the parts that are missing' },
+  { path: '/docs', description: 'the reference for everything that a client can request' },
+  { path: '/metrics', description: 'metrics of all threads, in the text format of Prometheus' },
+  { path: '/healthz', description: 'liveness of the process' },
+  { path: '/readyz', description: 'readiness for traffic, and the parts that are missing' },
 ]
 
 interface OfferedPages {
@@ -29,7 +29,7 @@ interface OfferedPages {
 
 export function adminIndex(offering: OfferedPages): string {
   const pages = [...(offering.console ? [CONSOLE] : []), ...(offering.guide ? [GUIDE] : []), ...PAGES]
-  const rows = pages.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`)
+  const rows = pages.map(({ path, description }) => `<li><a href="${path}">${path}</a>: ${description}</li>`)
   return `<!doctype html>
 <html lang="en">
 <head>

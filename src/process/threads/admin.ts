@@ -48,12 +48,12 @@ interface AdminAddress {
 }
 
 /** Scrapers and probes send a short head at once. */
-const REQUEST_MS = 5_000
+const REQUEST_TIMEOUT_MS = 5_000
 /** Scrapers, probes and a few people; the port uses descriptors that requests need. */
-const CONNECTIONS_MAX = 64
+const MAX_CONNECTIONS = 64
 /** Reserved for probes, while all other connections have a running request. */
-const PROBES_MAX = 8
-const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
+const MAX_PROBES = 8
+const PROBE_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 
 /**
  * @param requestMs maximum time in which a request must arrive
@@ -62,10 +62,10 @@ const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 export async function startAdmin(
   address: AdminAddress,
   sources: AdminSources,
-  requestMs = REQUEST_MS,
+  requestMs = REQUEST_TIMEOUT_MS,
 ): Promise<AdminServer> {
   const { host, port } = address
-  const known = new Set([host, ...address.hosts].map(name => name.toLowerCase()))
+  const knownHosts = new Set([host, ...address.hosts].map(name => name.toLowerCase()))
   const index = adminIndex({
     console: sources.console !== undefined,
     guide: sources.guide !== undefined,
@@ -89,9 +89,9 @@ export async function startAdmin(
       if (!socket.destroyed) waiting.add(socket)
     })
     if (hostsIn(request) > 1) return plain(response, 400, 'more than one Host header\n')
-    if (running > CONNECTIONS_MAX && !PROBES.has(path))
+    if (running > MAX_CONNECTIONS && !PROBE_PATHS.has(path))
       return plain(response, 503, 'too many requests are running on the admin port; try again\n')
-    if (!isKnownHost(request.headers.host, known))
+    if (!isKnownHost(request.headers.host, knownHosts))
       return plain(response, 421, 'this Host is not allowed here; add it to admin.hosts\n')
     const { console } = sources
     if (console !== undefined && (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)))
@@ -137,17 +137,17 @@ export async function startAdmin(
         return plain(response, 404, 'not found\n')
     }
   })
-  server.maxConnections = CONNECTIONS_MAX + PROBES_MAX
+  server.maxConnections = MAX_CONNECTIONS + MAX_PROBES
   server.on('connection', (socket: Socket) => {
     waiting.add(socket)
     socket.once('close', () => waiting.delete(socket))
     const [oldest] = waiting
-    if (waiting.size + running > CONNECTIONS_MAX && oldest !== socket) oldest?.destroy()
+    if (waiting.size + running > MAX_CONNECTIONS && oldest !== socket) oldest?.destroy()
   })
   await listen(server, host, port)
-  const { port: bound } = server.address() as AddressInfo
+  const { port: boundPort } = server.address() as AddressInfo
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}`,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${boundPort}`,
     close: () =>
       new Promise(resolve => {
         server.close(() => resolve())
@@ -186,7 +186,7 @@ function announcesBody({ headers }: IncomingMessage): boolean {
 
 /** Two host headers could lead to two different decisions. */
 function hostsIn({ rawHeaders }: IncomingMessage): number {
-  return rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length
+  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === 'host').length
 }
 
 function listen(server: Server, host: string, port: number): Promise<void> {

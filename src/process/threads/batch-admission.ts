@@ -25,7 +25,7 @@ export class BatchAdmission extends AdmittedRequest implements AdmittedLine {
     super(control, id)
     this.route = route
     control.open.add(this)
-    // Whoever runs the line may have its end already.
+    // Nobody may be waiting for it any more, and a rejection without a handler would end the thread.
     this.#givenUp.promise.catch(() => undefined)
   }
 
@@ -33,7 +33,7 @@ export class BatchAdmission extends AdmittedRequest implements AdmittedLine {
     return this.#givenUp.promise
   }
 
-  owned(key: KeyRecord): void {
+  assignKey(key: KeyRecord): void {
     this.key = key
     this.held.belongTo(key)
   }
@@ -49,7 +49,7 @@ export class BatchAdmission extends AdmittedRequest implements AdmittedLine {
   }
 
   protected onRevoked(): void {
-    // As for every other end.
+    // The signal ends the work.
   }
 
   protected onGivenUp(reason: GatewayError): void {

@@ -10,13 +10,13 @@ import { buildBatching } from '../wiring/batch.ts'
 import { ThreadLoop } from './thread-loop.ts'
 
 /** The same as for documents: batch lines are not urgent, and on an idle core they get all of it. */
-const STEPS_DOWN = 10
+const PRIORITY_STEPS = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)
 const { settings, log, counters, sandbox, captures, health, tracing } = loop
 // The first use starts the threads that resolve names and read files for all threads, at the priority of its caller.
 await stat('.')
-lowerThread(STEPS_DOWN)
+lowerThread(PRIORITY_STEPS)
 
 const batching = await buildBatching({
   ...settings,

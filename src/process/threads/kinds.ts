@@ -5,7 +5,7 @@
 import type { Config } from '../config/settings.ts'
 
 /** The interval at which a thread reports that its event loop is running. */
-export const PULSE_MS = 1_000
+export const PULSE_INTERVAL_MS = 1_000
 
 export type ThreadKindName = 'serve' | 'batch'
 
@@ -16,7 +16,7 @@ export interface ThreadKind {
   /** How many there are; their names are the kind's with a number, e.g. `serve-0`. */
   readonly count: (config: Config) => number
   /** True if it starts on demand, and not with the process. */
-  readonly waits: boolean
+  readonly startsOnDemand: boolean
   /** True if it takes traffic: the gateway is ready only while at least one such thread is up. */
   readonly takesTraffic: boolean
   /** True if it is informed of the load of threads that take traffic, and yields to them. */
@@ -26,13 +26,13 @@ export interface ThreadKind {
 
 interface RestartRule {
   /** A thread that died is restarted after this time, and after twice as long each time it dies again soon. */
-  readonly firstMs: number
-  readonly maxMs: number
+  readonly firstDelayMs: number
+  readonly maxDelayMs: number
   /** If a thread lived this long, its death counts as a new problem. */
   readonly settledMs: number
 }
 
-const RESTART: RestartRule = { firstMs: 500, maxMs: 30_000, settledMs: 60_000 }
+const RESTART: RestartRule = { firstDelayMs: 500, maxDelayMs: 30_000, settledMs: 60_000 }
 
 /** Unbuilt and built sources have different file extensions. */
 function entryOf(name: string): URL {
@@ -45,7 +45,7 @@ export const THREAD_KINDS: readonly ThreadKind[] = [
     name: 'serve',
     entry: entryOf('serve'),
     count: config => config.threads.serve,
-    waits: false,
+    startsOnDemand: false,
     takesTraffic: true,
     yields: false,
     restart: RESTART,
@@ -54,7 +54,7 @@ export const THREAD_KINDS: readonly ThreadKind[] = [
     name: 'batch',
     entry: entryOf('batch'),
     count: () => 1,
-    waits: true,
+    startsOnDemand: true,
     takesTraffic: false,
     yields: true,
     restart: RESTART,

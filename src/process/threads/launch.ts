@@ -59,7 +59,8 @@ export interface Launched {
 }
 
 /** Time that a stop waits for the database after the last request. */
-const CLOSE_MS = 5_000
+const CLOSE_TIMEOUT_MS = 5_000
+
 /**
  * Starts a gateway from inputs that `checkStart` has accepted.
  * @param early serve threads that are already loading
@@ -82,7 +83,7 @@ export async function launch(
   const exports = startExports(config, systemClock, log)
   started.exports = exports
   const configReload = { successful: true, loadedAtMs: systemClock.nowMs() }
-  const changed = (change: Invalidation) => {
+  const invalidate = (change: Invalidation): void => {
     supervisor?.invalidate(change)
     started.batchWatch?.invalidate(change)
     started.captures?.invalidate(change)
@@ -93,7 +94,7 @@ export async function launch(
       config,
       ring,
       log,
-      onInvalidation: changed,
+      onInvalidation: invalidate,
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
       shipped: {
         get isWanted() {
@@ -124,7 +125,7 @@ export async function launch(
         const { store } = services
         void alertOfLoop({ store, raise: event => alerts?.raise(event), clock: systemClock }, note)
       },
-      rollouts: () => started.rollouts?.shown ?? [],
+      rollouts: () => started.rollouts?.measured ?? [],
       paused: () => services.pauses.paused,
       owners,
       configReload,
@@ -186,8 +187,8 @@ export async function launch(
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.check())
     void watch.prepared.then(() => noteConfiguration(config, services))
-    const all = { ...services, ...started, exports, batchWatch, rollouts }
-    return launchedOf(running, all, configReload)
+    const allServices = { ...services, ...started, exports, batchWatch, rollouts }
+    return launchedOf(running, allServices, invalidate, configReload)
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -259,7 +260,7 @@ function supervisorOptions(
     spoolBytes: () => shipper.waitingBytes(),
     storageProbeSeconds: () => watch.probeSeconds,
     // A preparation that failed for another reason has reached the store.
-    storageUp: () => watch.state === 'there' || watch.wrong !== null,
+    storageUp: () => watch.state === 'there' || watch.preparationError !== null,
     sealedCounts: () => keyUsage.current(),
     batchCounts: () => batchCounts.current(),
   }
@@ -268,6 +269,7 @@ function supervisorOptions(
 function launchedOf(
   supervisor: Supervisor,
   services: MainServices,
+  invalidate: (change: Invalidation) => void,
   reload: { successful: boolean; loadedAtMs: number },
 ): Launched {
   let closing: Promise<void> | null = null
@@ -277,12 +279,7 @@ function launchedOf(
     front: supervisor.front,
     firstKeys: services.watch.prepared,
     openRequests: () => supervisor.openRequests(),
-    invalidate(change) {
-      supervisor.invalidate(change)
-      services.batchWatch?.invalidate(change)
-      services.captures.invalidate(change)
-      services.pauses.invalidate(change)
-    },
+    invalidate,
     counts: () => services.catalogue.counts,
     reconfigure(config) {
       services.catalogue.reconfigure(config)
@@ -308,14 +305,17 @@ function launchedOf(
 /** Stops waiting after CLOSE_MS: records that a hanging database did not take are on disk, for the next start. */
 async function waitBriefly(work: Promise<void>): Promise<void> {
   const late = Promise.withResolvers<void>()
-  const timer = systemClock.after(CLOSE_MS, () => late.resolve())
+  const timer = systemClock.after(CLOSE_TIMEOUT_MS, () => late.resolve())
   await Promise.race([work, late.promise])
   timer.cancel()
 }
 
 /** Not ready until the store was available once, because no key is known; afterwards cached records suffice. */
-function unreadyReason({ state, wrong }: StoreWatch<unknown>): string | null {
+function unreadyReason({
+  state,
+  preparationError,
+}: Pick<StoreWatch<unknown>, 'state' | 'preparationError'>): string | null {
   if (state !== 'new') return null
-  const failure = startFailure(wrong)
+  const failure = startFailure(preparationError)
   return failure === null ? 'store' : `store: ${failure.lines.join('; ')}`
 }

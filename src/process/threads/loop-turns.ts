@@ -14,19 +14,19 @@ interface LoopTurnsDeps {
 }
 
 /** Turns that are reported together. */
-const REPORTED = 256
+const TURNS_PER_REPORT = 256
 
 export class LoopTurns {
   readonly #deps: LoopTurnsDeps
   readonly #loop: NonNullable<LoopTurnsDeps['loop']>
   readonly #pauses = new PerformanceObserver(list => {
-    for (const { startTime, duration } of list.getEntries()) this.paused(startTime, duration)
+    for (const { startTime, duration } of list.getEntries()) this.countPause(startTime, duration)
   })
   #isWatching = false
   /** The turns that are not reported yet: milliseconds in all, of deferred work, and of the collector. */
-  readonly #activeMs = new Float64Array(REPORTED)
-  readonly #deferredMs = new Float64Array(REPORTED)
-  readonly #pausedMs = new Float64Array(REPORTED)
+  readonly #activeMs = new Float64Array(TURNS_PER_REPORT)
+  readonly #deferredMs = new Float64Array(TURNS_PER_REPORT)
+  readonly #pausedMs = new Float64Array(TURNS_PER_REPORT)
   #count = 0
   /** The end of the last turn, and the totals of the loop at that time. */
   #endMs = 0
@@ -58,14 +58,14 @@ export class LoopTurns {
    */
   static #turnEnded(turns: LoopTurns): void {
     if (!turns.#isWatching) return
-    if (turns.#count === REPORTED) turns.report()
+    if (turns.#count === TURNS_PER_REPORT) turns.report()
     const loop = turns.#loop
     const endMs = loop.now()
     const idleMs = loop.nodeTiming.idleTime
     const deferredMs = turns.#deps.deferred.spentMs
-    const at = turns.#count++
-    turns.#activeMs[at] = Math.max(0, endMs - turns.#endMs - (idleMs - turns.#idleTotalMs))
-    turns.#deferredMs[at] = deferredMs - turns.#deferredTotalMs
+    const index = turns.#count++
+    turns.#activeMs[index] = Math.max(0, endMs - turns.#endMs - (idleMs - turns.#idleTotalMs))
+    turns.#deferredMs[index] = deferredMs - turns.#deferredTotalMs
     turns.#endMs = endMs
     turns.#idleTotalMs = idleMs
     turns.#deferredTotalMs = deferredMs
@@ -73,22 +73,22 @@ export class LoopTurns {
   }
 
   /** Counts a pause of the collector, which reports it after the turn. Only for `start`, and tests. */
-  paused(startMs: number, ms: number): void {
+  countPause(startMs: number, ms: number): void {
     // A pause of the turn that still runs counts for it, one that has been reported does not count.
-    const at = startMs < this.#endMs ? this.#count - 1 : this.#count
-    if (at >= 0 && at < REPORTED) this.#pausedMs[at] = (this.#pausedMs[at] ?? 0) + ms
+    const index = startMs < this.#endMs ? this.#count - 1 : this.#count
+    if (index >= 0 && index < TURNS_PER_REPORT) this.#pausedMs[index] = (this.#pausedMs[index] ?? 0) + ms
   }
 
   /** Reports the turns so far. */
   report(): void {
-    for (let at = 0; at < this.#count; at++) {
-      const activeMs = this.#activeMs[at] ?? 0
-      const deferredMs = this.#deferredMs[at] ?? 0
-      const pausedMs = this.#pausedMs[at] ?? 0
+    for (let index = 0; index < this.#count; index++) {
+      const activeMs = this.#activeMs[index] ?? 0
+      const deferredMs = this.#deferredMs[index] ?? 0
+      const pausedMs = this.#pausedMs[index] ?? 0
       this.#deps.onTurn(causeOf(activeMs, deferredMs, pausedMs), activeMs / 1000)
     }
     // Pauses of the turn that still runs are already there.
-    const pausedMs = this.#count < REPORTED ? (this.#pausedMs[this.#count] ?? 0) : 0
+    const pausedMs = this.#count < TURNS_PER_REPORT ? (this.#pausedMs[this.#count] ?? 0) : 0
     this.#pausedMs.fill(0)
     this.#pausedMs[0] = pausedMs
     this.#count = 0

@@ -6,15 +6,15 @@
 
 import type { Clock, Timer } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
-import { type ApiKeys, callerOf, type LostKey } from '../../callers/keys.ts'
+import { type ApiKeys, callerOf, type KeyLoss } from '../../callers/keys.ts'
 import { hasReserved, isPaidByCaller, type RunningRights } from '../../pipeline/rights.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { KeyedRequests, RunningRequest } from '../../server/admission/admission-control.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 
-const SWEEP_MS = 500
+const SWEEP_INTERVAL_MS = 500
 
-const MESSAGES: Readonly<Record<LostKey, string>> = {
+const MESSAGES: Readonly<Record<KeyLoss, string>> = {
   key_deleted: 'was deleted',
   key_disabled: 'was disabled',
   key_expired: 'has expired',
@@ -25,7 +25,7 @@ interface LostRightsDeps {
   readonly rights: RunningRights
   readonly clock: Clock
   /** Requests and sockets that use API keys. */
-  readonly open: readonly KeyedRequests[]
+  readonly sources: readonly KeyedRequests[]
 }
 
 export class LostRights {
@@ -41,9 +41,9 @@ export class LostRights {
    * continue. Never rejects.
    */
   async endForbidden(change: Invalidation): Promise<void> {
-    const { open, rights } = this.#deps
+    const { sources, rights } = this.#deps
     if (change.kind === 'all' || change.kind === 'key') await this.#endKeys(change)
-    for (const request of open.flatMap(each => each.runningRequests())) {
+    for (const request of sources.flatMap(source => source.runningRequests())) {
       const exchange = request.running
       if (exchange === undefined || !concerns(change, request)) continue
       const record = await this.#recordOf(request)
@@ -54,7 +54,7 @@ export class LostRights {
 
   /** Begins to look for limits that are overspent. */
   start(): void {
-    this.#timer = this.#deps.clock.after(SWEEP_MS, () => void this.sweep().then(() => this.start()))
+    this.#timer = this.#deps.clock.after(SWEEP_INTERVAL_MS, () => void this.sweep().then(() => this.start()))
   }
 
   stop(): void {
@@ -67,8 +67,8 @@ export class LostRights {
    */
   async sweep(): Promise<void> {
     const payers = Map.groupBy(
-      this.#deps.open
-        .flatMap(each => each.runningRequests())
+      this.#deps.sources
+        .flatMap(source => source.runningRequests())
         .filter(({ running }) => running !== undefined && hasReserved(running)),
       ({ keyHash, running }) => `${keyHash} ${running !== undefined && isPaidByCaller(running)}`,
     )
@@ -84,15 +84,18 @@ export class LostRights {
 
   /** Ends requests and sockets of keys that are no longer valid. */
   async #endKeys(change: Invalidation): Promise<void> {
-    const { keys, open } = this.#deps
+    const { keys, sources } = this.#deps
     const hashes = new Set<string>()
-    for (const each of open) each.openKeys(hashes)
+    for (const source of sources) source.openKeys(hashes)
     for (const hash of hashes) {
       if (change.kind === 'key' && hash !== change.hash) continue
-      const lost = await keys.lostBy(hash)
-      if (lost === null) continue
-      const reason = new GatewayError(lost, `The request was ended because its API key ${MESSAGES[lost]}`)
-      for (const each of open) each.endKey(hash, reason)
+      const lossCode = await keys.lostBy(hash)
+      if (lossCode === null) continue
+      const reason = new GatewayError(
+        lossCode,
+        `The request was ended because its API key ${MESSAGES[lossCode]}`,
+      )
+      for (const source of sources) source.endKey(hash, reason)
     }
   }
 

@@ -23,7 +23,7 @@ export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
 export const THREAD_STATES = ['up', 'silent', 'down'] as const
 
 /** Parts that an instance can do without for a while, as named by `/readyz` and the label of `gateway_degraded`. */
-export const DEGRADED = ['store', 'redis', 'disk'] as const
+export const DEGRADABLE_PARTS = ['store', 'redis', 'disk'] as const
 
 const OWN_PACKAGE = new URL('../../../package.json', import.meta.url)
 
@@ -93,7 +93,7 @@ export function createProcessMetrics(
     labelNames: ['what'] as const,
     registers,
   })
-  for (const what of DEGRADED) degraded.set({ what }, 0)
+  for (const what of DEGRADABLE_PARTS) degraded.set({ what }, 0)
   const exportLag = new Gauge({
     name: 'gateway_export_lag_seconds',
     help: 'Age in seconds of the oldest usage record that has not reached its destination, for the export that is furthest behind; absent without exports',
@@ -197,7 +197,7 @@ export function createProcessMetrics(
     registers: registersFor('traces'),
   })
   const traces = {
-    count: (outcome: (typeof SPAN_OUTCOMES)[number], many: number) => spans.inc({ outcome }, many),
+    count: (outcome: (typeof SPAN_OUTCOMES)[number], spanCount: number) => spans.inc({ outcome }, spanCount),
   }
   for (const outcome of SPAN_OUTCOMES) traces.count(outcome, 0)
   const credentials = new Gauge({

@@ -7,8 +7,8 @@ import { type FetchPage, PageError } from '../../providers/upstream/pages/fetch-
 import type { Transport } from '../../providers/upstream/transport.ts'
 import { wholeReply } from '../../providers/upstream/whole-reply.ts'
 
-const TIMEOUT_MS = 5_000
-const MAX_BYTES = 1024 * 1024
+const PAGE_TIMEOUT_MS = 5_000
+const PAGE_MAX_BYTES = 1024 * 1024
 
 /** Wraps the fetcher so that links of simulated models to simulated pages go to the simulator. */
 export function withSimPages(fetchPage: FetchPage, client: Transport, simUrl: string): FetchPage {
@@ -22,10 +22,10 @@ export function withSimPages(fetchPage: FetchPage, client: Transport, simUrl: st
         url: new URL(`${simUrl}/pages${url.pathname}`),
         headers: { authorization: 'Bearer simulated' },
         body: '',
-        headersTimeoutMs: TIMEOUT_MS,
-        idleTimeoutMs: TIMEOUT_MS,
+        headersTimeoutMs: PAGE_TIMEOUT_MS,
+        idleTimeoutMs: PAGE_TIMEOUT_MS,
       },
-      { maxBytes: MAX_BYTES, signal: terms.signal },
+      { maxBytes: PAGE_MAX_BYTES, signal: terms.signal },
     )
     if (status !== 200) throw new PageError('unreachable', `the link answered with status ${status}`, status)
     return { bytes: Buffer.from(text), type: 'text/html', charset: 'utf-8', url: url.href }

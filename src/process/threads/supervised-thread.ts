@@ -11,16 +11,16 @@ import type { ThreadSettings } from './thread-loop.ts'
 /** Thrown if startup failed for a reason that the operator can fix. */
 export class StartError extends Error {
   override readonly name = 'StartError'
-  readonly portTaken: boolean
+  readonly isPortTaken: boolean
 
   constructor(message: string, portTaken: boolean) {
     super(message)
-    this.portTaken = portTaken
+    this.isPortTaken = portTaken
   }
 }
 
 /** A thread that does not answer a scrape within this time is left out, so that the scrape succeeds. */
-const SCRAPE_MS = 2_000
+const SCRAPE_TIMEOUT_MS = 2_000
 
 export function startWorker(entry: URL, settings: ThreadSettings): Worker {
   // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
@@ -37,7 +37,8 @@ export class SupervisedThread {
   readonly #exited = Promise.withResolvers<number>()
   #keeper: CaptureKeeper | null = null
   #pulseMs = performance.now()
-  #lastWord: MetricSnapshot | null = null
+  /** All its metrics, once it has ended in an orderly way. Written only here. */
+  finalMetrics: MetricSnapshot | null = null
 
   /**
    * @param services what the main thread keeps for this thread; called once
@@ -70,7 +71,7 @@ export class SupervisedThread {
         refused: (reason, portTaken) => this.#started.reject(new StartError(reason, portTaken)),
         pulse: () => undefined,
         ended: metrics => {
-          this.#lastWord = metrics
+          this.finalMetrics = metrics
         },
       },
     } satisfies MainApi)
@@ -101,14 +102,9 @@ export class SupervisedThread {
     return performance.now() - this.#pulseMs
   }
 
-  /** All its metrics, once it has ended in an orderly way. */
-  get lastWord(): MetricSnapshot | null {
-    return this.#lastWord
-  }
-
   /** Null if the thread does not answer in time. */
   async metrics(): Promise<MetricSnapshot | null> {
-    return (await this.work.ask('metrics', [], SCRAPE_MS)) ?? null
+    return (await this.work.ask('metrics', [], SCRAPE_TIMEOUT_MS)) ?? null
   }
 
   /** Switches the thread to the certificate of this version. False if the previous one stays. */

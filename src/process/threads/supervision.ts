@@ -20,7 +20,7 @@ import type { RequestCounts } from '../alerts/watches.ts'
 import type { Config } from '../config/settings.ts'
 import type { CertificateKeeper } from '../services/certificate-keeper.ts'
 import type { ExplanationKeeper } from '../services/explanation-keeper.ts'
-import type { ShownRollout } from '../services/rollout-keeper.ts'
+import type { MeasuredRollout } from '../services/rollout-keeper.ts'
 import type { EarlyWorkers } from '../start/early-workers.ts'
 import type { ProcessSource } from '../wiring/console.ts'
 import type { Exports } from '../wiring/exports.ts'
@@ -101,7 +101,7 @@ export interface SupervisorOptions {
   /** Drifts between ledger and usage reports, by provider; null if no report is configured. Default: null. */
   readonly drifts?: () => ReadonlyMap<string, number> | null
   /** The rollouts of routes. Default: there are none. */
-  readonly rollouts?: () => readonly ShownRollout[]
+  readonly rollouts?: () => readonly MeasuredRollout[]
   /** Slugs of providers that operators have paused. Default: none is. */
   readonly paused?: () => readonly string[]
   /** Counts by workspace and by API key. Default: there are none. */

@@ -26,10 +26,10 @@ import { chooseFront } from '../start/front-choice.ts'
 import { choosePort, openAdmin, publicUrl, reachable } from '../start/ports.ts'
 import { IN_FLIGHT, ProcessSource } from '../wiring/console.ts'
 import { OpenPages } from '../wiring/open-pages.ts'
-import { requestCounts, showFigures } from '../wiring/process-figures.ts'
+import { requestCounts, updateFigures } from '../wiring/process-figures.ts'
 import { PulseWatch } from '../wiring/pulse-watch.ts'
 import type { AdminServer } from './admin.ts'
-import { PULSE_MS, THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
+import { PULSE_INTERVAL_MS, THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { createProcessMetrics, type ProcessMetrics, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
 import { StartError, SupervisedThread, startWorker } from './supervised-thread.ts'
@@ -38,42 +38,29 @@ import type { SharedServices, WorkerApi } from './thread-apis.ts'
 import type { ThreadSettings } from './thread-loop.ts'
 import { createTranscripts } from './transcripts.ts'
 
-const STOP_MS = 5_000
+const STOP_TIMEOUT_MS = 5_000
 
 /** Another program may take a free port between choosing it and listening. */
-const FREE_PORT_TRIES = 5
+const MAX_PORT_ATTEMPTS = 5
 
 /** Starts the threads. @throws StartError; nothing is then left running. */
 export async function startSupervisor(startOptions: SupervisorOptions): Promise<Supervisor> {
   const { config, front } = await chooseFront(startOptions.config, startOptions.log)
   const options = { ...startOptions, config, front }
-  const { host, port, tls } = config.listen
-  const supervisor = await startOnPort(options, port === 0 ? FREE_PORT_TRIES : 1)
-  return {
-    url: publicUrl(host, supervisor.port, tls !== null),
-    adminUrl: supervisor.adminUrl,
-    front,
-    drain: graceMs => supervisor.drain(graceMs),
-    requestCounts: () => supervisor.requestCounts(),
-    openRequests: () => supervisor.openRequests(),
-    invalidate: change => supervisor.changed(change),
-    exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
-    begin: kind => supervisor.begin(kind),
-    renewCertificate: version => supervisor.renewCertificate(version),
-  }
+  return await startOnPort(options, config.listen.port === 0 ? MAX_PORT_ATTEMPTS : 1)
 }
 
 /** With the front that was chosen. */
 type ServedOptions = SupervisorOptions & { readonly front: FrontName }
 
-async function startOnPort(options: ServedOptions, tries: number): Promise<ThreadSupervisor> {
+async function startOnPort(options: ServedOptions, attempts: number): Promise<ThreadSupervisor> {
   const supervisor = new ThreadSupervisor(options, await choosePort(options.config))
   try {
     await supervisor.start()
     return supervisor
   } catch (error) {
-    if (tries === 1 || !(error instanceof StartError) || !error.portTaken) throw error
-    return startOnPort(options, tries - 1)
+    if (attempts === 1 || !(error instanceof StartError) || !error.isPortTaken) throw error
+    return startOnPort(options, attempts - 1)
   }
 }
 
@@ -84,8 +71,9 @@ const NO_COUNTERS: Counters = {
   settle: () => undefined,
 }
 
-class ThreadSupervisor {
-  readonly port: number
+class ThreadSupervisor implements Supervisor {
+  readonly front: FrontName
+  readonly #port: number
   readonly #options: SupervisorOptions
   readonly #process: ProcessMetrics
   /** Running threads that work. */
@@ -94,7 +82,7 @@ class ThreadSupervisor {
   readonly #alive = new Set<SupervisedThread>()
   readonly #pulses: PulseWatch
   /** Restarts in progress. */
-  readonly #rising = new Set<Promise<void>>()
+  readonly #restarts = new Set<Promise<void>>()
   readonly #scraper: Scraper
   readonly #pins: Pins
   readonly #masks: MaskTables
@@ -103,21 +91,22 @@ class ThreadSupervisor {
   readonly #containers: Containers
   /** Null while tracing is off. */
   readonly #traces: TraceExporter | null
-  readonly #hurry = Promise.withResolvers<void>()
+  readonly #delayEnd = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
   #console: Console | null = null
   readonly #pages: OpenPages
-  #watch: NodeJS.Timeout | undefined
-  #draining = false
+  #pulseTimer: NodeJS.Timeout | undefined
+  #isDraining = false
   /** True while somebody watches requests on the console. */
   #isWatched = false
-  #prepared: boolean
+  #isPrepared: boolean
   /** Number of threads that should run. */
   #expected = 0
 
   constructor(options: ServedOptions, port: number) {
     this.#options = options
-    this.port = port
+    this.front = options.front
+    this.#port = port
     const describe = async () =>
       (await this.#threads.find(({ kind }) => kind.name === 'serve')?.describe()) ?? null
     this.#pages = new OpenPages(options.config.listen, port, describe)
@@ -139,7 +128,7 @@ class ThreadSupervisor {
     this.#health = options.health ?? new SharedHealth({ clock: systemClock })
     this.#containers = createContainers({
       settings: options.config.tools.sandbox,
-      folder: join(options.spoolFolder, '../../features/sandbox'),
+      folder: join(options.spoolFolder, '../../sandbox'),
       clock: systemClock,
       log: options.log,
       openTunnel: sandboxTunnels(options.config, systemClock),
@@ -149,14 +138,19 @@ class ThreadSupervisor {
       terms === null
         ? null
         : new TraceExporter({ clock: systemClock, log: options.log, counts: this.#process.traces }, terms)
-    this.#prepared = options.prepared === undefined
+    this.#isPrepared = options.prepared === undefined
     void options.prepared?.then(() => {
-      this.#prepared = true
+      this.#isPrepared = true
       for (const thread of this.#alive) thread.work.send('prepared', [])
     })
     this.#pulses = new PulseWatch(this.#threads, options)
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
     this.#process.front.set({ front: options.front }, 1)
+  }
+
+  get url(): string {
+    const { host, tls } = this.#options.config.listen
+    return publicUrl(host, this.#port, tls !== null)
   }
 
   get adminUrl(): string {
@@ -170,12 +164,12 @@ class ThreadSupervisor {
   /** @throws StartError; nothing is then left running. */
   async start(): Promise<void> {
     const { config } = this.#options
-    const page = this.#startConsole()
-    this.#console = page
+    const console = this.#startConsole()
+    this.#console = console
     try {
       this.#admin = await openAdmin(config, {
         metrics: form => {
-          showFigures(this.#process, this.#options, this.#transcripts, this.#health)
+          updateFigures(this.#process, this.#options, this.#transcripts, this.#health)
           return this.#scraper.page(form)
         },
         unreadyReason: () => this.#unreadyReason(),
@@ -183,9 +177,9 @@ class ThreadSupervisor {
         paused: () => this.#options.paused?.() ?? [],
         reference: host => this.#pages.reference(host),
         guide: this.#pages.guide,
-        ...(page === null ? {} : { console: page }),
+        ...(console === null ? {} : { console: console }),
       })
-      for (const kind of THREAD_KINDS) if (!kind.waits) await this.#runAll(kind)
+      for (const kind of THREAD_KINDS) if (!kind.startsOnDemand) await this.#runAll(kind)
     } catch (error) {
       await this.drain(0)
       throw error
@@ -193,22 +187,22 @@ class ThreadSupervisor {
       this.#options.early?.close()
     }
     this.#pulses.begin()
-    this.#watch = setInterval(() => this.#pulses.check(), PULSE_MS).unref()
+    this.#pulseTimer = setInterval(() => this.#pulses.check(), PULSE_INTERVAL_MS).unref()
   }
 
   async drain(graceMs: number): Promise<boolean> {
     const { drainDelayMs } = this.#options.config.timeouts
-    this.#draining = true
-    clearInterval(this.#watch)
-    if (graceMs > 0 && drainDelayMs > 0) await endsWithin(drainDelayMs, this.#hurry.promise)
-    else this.#hurry.resolve()
-    const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
-    const inTime = await endsWithin(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
+    this.#isDraining = true
+    clearInterval(this.#pulseTimer)
+    if (graceMs > 0 && drainDelayMs > 0) await endsWithin(drainDelayMs, this.#delayEnd.promise)
+    else this.#delayEnd.resolve()
+    const allStopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#restarts])
+    const isInTime = await endsWithin(graceMs + (this.#options.stopMs ?? STOP_TIMEOUT_MS), allStopped)
     await this.#containers.close()
     await this.#traces?.close()
     this.#console?.close()
     await this.#admin?.close()
-    return inTime
+    return isInTime
   }
 
   async openRequests(): Promise<number> {
@@ -220,13 +214,13 @@ class ThreadSupervisor {
 
   async begin(name: ThreadKindName): Promise<void> {
     const kind = THREAD_KINDS.find(row => row.name === name)
-    if (kind === undefined || this.#draining) return
-    const rising = this.#runAll(kind).finally(() => this.#rising.delete(rising))
-    this.#rising.add(rising)
-    await rising
+    if (kind === undefined || this.#isDraining) return
+    const starting = this.#runAll(kind).finally(() => this.#restarts.delete(starting))
+    this.#restarts.add(starting)
+    await starting
   }
 
-  changed(change: Invalidation): void {
+  invalidate(change: Invalidation): void {
     for (const thread of this.#alive) thread.work.send('changed', [change])
     this.#console?.changed(change)
   }
@@ -236,13 +230,13 @@ class ThreadSupervisor {
   }
 
   async renewCertificate(version: string): Promise<boolean> {
-    const switched = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
-    return switched.every(each => each)
+    const outcomes = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
+    return outcomes.every(isSwitched => isSwitched)
   }
 
   /** Publishes a change of this instance: to all threads first, then to other instances. */
   readonly #publish = (change: Invalidation): void => {
-    this.changed(change)
+    this.invalidate(change)
     this.#options.onChange?.(change)
   }
 
@@ -262,20 +256,20 @@ class ThreadSupervisor {
   async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
     const { counters = NO_COUNTERS, log } = this.#options
     const spoolWriter = randomText(12)
-    const counting = new CounterServer(counters, log)
+    const counterServer = new CounterServer(counters, log)
     const sandbox = new SandboxServer(this.#containers, log)
     const settings = this.#settings(name, spoolWriter)
-    const ending: (() => void)[] = [() => sandbox.close()]
-    const serviced = (link: ThreadLink<WorkerApi>): SharedServices => {
+    const cleanups: (() => void)[] = [() => sandbox.close()]
+    const servicesFor = (link: ThreadLink<WorkerApi>): SharedServices => {
       const transcripts = new TranscriptServer(this.#transcripts, link.service('transcripts'))
       const healthOf = link.service('health')
       const health = this.#health.connect(notes => healthOf.send('apply', [notes]))
-      ending.push(
+      cleanups.push(
         () => transcripts.close(),
         () => health.close(),
       )
       return {
-        counters: counting,
+        counters: counterServer,
         pins: this.#pins,
         masks: this.#masks,
         sandbox,
@@ -286,16 +280,16 @@ class ThreadSupervisor {
           ended: requests => this.#console?.ended(requests),
           explained: explanations => this.#options.explanations?.add(explanations),
           traced: (traces, dropped) => this.#traces?.add(traces, dropped),
-          loaded: load => this.#tellLoad(name, load),
+          loaded: load => this.#forwardLoad(name, load),
           looped: note => this.#options.onLoop?.(note),
         },
       }
     }
-    const thread = new SupervisedThread(kind, settings, serviced, this.#workerOf(kind, settings))
+    const thread = new SupervisedThread(kind, settings, servicesFor, this.#workerOf(kind, settings))
     this.#alive.add(thread)
     void thread.exitCode().then(() => {
       this.#alive.delete(thread)
-      for (const end of ending) end()
+      for (const cleanUp of cleanups) cleanUp()
       this.#options.writerGone?.(spoolWriter)
     })
     await thread.started()
@@ -304,15 +298,15 @@ class ThreadSupervisor {
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exitCode().then(exitCode => {
-      counting.close()
+      counterServer.close()
       this.#forget(thread)
-      if (this.#draining) return
-      const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
+      if (this.#isDraining) return
+      const nextDeaths = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
       log.notice('threads', `${kind.name} thread died; restarting it`, { thread: name, exitCode })
-      this.#restart(kind, name, again)
+      this.#restart(kind, name, nextDeaths)
     })
     // The thread started during a drain.
-    if (this.#draining) await thread.drain(0)
+    if (this.#isDraining) await thread.drain(0)
   }
 
   #workerOf(kind: ThreadKind, settings: ThreadSettings): Worker {
@@ -327,7 +321,7 @@ class ThreadSupervisor {
     const source = new ProcessSource({
       scraper: this.#scraper,
       version: this.#process.version,
-      publicUrl: publicUrl(reachable(config.listen.host), this.port, config.listen.tls !== null),
+      publicUrl: publicUrl(reachable(config.listen.host), this.#port, config.listen.tls !== null),
       unreadyReason: () => this.#unreadyReason(),
       degraded,
       publish: this.#publish,
@@ -339,7 +333,7 @@ class ThreadSupervisor {
     return console?.(source) ?? null
   }
 
-  #tellLoad(name: string, load: LiveLoad): void {
+  #forwardLoad(name: string, load: LiveLoad): void {
     for (const thread of this.#alive) if (thread.kind.yields) thread.work.send('live', [name, load])
   }
 
@@ -363,8 +357,8 @@ class ThreadSupervisor {
       vaultKeys,
       spoolFolder,
       spoolWriter,
-      port: this.port,
-      prepared: this.#prepared,
+      port: this.#port,
+      prepared: this.#isPrepared,
       // Under another certificate a thread listens a second time.
       shared: config.listen.shared || config.threads.serve > 1 || config.listen.tls !== null,
       health: this.#health.snapshot(),
@@ -372,29 +366,29 @@ class ThreadSupervisor {
   }
 
   #restart(kind: ThreadKind, name: string, deaths: number): void {
-    const { firstMs, maxMs } = kind.restart
-    const delayMs = Math.min(firstMs * 2 ** (deaths - 1), maxMs)
+    const { firstDelayMs, maxDelayMs } = kind.restart
+    const delayMs = Math.min(firstDelayMs * 2 ** (deaths - 1), maxDelayMs)
     setTimeout(() => {
-      if (this.#draining) return
+      if (this.#isDraining) return
       this.#process.restarts.inc()
-      const rising: Promise<void> = this.#run(kind, name, deaths)
+      const restart: Promise<void> = this.#run(kind, name, deaths)
         .catch(error => {
           this.#options.log.fault('threads', `cannot restart the ${kind.name} thread`, error)
           this.#restart(kind, name, deaths + 1)
         })
-        .finally(() => this.#rising.delete(rising))
-      this.#rising.add(rising)
+        .finally(() => this.#restarts.delete(restart))
+      this.#restarts.add(restart)
     }, delayMs).unref()
   }
 
   #forget(thread: SupervisedThread): void {
-    if (thread.lastWord !== null) this.#scraper.note(thread, thread.lastWord)
+    if (thread.finalMetrics !== null) this.#scraper.note(thread, thread.finalMetrics)
     this.#threads.splice(this.#threads.indexOf(thread), 1)
     this.#pulses.hung.delete(thread)
   }
 
   #unreadyReason(): string | null {
-    if (this.#draining) return 'draining'
+    if (this.#isDraining) return 'draining'
     for (const { name, takesTraffic } of THREAD_KINDS) {
       const isUp = this.#threads.some(({ kind }) => kind.name === name)
       if (takesTraffic && !isUp) return `no ${name} thread is running`

@@ -6,7 +6,6 @@ import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import { systemClock } from '../../base/clock.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../../base/log/log.ts'
-import type { MetricSnapshot } from '../../base/metrics/exposition.ts'
 import { isTraced } from '../../base/telemetry/otlp/terms.ts'
 import { Tracing } from '../../base/telemetry/tracing.ts'
 import { type LinkMessage, type RemoteService, ThreadLink } from '../../base/thread-rpc.ts'
@@ -23,7 +22,7 @@ import { MaskTableClient } from '../../storage/mask-tables.ts'
 import { PinClient } from '../../storage/session-affinity/affinity-channel.ts'
 import { TranscriptClient } from '../../storage/transcripts/transcript-channel.ts'
 import type { Config } from '../config/settings.ts'
-import { PULSE_MS, type ThreadKindName } from './kinds.ts'
+import { PULSE_INTERVAL_MS, type ThreadKindName } from './kinds.ts'
 import type { MainApi, WorkerApi } from './thread-apis.ts'
 
 /** Passed to a thread when it is started. */
@@ -55,26 +54,12 @@ export interface ThreadSettings {
   readonly health: readonly HealthNote[]
 }
 
-/** The work of one kind of thread. */
-interface ThreadWork {
-  /** All metrics of the thread. */
-  metrics(): Promise<MetricSnapshot>
-  /** Drops cached copies of a record. */
-  changed(change: Invalidation): void
-  /** Replaces the catalogue. */
-  catalogue(packed: PackedCatalogue): void
-  /** Called when the store is ready for use. */
-  prepared(): void
-  /** Switches to the certificate of this version; false if it cannot. Absent if nothing is served. */
-  certificate?(version: string): Promise<boolean>
+/** The work of one kind of thread. Calls that do not apply to it are absent. */
+interface ThreadWork
+  extends Pick<WorkerApi['work'], 'metrics' | 'changed' | 'catalogue' | 'prepared'>,
+    Partial<Pick<WorkerApi['work'], 'certificate' | 'live' | 'describe' | 'watched'>> {
   /** The load to report to others; absent if no client waits. */
   load?(): LiveLoad
-  /** Records the load of a serve thread; absent if nothing depends on it. */
-  live?(thread: string, load: LiveLoad): void
-  /** The interface description as JSON; absent if nothing is served. */
-  describe?(): string
-  /** Sets if somebody watches requests; absent if no request is reported. */
-  watched?(isWatched: boolean): void
   /**
    * Accepts no more work, and lets running work finish within the grace time. A second call with less grace shortens
    * it.
@@ -107,7 +92,7 @@ export class ThreadLoop {
   readonly #supervisor: RemoteService<MainApi['supervisor']>
   #work: ThreadWork | null = null
   #pulse: NodeJS.Timeout | undefined
-  #failed = false
+  #hasFailed = false
   #stopped: Promise<void> | null = null
 
   /** @throws Error outside of a worker thread, where there is no port */
@@ -172,7 +157,7 @@ export class ThreadLoop {
     // After a fault the state cannot be trusted with new work. Running work ends with an error.
     process.on('uncaughtException', error => {
       this.log.crash('threads', `${this.#kind} thread failed`, error)
-      this.#failed = true
+      this.#hasFailed = true
       void this.stop(0)
     })
     const { captures, health, transcripts } = this
@@ -197,7 +182,7 @@ export class ThreadLoop {
       this.#supervisor.send('pulse', [])
       const load = work.load?.()
       if (load !== undefined) this.reports.send('loaded', [load])
-    }, PULSE_MS)
+    }, PULSE_INTERVAL_MS)
   }
 
   /** Ends the thread. A second call hurries the stop in progress. */
@@ -215,7 +200,7 @@ export class ThreadLoop {
       this.tracing?.flush()
       this.#supervisor.send('ended', [(await this.#work?.metrics()) ?? []])
     } catch (error) {
-      this.#failed = true
+      this.#hasFailed = true
       this.log.fault('threads', `${this.#kind} thread did not shut down cleanly`, error)
       this.#work?.abort()
     }
@@ -225,7 +210,7 @@ export class ThreadLoop {
     // A thread may only end with its sockets closed, which takes the event loop one more turn. Otherwise the HTTP
     // library ends the whole process.
     await new Promise(resolve => setImmediate(resolve))
-    if (this.#failed) process.exit(1)
+    if (this.#hasFailed) process.exit(1)
     // Nothing keeps the thread alive after this; its last message is still delivered.
     this.#port.close()
   }

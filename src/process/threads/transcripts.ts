@@ -17,13 +17,13 @@ export interface SharedTranscripts {
 }
 
 /** Logs nothing, because the counters already log outages of Redis. */
-const QUIET = { fault: () => undefined, notice: () => undefined }
+export const SILENT_LOG = { fault: () => undefined, notice: () => undefined }
 
 /**
  * Redis has at least this long to answer. A counter that gives up sooner counts on its own for a while; here a request
  * would run again, and be paid for again.
  */
-const ANSWER_MS = 1_000
+const REDIS_TIMEOUT_MS = 1_000
 
 /** Creates the transcripts of this process and, through Redis, of all instances with the same master keys. */
 export function startTranscripts(config: Config, keys: readonly VaultKey[], clock: Clock): SharedTranscripts {
@@ -32,8 +32,16 @@ export function startTranscripts(config: Config, keys: readonly VaultKey[], cloc
   if (url === null) return { store, close: () => store.close() }
   const { windowMs } = config.resume
   const seal = createTextSeal(keys, 'transcripts')
-  const silenceMs = Math.max(ANSWER_MS, config.redis.silenceMs)
-  const mirror = new RedisTranscripts(store, { url, prefix, windowMs, seal, clock, log: QUIET, silenceMs })
+  const silenceMs = Math.max(REDIS_TIMEOUT_MS, config.redis.silenceMs)
+  const mirror = new RedisTranscripts(store, {
+    url,
+    prefix,
+    windowMs,
+    seal,
+    clock,
+    log: SILENT_LOG,
+    silenceMs,
+  })
   store.mirror = mirror
   return {
     store,

@@ -52,7 +52,7 @@ export interface Batching {
 }
 
 /** Labels of metrics. */
-const ROUTES: Readonly<Record<BatchEndpoint, string>> = {
+const METRIC_ROUTES: Readonly<Record<BatchEndpoint, string>> = {
   '/v1/responses': 'batch/responses',
   '/v1/chat/completions': 'batch/chat/completions',
   '/v1/messages': 'batch/messages',
@@ -60,7 +60,7 @@ const ROUTES: Readonly<Record<BatchEndpoint, string>> = {
 }
 
 /** Bodies of one page are checked in milliseconds; a machine that is busy takes longer. */
-const CHECK_MS = 60_000
+const CHECK_TIMEOUT_MS = 60_000
 /** Time that a batch waits while other callers' documents are read. */
 const CHECK_WAIT_MS = 600_000
 
@@ -91,7 +91,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     services: { jobs: store.batches.jobs, access: services.access, quota: built.quota, catalog },
     endpoints: endpointsOf(built),
     check: checkBy(built),
-    admit: (id, { endpoint }) => new BatchAdmission(control, ROUTES[endpoint], id),
+    admit: (id, { endpoint }) => new BatchAdmission(control, METRIC_ROUTES[endpoint], id),
     keyOf: hash => keys.find(hash),
     countRequest: caller => whenReady(built.rate.enter(caller), () => undefined),
     ledger: built.ledger,
@@ -106,7 +106,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     log,
     metrics,
   })
-  const lostRights = new LostRights({ keys, rights: built.rights, clock, open: [control] })
+  const lostRights = new LostRights({ keys, rights: built.rights, clock, sources: [control] })
   return {
     runner,
     metrics,
@@ -142,7 +142,7 @@ function checkBy({ tasks, offered }: BuiltGateway): CheckBodies {
     tasks.run(
       'check-batch-bodies',
       { endpoint, model, offered, bodies: lines.map(({ number, body }) => ({ number, body })) },
-      { key: keyHash, deadlineMs: CHECK_MS, waitMs: CHECK_WAIT_MS },
+      { key: keyHash, deadlineMs: CHECK_TIMEOUT_MS, waitMs: CHECK_WAIT_MS },
     )
 }
 

@@ -159,9 +159,9 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   for (const [path, read] of Object.entries(MODEL_SETTINGS)) {
     const names = read(config)
     if (typeof names === 'string') checkModel(path, names)
-    else for (const [at, id] of (names ?? []).entries()) checkModel(`${path}[${at}]`, id)
+    else for (const [index, id] of (names ?? []).entries()) checkModel(`${path}[${index}]`, id)
   }
-  for (const [at, { name, targets, fallback = [] }] of config.routes.entries()) {
+  for (const [index, { name, targets, fallback = [] }] of config.routes.entries()) {
     const kinds = new Set<boolean>()
     const checkTarget = (path: string, id: string): void => {
       const model = catalog.model(id)
@@ -173,29 +173,33 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
           faults.add(path, 'a route leads either to models of text or to models of embeddings')
       }
     }
-    for (const [of, { model, provider }] of targets.entries()) {
-      checkTarget(`routes[${at}].targets[${of}].model`, model)
+    for (const [targetIndex, { model, provider }] of targets.entries()) {
+      checkTarget(`routes[${index}].targets[${targetIndex}].model`, model)
       if (typeof provider === 'string' && catalog.provider(provider) === undefined) {
         const slugs = catalog.providers().map(({ slug }) => slug)
         faults.add(
-          `routes[${at}].targets[${of}].provider`,
+          `routes[${index}].targets[${targetIndex}].provider`,
           `there is no such provider${didYouMean(provider, slugs)}`,
         )
       }
     }
-    for (const [of, id] of fallback.entries()) checkTarget(`routes[${at}].fallback[${of}]`, id)
-    for (const [of, { route, candidate, guard }] of config.rollouts.entries()) {
+    for (const [fallbackIndex, id] of fallback.entries())
+      checkTarget(`routes[${index}].fallback[${fallbackIndex}]`, id)
+    for (const [rolloutIndex, { route, candidate, guard }] of config.rollouts.entries()) {
       if (route !== name) continue
-      checkTarget(`rollouts[${of}].candidate`, candidate)
+      checkTarget(`rollouts[${rolloutIndex}].candidate`, candidate)
       if (guard?.judged !== undefined && config.alignment.evaluator === null)
-        faults.add(`rollouts[${of}].guard.judged`, 'needs a model that judges: set alignment.evaluator.model')
+        faults.add(
+          `rollouts[${rolloutIndex}].guard.judged`,
+          'needs a model that judges: set alignment.evaluator.model',
+        )
     }
   }
-  for (const [at, { slug, apiKey, apiKeyFile }] of config.providers.entries()) {
+  for (const [index, { slug, apiKey, apiKeyFile }] of config.providers.entries()) {
     const provider = (apiKey ?? apiKeyFile) === undefined ? undefined : catalog.provider(slug)
     const problem = provider === undefined ? null : sharedKeyProblem(provider)
     if (problem !== null)
-      faults.add(`providers[${at}].${apiKey === undefined ? 'apiKeyFile' : 'apiKey'}`, problem)
+      faults.add(`providers[${index}].${apiKey === undefined ? 'apiKeyFile' : 'apiKey'}`, problem)
   }
   faults.try(() => checkReconcile(config.reconcile, catalog))
   const { ocr } = config.files

@@ -28,7 +28,7 @@ interface ProcessSourceDeps {
 
 export const IN_FLIGHT = 'gateway_requests_in_flight'
 const OPEN_STREAMS = 'gateway_open_streams'
-const DECISIONS = 'gateway_guardrail_decisions_total'
+const GUARDRAIL_DECISIONS = 'gateway_guardrail_decisions_total'
 
 /** The process data that the console shows: state, and figures from the metrics of all threads. */
 export class ProcessSource {
@@ -45,7 +45,7 @@ export class ProcessSource {
   }
 
   async decisions(): Promise<readonly DecisionCount[]> {
-    const values = await this.#deps.scraper.values(DECISIONS)
+    const values = await this.#deps.scraper.values(GUARDRAIL_DECISIONS)
     return values.map(({ value, labels: { guardrail = '', action = '' } }) => ({
       guardrail: String(guardrail),
       action: String(action),

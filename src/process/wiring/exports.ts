@@ -22,42 +22,38 @@ export interface Exports {
   close(): Promise<void>
 }
 
-const EVERY_MS = 60_000
+const EXPORT_INTERVAL_MS = 60_000
 
 /** @throws the error of the file system */
 export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault' | 'notice'>): Exports {
-  const running = config.export.map(row => {
+  const exports = config.export.map(row => {
     // Another address starts again, in a folder of its own.
     const name = createHash('sha256').update(row.url).digest('hex').slice(0, 12)
     return new UsageExport({
       folder: join(dataFolder(config.storage.url), 'export', name),
       destination: createDestination(row, clock),
-      everyMs: row.everyMs ?? EVERY_MS,
+      everyMs: row.everyMs ?? EXPORT_INTERVAL_MS,
       ...(row.maxWaitingBytes === undefined ? {} : { maxWaitingBytes: row.maxWaitingBytes }),
       clock,
       log,
     })
   })
   return {
-    isWanted: running.length > 0,
+    isWanted: exports.length > 0,
     get lagSeconds() {
-      return Math.max(0, ...running.map(each => each.lagSeconds))
+      return Math.max(0, ...exports.map(usageExport => usageExport.lagSeconds))
     },
     get waitingBytes() {
-      return sumOf(running, each => each.waitingBytes)
+      return exports.reduce((sum, usageExport) => sum + usageExport.waitingBytes, 0)
     },
     get lostRecords() {
-      return sumOf(running, each => each.lostRecords)
+      return exports.reduce((sum, usageExport) => sum + usageExport.lostRecords, 0)
     },
     receive(records) {
-      for (const each of running) each.add(records)
+      for (const usageExport of exports) usageExport.add(records)
     },
     async close() {
-      await Promise.all(running.map(each => each.close()))
+      await Promise.all(exports.map(usageExport => usageExport.close()))
     },
   }
-}
-
-function sumOf<Each>(all: readonly Each[], value: (each: Each) => number): number {
-  return all.reduce((sum, each) => sum + value(each), 0)
 }

@@ -190,7 +190,7 @@ export function capturesOf({ options, config, clock, log, store }: Base): Thread
     clock,
     send: request => keeper.store(request, bytes => running.freeBytes(request.organizationId, bytes)),
   })
-  keeper.follow(each => running.set(each))
+  keeper.follow(captures => running.set(captures))
   keeper.start()
   return { running, changed: change => keeper.invalidate(change), close: () => keeper.close() }
 }

@@ -291,7 +291,7 @@ function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Cloc
 /** Without a supervisor the containers belong to this thread only. */
 function containersOf({ options, config, clock, log }: Base) {
   if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
-  const folder = join(options.spoolFolder, '../../features/sandbox')
+  const folder = join(options.spoolFolder, '../../sandbox')
   const openTunnel = sandboxTunnels(config, clock)
   const ownContainers = createContainers({ settings: config.tools.sandbox, folder, clock, log, openTunnel })
   return { calls: ownContainers, close: () => ownContainers.close() }

@@ -12,9 +12,9 @@ import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
 const GUIDE_PATH = '/guide'
 
 /** Also correct for the compiled gateway: `src` and `dist` are next to each other. */
-const BUILT = fileURLToPath(new URL('../../../dist/guide', import.meta.url))
+const GUIDE_FOLDER = fileURLToPath(new URL('../../../dist/guide', import.meta.url))
 
-const TYPES: Readonly<Record<string, string>> = {
+const CONTENT_TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
@@ -22,14 +22,14 @@ const TYPES: Readonly<Record<string, string>> = {
   '.png': 'image/png',
   '.svg': 'image/svg+xml',
 }
-const TEXT = 'text/plain; charset=utf-8'
+const PLAIN_TEXT = 'text/plain; charset=utf-8'
 
 interface GuideFile {
   readonly path: string
   readonly etag: string
 }
 
-const NOT_BUILT = `<!doctype html>
+const NOT_BUILT_PAGE = `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -52,7 +52,7 @@ export class Guide {
   /** Keyed by path below `/guide/`, so that no request path reaches the disk. Empty until there are pages. */
   #files: ReadonlyMap<string, GuideFile> = new Map()
 
-  constructor(folder = BUILT) {
+  constructor(folder = GUIDE_FOLDER) {
     this.#folder = folder
   }
 
@@ -60,7 +60,7 @@ export class Guide {
   handle(request: IncomingMessage, response: ServerResponse, path: string): boolean {
     if (path !== GUIDE_PATH && !path.startsWith(`${GUIDE_PATH}/`)) return false
     if (this.#files.size === 0) this.#files = filesIn(this.#folder)
-    if (this.#files.size === 0) send(response, 503, TYPES['.html'] ?? TEXT, NOT_BUILT)
+    if (this.#files.size === 0) send(response, 503, CONTENT_TYPES['.html'] ?? PLAIN_TEXT, NOT_BUILT_PAGE)
     else void this.#answer(request, response, path)
     return true
   }
@@ -68,13 +68,13 @@ export class Guide {
   async #answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     const name = path.slice(GUIDE_PATH.length + 1) || 'index.html'
     const file = this.#files.get(name)
-    if (file === undefined) return send(response, 404, TEXT, 'not found\n')
+    if (file === undefined) return send(response, 404, PLAIN_TEXT, 'not found\n')
     // Links of the first page are relative to its folder, which has to be in them if the path has no slash at its end.
     const isBare = path === GUIDE_PATH
     const etag = isBare ? file.etag.replace(/"$/, '-bare"') : file.etag
     const headers = { ...SCRIPTED_PAGE_HEADERS, etag }
     if (request.headers['if-none-match'] === etag) return void response.writeHead(304, headers).end()
-    const type = TYPES[extname(name)] ?? TEXT
+    const type = CONTENT_TYPES[extname(name)] ?? PLAIN_TEXT
     try {
       const bytes = await readFile(file.path)
       const body = isBare ? bytes.toString().replace(/ (href|src)="\.\//g, ' $1="./guide/') : bytes
@@ -82,7 +82,7 @@ export class Guide {
     } catch {
       // It was rebuilt in the meantime.
       this.#files = new Map()
-      send(response, 503, TEXT, 'the guide is being built; try again\n')
+      send(response, 503, PLAIN_TEXT, 'the guide is being built; try again\n')
     }
   }
 }

@@ -11,7 +11,7 @@ export class OpenPages {
   readonly #port: number
   readonly #describe: () => Promise<string | null>
   /** Created on first use. */
-  #page: Reference | null = null
+  #reference: Reference | null = null
 
   /**
    * @param port the public one
@@ -25,23 +25,23 @@ export class OpenPages {
 
   /** The reference for a reader who uses this host name of the admin port; null while no thread serves. */
   async reference(host: string | undefined): Promise<Buffer | null> {
-    if (this.#page === null) {
+    if (this.#reference === null) {
       const document = await this.#describe()
       if (document === null) return null
-      this.#page ??= new Reference(JSON.parse(document) as JsonSchema)
+      this.#reference ??= new Reference(JSON.parse(document) as JsonSchema)
     }
-    return this.#page.page(this.#urlFor(host)).json
+    return this.#reference.page(this.#urlFor(host)).json
   }
 
   /**
    * The public port under a name that the reader can reach: if the gateway listens on all addresses, the one just used.
    */
   #urlFor(host: string | undefined): string {
-    const { host: own, tls } = this.#listen
+    const { host: listenHost, tls } = this.#listen
     const hostname = host?.replace(/:\d+$/, '') ?? ''
-    const fallback = reachable(own)
-    const isWide = fallback !== own && hostname !== ''
-    const name = isWide ? hostname : fallback.includes(':') ? `[${fallback}]` : fallback
+    const fallback = reachable(listenHost)
+    const listensEverywhere = fallback !== listenHost && hostname !== ''
+    const name = listensEverywhere ? hostname : fallback.includes(':') ? `[${fallback}]` : fallback
     return readerUrl(`${name}:${this.#port}`, tls !== null)
   }
 }

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 
 /** Each connection may need a second descriptor, for a provider; a tenth is left for files and everything else. */
-const SHARE = 0.45
+const CONNECTION_SHARE = 0.45
 
 /** Maximum number of open files of this process; null if the system does not report it. */
 export function descriptorLimit(path = '/proc/self/limits'): number | null {
@@ -22,7 +22,7 @@ export function descriptorLimit(path = '/proc/self/limits'): number | null {
  * each `accept` fails at once and is retried, which occupies a whole core; refusing a connection costs nothing.
  */
 export function connectionCap(configured: number, limit: number | null): number {
-  return limit === null ? configured : Math.max(1, Math.min(configured, Math.floor(limit * SHARE)))
+  return limit === null ? configured : Math.max(1, Math.min(configured, Math.floor(limit * CONNECTION_SHARE)))
 }
 
 /**

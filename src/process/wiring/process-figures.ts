@@ -7,10 +7,10 @@ import type { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
 import type { RequestCounts } from '../alerts/watches.ts'
 import { RELOAD_OUTCOMES } from '../services/certificate-keeper.ts'
-import { DEGRADED, type ProcessMetrics, type Scraper } from '../threads/process-metrics.ts'
+import { DEGRADABLE_PARTS, type ProcessMetrics, type Scraper } from '../threads/process-metrics.ts'
 import type { SupervisorOptions } from '../threads/supervision.ts'
 
-export function showFigures(
+export function updateFigures(
   metrics: ProcessMetrics,
   options: SupervisorOptions,
   transcripts: TranscriptStore,
@@ -20,34 +20,35 @@ export function showFigures(
   metrics.storageUp.set(options.storageUp?.() === false ? 0 : 1)
   metrics.storageProbe.set(options.storageProbeSeconds?.() ?? 0)
   const degradedParts = options.degraded?.() ?? []
-  for (const what of DEGRADED) metrics.degraded.set({ what }, degradedParts.includes(what) ? 1 : 0)
-  showExports(metrics, options)
-  showDrifts(metrics, options)
-  showRollouts(metrics, options)
-  showPaused(metrics, options)
+  for (const part of DEGRADABLE_PARTS)
+    metrics.degraded.set({ what: part }, degradedParts.includes(part) ? 1 : 0)
+  updateExports(metrics, options)
+  updateDrifts(metrics, options)
+  updateRollouts(metrics, options)
+  updatePaused(metrics, options)
   metrics.spoolBytes.set(options.spoolBytes?.() ?? 0)
   metrics.resumableStreams.set(transcripts.count)
   metrics.resumableBytes.set(transcripts.bytes)
-  showSealedCounts(metrics, options)
-  showBatchCounts(metrics, options)
-  showBlocked(metrics, health)
-  showCertificate(metrics, options)
-  showConfigReload(metrics, options)
+  updateSealedCounts(metrics, options)
+  updateBatchCounts(metrics, options)
+  updateBlocked(metrics, health)
+  updateCertificate(metrics, options)
+  updateConfigReload(metrics, options)
 }
 
-function showSealedCounts({ credentials }: ProcessMetrics, { sealedCounts }: SupervisorOptions): void {
+function updateSealedCounts({ credentials }: ProcessMetrics, { sealedCounts }: SupervisorOptions): void {
   credentials.reset()
   for (const [key_id, count] of sealedCounts?.() ?? []) credentials.set({ key_id }, count)
 }
 
-function showBlocked({ blocked }: ProcessMetrics, health: SharedHealth): void {
+function updateBlocked({ blocked }: ProcessMetrics, health: SharedHealth): void {
   const { open, limited, resting } = health.blocked()
   blocked.set({ reason: 'failures' }, open)
   blocked.set({ reason: 'rate_limit' }, limited)
   blocked.set({ reason: 'retry_after' }, resting)
 }
 
-function showCertificate(metrics: ProcessMetrics, { certificate }: SupervisorOptions): void {
+function updateCertificate(metrics: ProcessMetrics, { certificate }: SupervisorOptions): void {
   if (certificate === undefined) return
   const { certificateExpiry, certificateReloads } = metrics
   certificateExpiry.set(certificate.expiresAtMs / 1000)
@@ -55,13 +56,13 @@ function showCertificate(metrics: ProcessMetrics, { certificate }: SupervisorOpt
   for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
 }
 
-function showConfigReload(metrics: ProcessMetrics, { configReload }: SupervisorOptions): void {
+function updateConfigReload(metrics: ProcessMetrics, { configReload }: SupervisorOptions): void {
   if (configReload === undefined) return
   metrics.configReloaded.set(configReload.successful ? 1 : 0)
   metrics.configReloadedAt.set(configReload.loadedAtMs / 1000)
 }
 
-function showExports(
+function updateExports(
   { exportLag, exportWaiting, exportLost }: ProcessMetrics,
   { exports }: SupervisorOptions,
 ): void {
@@ -72,12 +73,12 @@ function showExports(
   exportLost.inc(exports.lostRecords)
 }
 
-function showDrifts({ reconcileDrift }: ProcessMetrics, { drifts }: SupervisorOptions): void {
+function updateDrifts({ reconcileDrift }: ProcessMetrics, { drifts }: SupervisorOptions): void {
   reconcileDrift.reset()
   for (const [provider, drift] of drifts?.() ?? []) reconcileDrift.set({ provider }, drift)
 }
 
-function showRollouts(
+function updateRollouts(
   { rolloutShare, rolloutState, shadowBudget }: ProcessMetrics,
   { rollouts }: SupervisorOptions,
 ): void {
@@ -91,12 +92,12 @@ function showRollouts(
   }
 }
 
-function showPaused({ paused }: ProcessMetrics, options: SupervisorOptions): void {
+function updatePaused({ paused }: ProcessMetrics, options: SupervisorOptions): void {
   paused.reset()
   for (const provider of options.paused?.() ?? []) paused.set({ provider }, 1)
 }
 
-function showBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {
+function updateBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {
   batches.reset()
   const counts = batchCounts?.() ?? null
   if (counts === null) return
@@ -111,10 +112,10 @@ export async function requestCounts(scraper: Scraper): Promise<RequestCounts> {
   ])
   const total = (values: readonly MetricSample[]) => values.reduce((sum, { value }) => sum + value, 0)
   // As in the alert rules: batch requests are retried, and a key at its own limit is not an overload.
-  const live = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
+  const liveRequests = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
   return {
-    all: total(live),
-    failed: total(live.filter(({ labels }) => labels['outcome'] === 'failed')),
+    total: total(liveRequests),
+    failed: total(liveRequests.filter(({ labels }) => labels['outcome'] === 'failed')),
     shed: total(shed.filter(({ labels }) => !String(labels['reason']).startsWith('key_'))),
   }
 }

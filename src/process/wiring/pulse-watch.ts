@@ -1,9 +1,9 @@
 /** Reports threads whose event loop is blocked, judging by the heartbeats that they send. Main thread. */
 import type { Log } from '../../base/log/log.ts'
-import { PULSE_MS } from '../threads/kinds.ts'
+import { PULSE_INTERVAL_MS } from '../threads/kinds.ts'
 import type { SupervisedThread } from '../threads/supervised-thread.ts'
 
-const HUNG_MS = 10_000
+const HUNG_AFTER_MS = 10_000
 
 interface PulseWatchOptions {
   readonly log: Pick<Log, 'notice'>
@@ -16,7 +16,7 @@ export class PulseWatch {
   readonly hung = new Set<SupervisedThread>()
   readonly #threads: readonly SupervisedThread[]
   readonly #options: PulseWatchOptions
-  #watchedMs = 0
+  #checkedMs = 0
 
   /** @param threads running threads; the list may change */
   constructor(threads: readonly SupervisedThread[], options: PulseWatchOptions) {
@@ -25,7 +25,7 @@ export class PulseWatch {
   }
 
   begin(): void {
-    this.#watchedMs = performance.now()
+    this.#checkedMs = performance.now()
   }
 
   /**
@@ -34,18 +34,18 @@ export class PulseWatch {
    */
   check(): void {
     const nowMs = performance.now()
-    const lateMs = nowMs - this.#watchedMs - PULSE_MS
-    this.#watchedMs = nowMs
+    const lateMs = nowMs - this.#checkedMs - PULSE_INTERVAL_MS
+    this.#checkedMs = nowMs
     // This thread was blocked itself, and has not read the pulses yet.
-    if (lateMs > PULSE_MS) return
-    const { log, hungMs = HUNG_MS } = this.#options
+    if (lateMs > PULSE_INTERVAL_MS) return
+    const { log, hungMs = HUNG_AFTER_MS } = this.#options
     for (const thread of this.#threads) {
-      const hangs = thread.silentMs > hungMs
-      if (hangs === this.hung.has(thread)) continue
-      if (hangs) this.hung.add(thread)
+      const isHung = thread.silentMs > hungMs
+      if (isHung === this.hung.has(thread)) continue
+      if (isHung) this.hung.add(thread)
       else this.hung.delete(thread)
       const { name } = thread.kind
-      log.notice('threads', `${name} thread is ${hangs ? 'not responding' : 'responding again'}`, {
+      log.notice('threads', `${name} thread is ${isHung ? 'not responding' : 'responding again'}`, {
         thread: thread.name,
       })
     }

@@ -24,7 +24,7 @@ import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { ConsoleFeed } from '../../server/admission/console-feed.ts'
 import type { CreateFront } from '../../server/front.ts'
 import { loadFront } from '../../server/http-libraries.ts'
-import { createServer, type HttpServer } from '../../server/server.ts'
+import { HttpServer } from '../../server/server.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { StoreError } from '../../storage/open.ts'
 import type { Transcripts } from '../../storage/transcripts/transcripts.ts'
@@ -35,25 +35,17 @@ import type { GatewayOptions } from './gateway-parts.ts'
 import { connectionCap, descriptorLimit } from './operating-system.ts'
 
 /** This many batch bodies of maximum size may wait on disk per thread. */
-const UPLOADS_AT_ONCE = 8
+const CONCURRENT_UPLOADS = 8
 /** This many files, in the same way. */
-const FILES_AT_ONCE = 8
+const CONCURRENT_FILES = 8
 
 export type ServeOptions = Omit<GatewayOptions, 'transcripts'> & FrontOptions
 
 /** One serving instance: its own server, caches, connections and metrics. */
-export interface Serving {
-  readonly server: HttpServer
-  readonly lostRights: LostRights
+export interface Serving extends BuiltServer {
   readonly metrics: Metrics
-  /** Called when the store is ready for use. */
-  prepared(): void
-  /** Call it after a record has changed: the next request reads it again. */
-  invalidate(change: Invalidation): void
   /** Replaces the catalogue while requests run. */
   catalogue(packed: PackedCatalogue): void
-  /** The interface description as JSON; generated once. */
-  document(): string
   /** No request is sent to a candidate as well any more: the server drains. */
   stopShadows(): void
   /** Closes the gateway; call it after the server has drained or closed. */
@@ -110,8 +102,8 @@ interface BuiltServer {
 export function buildServer(built: BuiltGateway, front: CreateFront, options: FrontOptions): BuiltServer {
   const { config, clock, log, metrics, rate } = built
   const { limits, listen, threads } = config
-  let prepared = options.prepared ?? true
-  const keys = apiKeysOf(built, () => prepared)
+  let isPrepared = options.prepared ?? true
+  const keys = apiKeysOf(built, () => isPrepared)
   built.reservationWait.callerNow = async caller => callerOf(await keys.find(caller.keyHash))
   const weights = new EndUserWeights({ store: built.store, clock, log })
   const invalidate = (change: Invalidation): void => {
@@ -129,7 +121,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     options.publish?.(change)
   }
   const document = new InterfaceDocument()
-  const server = createServer({
+  const server = new HttpServer({
     front,
     operations: operationsOf(
       built,
@@ -161,14 +153,14 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     ...(options.explanations === undefined ? {} : { explanations: options.explanations }),
   })
   built.shadows.isBusy = () => server.load.isBusy
-  const lostRights = new LostRights({ keys, rights: built.rights, clock, open: server.keyed })
+  const lostRights = new LostRights({ keys, rights: built.rights, clock, sources: server.keyed })
   return {
     server,
     lostRights,
     document: () => document.serialized.json.toString(),
     invalidate,
     prepared() {
-      prepared = true
+      isPrepared = true
       // Shares that could not be read before.
       built.invalidate({ kind: 'rollouts' })
       built.invalidate({ kind: 'pauses' })
@@ -269,7 +261,7 @@ function operationsOf(
     acceptances: new BatchAcceptances({
       uploads: new Uploads({
         folder: uploadsFolder(config.storage.url),
-        maxBytes: UPLOADS_AT_ONCE * config.batches.maxBytes,
+        maxBytes: CONCURRENT_UPLOADS * config.batches.maxBytes,
       }),
       tasks,
       admit: built.requestCheck,
@@ -282,7 +274,7 @@ function operationsOf(
     files: built.files,
     fileUploads: new Uploads({
       folder: uploadsFolder(config.storage.url),
-      maxBytes: FILES_AT_ONCE * config.tools.files.maxFileBytes,
+      maxBytes: CONCURRENT_FILES * config.tools.files.maxFileBytes,
     }),
     outputSizes: new OutputSizes(),
     document,

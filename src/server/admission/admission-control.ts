@@ -22,7 +22,7 @@ export interface KeyedRequests {
   runningRequests(): readonly RunningRequest[]
 }
 
-/** An open request of which a right may be lost. */
+/** An open request whose key may lose a right. */
 export interface RunningRequest {
   readonly keyHash: string | null
   readonly running: Exchange | undefined
@@ -36,30 +36,21 @@ export class AdmissionControl implements KeyedRequests {
   readonly load: Load
   /** Keys that limits have just refused. */
   readonly refused: RefusedKeys
-  readonly #shares: KeyShares
-  /** Bytes of answers that readers have not taken. */
+  readonly shares: KeyShares
+  /** Bytes of answers that clients have not read. */
   readonly #unread: HeldShare
   /** A request is added as soon as its head was accepted, and removed when it is over. */
   readonly open = new OpenRequests<AdmittedRequest>()
 
   constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
     this.deps = deps
-    this.#shares = new KeyShares(limits, deps)
-    this.refused = this.#shares.refused
+    this.shares = new KeyShares(limits, deps)
+    this.refused = this.shares.refused
     this.load = new Load(limits, deps.clock)
     this.#unread = new HeldShare({
       total: limits.maxBufferedBytes * UNREAD_SHARE,
       perKey: limits.bytesInFlightPerKey,
     })
-  }
-
-  get openRequests(): number {
-    return this.open.size
-  }
-
-  /** Number of requests accepted since the start. */
-  get acceptedRequests(): number {
-    return this.open.added
   }
 
   /** The error for one more request; null if there is room. Call it before doing any work for the request. */
@@ -83,16 +74,6 @@ export class AdmissionControl implements KeyedRequests {
     this.load.byKey.add(key, bytes)
   }
 
-  /** See `KeyShares.addEarly`. */
-  addEarly(key: Holder, bytes: number, own: number): void {
-    this.#shares.addEarly(key, bytes, own)
-  }
-
-  /** See `KeyShares.charge`. */
-  charge(key: Holder, ms: number): void {
-    this.#shares.charge(key, ms)
-  }
-
   /**
    * Gives a request a slot in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
@@ -103,9 +84,9 @@ export class AdmissionControl implements KeyedRequests {
     const { overload } = this.load
     const isTight = overload !== null && this.load.isTight(this.open.size)
     if (overload === 'buffered' && this.load.byKey.givesWay(key, isTight)) throw this.#heldByKey(key)
-    const slot = this.#shares.enter(key, announcedBytes, mayWait)
+    const slot = this.shares.enter(key, announcedBytes, mayWait)
     const isOverByKey = overload === 'in_flight' && slot.givesWay(isTight)
-    if (!isOverByKey && !(this.load.late && slot.takesMuch)) return slot
+    if (!isOverByKey && !(this.load.isLate && slot.usesMuchTime)) return slot
     slot.leave()
     throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
   }
@@ -115,7 +96,7 @@ export class AdmissionControl implements KeyedRequests {
     const largest = byKey.isLargest(key)
       ? `this API key hold one of the largest shares (${byKey.amountOf(key)} bytes)`
       : "this API key's organization hold one of the largest shares"
-    return this.#shares.refusal(
+    return this.shares.refusal(
       'key_held',
       'maxBufferedBytes',
       `All requests together hold more memory than allowed, and those of ${largest}: wait for some of them to end`,
@@ -130,7 +111,7 @@ export class AdmissionControl implements KeyedRequests {
       outcome === 'key-full'
         ? `this API key have not read ${this.#unread.amountOf(key)} bytes of their answers, or not ended their messages`
         : "this API key's organization hold most of the unread answers and incomplete messages in the gateway"
-    throw this.#shares.refusal(
+    throw this.shares.refusal(
       'key_unread',
       'bytesInFlightPerKey',
       `Clients of ${culprit}: read or end them, or close the connections`,
@@ -147,29 +128,29 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   abortAll(reason: GatewayError): void {
-    for (const request of this.open.all()) request.abort(reason)
+    for (const request of this.open.toArray()) request.abort(reason)
   }
 
   openKeys(hashes: Set<string>): void {
-    for (const { keyHash } of this.open.all()) if (keyHash !== null) hashes.add(keyHash)
+    for (const { keyHash } of this.open.toArray()) if (keyHash !== null) hashes.add(keyHash)
   }
 
   runningRequests(): readonly RunningRequest[] {
-    return this.open.all().filter(({ running, keyHash }) => running !== undefined && keyHash !== null)
+    return this.open.toArray().filter(({ running, keyHash }) => running !== undefined && keyHash !== null)
   }
 
   endKey(hash: string, reason: GatewayError): void {
-    for (const request of this.open.all()) if (request.keyHash === hash) request.revoke(reason)
+    for (const request of this.open.toArray()) if (request.keyHash === hash) request.revoke(reason)
   }
 
   /** Gives up requests that did not react to their abort. */
   giveUpAll(): void {
-    for (const request of this.open.all()) request.giveUp()
+    for (const request of this.open.toArray()) request.giveUp()
   }
 }
 
-/** A member of the chain. Only the chain itself writes these fields. */
-export interface Chained<T> {
+/** An entry of the linked list. Only `OpenRequests` writes these fields. */
+export interface Linked<T> {
   earlier: T | null
   later: T | null
 }
@@ -179,17 +160,17 @@ export interface Chained<T> {
  * links the old table to it: an old table that has reached the old generation keeps the requests in all later tables
  * alive until the next full collection.
  */
-export class OpenRequests<T extends Chained<T>> {
+export class OpenRequests<T extends Linked<T>> {
   #first: T | null = null
   #last: T | null = null
   /** Written only here. */
   size = 0
-  /** Number of members added so far. Written only here. */
+  /** Number of entries added so far. Written only here. */
   added = 0
-  /** Called each time a member was removed; null if nothing waits for that. */
+  /** Called after each removal; null: nobody waits for one. */
   onRemoved: (() => void) | null = null
 
-  /** Adds a member that is not in any chain. */
+  /** Adds an entry that is not in any list. */
   add(entry: T): void {
     entry.earlier = this.#last
     if (this.#last === null) this.#first = entry
@@ -199,7 +180,7 @@ export class OpenRequests<T extends Chained<T>> {
     this.added++
   }
 
-  /** Removes a member. Does nothing if it is not in the chain. */
+  /** Removes an entry. Does nothing if it is not in the list. */
   remove(entry: T): void {
     const { earlier, later } = entry
     if (earlier === null && this.#first !== entry) return
@@ -213,10 +194,10 @@ export class OpenRequests<T extends Chained<T>> {
     this.onRemoved?.()
   }
 
-  /** All current members, in order of arrival. */
-  all(): T[] {
-    const all: T[] = []
-    for (let entry = this.#first; entry !== null; entry = entry.later) all.push(entry)
-    return all
+  /** The current entries, in order of arrival. */
+  toArray(): T[] {
+    const entries: T[] = []
+    for (let entry = this.#first; entry !== null; entry = entry.later) entries.push(entry)
+    return entries
   }
 }

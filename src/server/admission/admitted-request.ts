@@ -4,10 +4,10 @@
  */
 import type { Reply } from '../../api/operation.ts'
 import type { Clock, Timer } from '../../base/clock.ts'
-import { GatewayError, shownFieldOf, systemCode } from '../../base/errors.ts'
+import { GatewayError, loggableFieldOf, systemCode } from '../../base/errors.ts'
 import { generationId } from '../../base/ids.ts'
 import type { ExchangeLine, Log } from '../../base/log/log.ts'
-import { shownModel } from '../../base/log/shown.ts'
+import { loggableModel } from '../../base/log/loggable.ts'
 import { exemplify, type Metrics } from '../../base/metrics/metrics.ts'
 import { Distribution } from '../../base/metrics/series.ts'
 import { Stopwatch } from '../../base/metrics/stages.ts'
@@ -49,7 +49,7 @@ export interface AdmissionDeps {
   readonly explanations?: ExplanationWriter
 }
 
-/** The part of the thread's admission control that one request knows. */
+/** The part of the thread's admission control that a request uses. */
 interface OpenAdmissions {
   readonly deps: AdmissionDeps
   readonly load: Load
@@ -57,9 +57,9 @@ interface OpenAdmissions {
 }
 
 /** Maximum time that a handler may take to answer after its signal has fired. */
-const LAST_WORD_MS = 1000
-/** Longer than a reply is read on without its reader. */
-const LAST_USAGE_MS = 3_000
+const ABORTED_HANDLER_MS = 1000
+/** Maximum time after a right was lost: longer than a reply is read without its client, to get the provider's usage. */
+const REVOKED_HANDLER_MS = 3_000
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 
@@ -75,13 +75,13 @@ export abstract class AdmittedRequest implements RequestContext {
   readonly signal = new RequestAbort()
   /** Null until the key has been accepted, and for operations without a key. */
   key: KeyRecord | null = null
-  /** Counted and logged. Written here alone. */
+  /** True once the request was counted and logged. Written only here. */
   isOver = false
   running: RunningWork | undefined = undefined
   readonly #control: OpenAdmissions
   #deadline: Timer | null = null
   /** True if the client left before the gateway had a reason to stop. */
-  #left = false
+  #hasClientLeft = false
   /** Called when the client leaves and the work continues; null: the work ends. */
   #onLeft: (() => void) | null = null
 
@@ -124,7 +124,7 @@ export abstract class AdmittedRequest implements RequestContext {
    */
   protected abstract onGivenUp(reason: GatewayError): void
 
-  /** Tells the client the reason, where the pipeline has written nothing that its end could follow. */
+  /** Sends the reason to the client. Called if the pipeline could not report it itself. */
   protected abstract onRevoked(reason: GatewayError): void
 
   /** Null without an inference key: a request with a management key may delete that key itself. */
@@ -133,12 +133,12 @@ export abstract class AdmittedRequest implements RequestContext {
   }
 
   /**
-   * Starts the total deadline: at least `leastMs` from the head of the request, or as long as the setting says; the key
-   * may expire earlier. `atMs`: monotonic milliseconds of now.
+   * Starts the total deadline, counted from the head of the request: `requestMs` of the settings, but at least `minMs`.
+   * A key that expires earlier ends the request then. `nowMs`: monotonic.
    */
-  startDeadline(leastMs = 0, atMs = this.#control.deps.clock.monotonicMs()): void {
+  startDeadline(minMs = 0, nowMs = this.#control.deps.clock.monotonicMs()): void {
     const { clock, requestMs } = this.#control.deps
-    const leftMs = Math.max(requestMs, leastMs) - (atMs - this.watch.startedMs)
+    const leftMs = Math.max(requestMs, minMs) - (nowMs - this.watch.startedMs)
     const expiresAt = this.key?.kind === 'inference' ? this.key.expiresAt : null
     const validMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt) - clock.nowMs()
     this.#deadline = clock.after(
@@ -161,7 +161,7 @@ export abstract class AdmittedRequest implements RequestContext {
     this.abort(reason)
     if (this.isOver) return
     this.#deadline?.cancel()
-    this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
+    this.#deadline = this.#control.deps.clock.after(ABORTED_HANDLER_MS, () => this.giveUp())
   }
 
   /**
@@ -174,10 +174,10 @@ export abstract class AdmittedRequest implements RequestContext {
     if (this.running?.tellLostRight?.(reason) !== true) this.onRevoked(reason)
     if (this.isOver) return
     this.#deadline?.cancel()
-    this.#deadline = this.#control.deps.clock.after(LAST_USAGE_MS, () => this.giveUp())
+    this.#deadline = this.#control.deps.clock.after(REVOKED_HANDLER_MS, () => this.giveUp())
   }
 
-  /** Lets the work continue without its client: `onLeft` is called instead of an abort. Only the first one is. */
+  /** Lets the work continue without its client: `onLeft` is called instead of an abort. False if one was set before. */
   outlive(onLeft: () => void): boolean {
     if (this.#onLeft !== null) return false
     this.#onLeft = onLeft
@@ -186,7 +186,7 @@ export abstract class AdmittedRequest implements RequestContext {
 
   /** Aborts because the client has disconnected, or was dropped by the gateway. */
   clientLeft(): void {
-    this.#left = !this.signal.aborted && this.reply.error === null
+    this.#hasClientLeft = !this.signal.aborted && this.reply.error === null
     if (this.#onLeft !== null) {
       this.#onLeft()
       return
@@ -245,7 +245,7 @@ export abstract class AdmittedRequest implements RequestContext {
       durationMs: Math.round(durationMs * 10) / 10,
       firstTokenMs: summary?.firstTokenMs,
       model: summary?.model,
-      requestedModel: summary === undefined ? shownOf(reply.requestedModel) : summary.requestedModel,
+      requestedModel: summary === undefined ? loggableModelOf(reply.requestedModel) : summary.requestedModel,
       provider: summary?.provider,
       attempts: summary?.attempts,
       failedAttempts: summary?.failedAttempts,
@@ -254,7 +254,7 @@ export abstract class AdmittedRequest implements RequestContext {
       finish: summary?.finish,
       cost: summary?.cost,
       error: error?.code ?? summary?.error ?? null,
-      field: error === null ? undefined : shownFieldOf(error),
+      field: error === null ? undefined : loggableFieldOf(error),
       message: error === null || (summary?.attempts ?? 0) > 0 ? undefined : refusalText(error),
       cause: summary?.cause ?? (error === null ? undefined : (systemCode(error) ?? undefined)),
       trace: summary?.trace,
@@ -290,7 +290,7 @@ export abstract class AdmittedRequest implements RequestContext {
     { ended, error, summary }: AdmittedReply,
     status: number,
   ): 'completed' | 'failed' | 'refused' | 'aborted' {
-    if (!ended && this.#left) return 'aborted'
+    if (!ended && this.#hasClientLeft) return 'aborted'
     if (ended && error === null && (summary?.error ?? null) === null) return 'completed'
     return isRefusal(status) ? 'refused' : 'failed'
   }
@@ -299,8 +299,8 @@ export abstract class AdmittedRequest implements RequestContext {
 const TIMED_OUT = { code: 'deadline_exceeded', message: 'Operation timed out' } as const
 const KEY_EXPIRED = 'The request was ended because its API key has expired'
 
-function shownOf(model: string | undefined): string | undefined {
-  return model === undefined ? undefined : shownModel(model)
+function loggableModelOf(model: string | undefined): string | undefined {
+  return model === undefined ? undefined : loggableModel(model)
 }
 
 /** Characters of an error message that a log line includes. */

@@ -8,15 +8,15 @@ import type { RequestEnd } from '../../exchange/exchange.ts'
 import type { EndedRequest } from '../../protocol/ended-request.ts'
 
 /** Often enough to look live; one message per request would cost more than its contents. */
-const SEND_MS = 250
+const SEND_DELAY_MS = 250
 /** Maximum number of requests in one message. People cannot follow more, and totals come from usage records. */
-const ENDED_MAX = 200
+const MAX_REQUESTS = 200
 
 export class ConsoleFeed {
   isWatched = false
   readonly #clock: Clock
   readonly #send: (requests: readonly EndedRequest[]) => void
-  #ended: EndedRequest[] = []
+  #requests: EndedRequest[] = []
 
   constructor(clock: Clock, send: (requests: readonly EndedRequest[]) => void) {
     this.#clock = clock
@@ -26,9 +26,9 @@ export class ConsoleFeed {
   /** Adds a request of a known key. Only POST requests call models. */
   add({ line, watch, endedMs }: Pick<RequestEnd, 'line' | 'watch' | 'endedMs'>): void {
     const { organization } = line
-    if (organization === undefined || line.method !== 'POST' || this.#ended.length >= ENDED_MAX) return
-    if (this.#ended.length === 0) this.#clock.after(SEND_MS, () => this.#flush())
-    this.#ended.push({
+    if (organization === undefined || line.method !== 'POST' || this.#requests.length >= MAX_REQUESTS) return
+    if (this.#requests.length === 0) this.#clock.after(SEND_DELAY_MS, () => this.#flush())
+    this.#requests.push({
       id: line.id,
       route: line.route,
       status: line.status,
@@ -51,8 +51,8 @@ export class ConsoleFeed {
   }
 
   #flush(): void {
-    const ended = this.#ended
-    this.#ended = []
-    if (this.isWatched) this.#send(ended)
+    const requests = this.#requests
+    this.#requests = []
+    if (this.isWatched) this.#send(requests)
   }
 }

@@ -58,13 +58,13 @@ export interface WaitingRequest extends QueueEntry {
 export class KeyQueue {
   readonly #limits: QueueLimits
   readonly #deps: KeyQueueDeps
-  /** Creates the refusal for a key at its limit; `more` is appended to its first words. */
-  readonly #full: (more?: string) => GatewayError
+  /** Creates the refusal for a key at its limit; `more` continues its message. */
+  readonly #createRefusal: (more?: string) => GatewayError
 
-  constructor(limits: QueueLimits, deps: KeyQueueDeps, full: (more?: string) => GatewayError) {
+  constructor(limits: QueueLimits, deps: KeyQueueDeps, createRefusal: (more?: string) => GatewayError) {
     this.#limits = limits
     this.#deps = deps
-    this.#full = full
+    this.#createRefusal = createRefusal
   }
 
   /**
@@ -84,7 +84,7 @@ export class KeyQueue {
       slot.open(null)
       return null
     }
-    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.#full()
+    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.#createRefusal()
     share.queue ??= new FairQueue(waitingPerKey)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const { clock, metrics } = this.#deps
@@ -95,7 +95,7 @@ export class KeyQueue {
       timer: clock.after(waitMs, () => {
         share.queue?.remove(waiting)
         this.#endWait(waiting, 'expired')
-        reject(this.#full(`, and none of them ended within ${waitMs} ms`))
+        reject(this.#createRefusal(`, and none of them ended within ${waitMs} ms`))
       }),
       start: resolve,
       refuse: reject,
@@ -107,7 +107,7 @@ export class KeyQueue {
     if (displacedRequest !== null) {
       this.#endWait(displacedRequest, 'refused')
       displacedRequest.refuse(
-        this.#full(` and ${waitingPerKey} waiting ones, most of them from this end user`),
+        this.#createRefusal(` and ${waitingPerKey} waiting ones, most of them from this end user`),
       )
     }
     return promise
@@ -119,7 +119,7 @@ export class KeyQueue {
     if (typeof weight === 'number') queue.weigh(endUser, weight)
     else
       weight?.then(
-        found => queue.weigh(endUser, found),
+        storedWeight => queue.weigh(endUser, storedWeight),
         () => undefined,
       )
   }

@@ -35,15 +35,15 @@ interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
 /** Half-life of spent time: overload is caused by recent work. */
 const HALF_LIFE_MS = 2_000
 /** A key that recently spent less counts as inactive. */
-const SPENT_MIN_MS = 1
+const ACTIVE_MIN_SPENT_MS = 1
 /** Time for which the mean over all keys is reused; keys without open requests are removed no more often than this. */
-const MEAN_MS = 250
+const MEAN_MAX_AGE_MS = 250
 /** Time for which a key without open requests still counts as active, because clients pause between two requests. */
-const AWAY_MS = 1_000
+const INACTIVE_AFTER_MS = 1_000
 /** Keys are also checked each time this many requests have arrived. */
-const SWEEP_EVERY = 1_000
+const REQUESTS_PER_SWEEP = 1_000
 /** A body of this size or more blocks the event loop for milliseconds, and waits for its turn. */
-export const LARGE_BYTES = 1024 * 1024
+export const LARGE_BODY_BYTES = 1024 * 1024
 /** A larger body is not read just to determine its end user. */
 const WAITING_MAX_BYTES = 256 * 1024
 
@@ -70,8 +70,8 @@ interface KeyShare extends QueuedShare {
   bytes: number
   /** Bytes of bodies of requests that have no slot yet; counted only for keys that were just refused. */
   earlyBytes: number
-  /** Requests beyond `open` whose bodies are being read, or that wait. */
-  late: number
+  /** Requests without a slot: their bodies are being read, or they wait. */
+  lateRequests: number
   /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
   spentMs: number
   spentAtMs: number
@@ -92,7 +92,7 @@ function charge(share: KeyShare, ms: number, nowMs: number): void {
 export class KeyShares {
   readonly limits: KeyLimits
   readonly #deps: KeySharesDeps
-  readonly #turns: LargeTurns
+  readonly #largeTurns: LargeTurns
   /** Requests that wait for a slot. */
   readonly queue: KeyQueue
   /** Keyed by hash of the key. */
@@ -104,16 +104,16 @@ export class KeyShares {
   #entered = 0
   #meanMs = 0
   /** The largest numbers of open requests, as last counted. */
-  #mostOfKey = 0
-  #mostOfOrganization = 0
+  #maxOpenOfKey = 0
+  #maxOpenOfOrganization = 0
   #meanAtMs = Number.NEGATIVE_INFINITY
 
   constructor(limits: KeyLimits, deps: KeySharesDeps) {
     this.limits = limits
     this.#deps = deps
-    this.#turns = new LargeTurns(deps.clock)
+    this.#largeTurns = new LargeTurns(deps.clock)
     this.refused = new RefusedKeys(deps.clock)
-    this.queue = new KeyQueue(limits, deps, more => this.full(more))
+    this.queue = new KeyQueue(limits, deps, more => this.fullError(more))
   }
 
   /** Number of keys that are tracked. */
@@ -127,13 +127,13 @@ export class KeyShares {
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
    */
   enter(key: Holder, announcedBytes: number, mayWait = false): KeySlot {
-    if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
+    if (++this.#entered % REQUESTS_PER_SWEEP === 0) this.#sweep()
     const share = this.#shares.get(key.hash) ?? this.#newShare(key)
     const isLate = share.open >= this.limits.openPerKey
-    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
+    if (isLate && !(mayWait && this.#mayReadBody(share, announcedBytes))) throw this.fullError()
     const slot = new KeySlot(this, share, this.#deps.clock, isLate)
     slot.add(announcedBytes)
-    if (isLate) share.late++
+    if (isLate) share.lateRequests++
     else {
       share.open++
       share.organization.open++
@@ -143,25 +143,25 @@ export class KeyShares {
 
   /**
    * Counts bytes of a body of a key that was just refused, before its request has a slot; a negative number frees
-   * them. `own`: bytes that were counted for the request before.
+   * them. `ownBytes`: bytes of the request that were counted before.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for them
    */
-  addEarly(key: Holder, bytes: number, own: number): void {
+  addEarly(key: Holder, bytes: number, ownBytes: number): void {
     const share = this.#shares.get(key.hash) ?? this.#newShare(key)
-    if (bytes > 0 && !this.takesBytes(share, bytes, own)) throw this.tooManyBytes(share)
+    if (bytes > 0 && !this.hasRoomFor(share, bytes, ownBytes)) throw this.tooManyBytesError(share)
     share.earlyBytes += bytes
   }
 
-  /** True if the key may have so many bytes more in flight. `own`: those that the same request has already. */
-  takesBytes(share: KeyShare, bytes: number, own: number): boolean {
-    const all = share.bytes + share.earlyBytes
-    if (all <= own) return true
+  /** True if the key may have this many more bytes in flight. `ownBytes`: bytes of the same request counted before. */
+  hasRoomFor(share: KeyShare, bytes: number, ownBytes: number): boolean {
+    const currentBytes = share.bytes + share.earlyBytes
+    if (currentBytes <= ownBytes) return true
     const limit = this.limits.bytesInFlightPerKey
     const isRefused = this.refused.size > 0 && this.refused.has(share.hash)
-    return all + bytes <= (isRefused ? Math.min(limit, REFUSED_BYTES) : limit)
+    return currentBytes + bytes <= (isRefused ? Math.min(limit, REFUSED_BYTES) : limit)
   }
 
-  tooManyBytes({ hash }: KeyShare): GatewayError {
+  tooManyBytesError({ hash }: KeyShare): GatewayError {
     const { bytesInFlightPerKey } = this.limits
     return this.refusal(
       'key_bytes',
@@ -185,7 +185,7 @@ export class KeyShares {
       open: 0,
       bytes: 0,
       earlyBytes: 0,
-      late: 0,
+      lateRequests: 0,
       queue: null,
       spentMs: 0,
       spentAtMs: Number.NEGATIVE_INFINITY,
@@ -206,12 +206,12 @@ export class KeyShares {
     return organization
   }
 
-  /** True if the body of one more request may be read to find out its end user. As many are read as may wait. */
-  #takesLate(share: KeyShare, announcedBytes: number): boolean {
-    return announcedBytes <= WAITING_MAX_BYTES && share.late < 2 * this.limits.waitingPerKey
+  /** True if the body of one more request may be read to learn its end user: as many are read at once as may wait. */
+  #mayReadBody(share: KeyShare, announcedBytes: number): boolean {
+    return announcedBytes <= WAITING_MAX_BYTES && share.lateRequests < 2 * this.limits.waitingPerKey
   }
 
-  full(more = ''): GatewayError {
+  fullError(more = ''): GatewayError {
     return this.refusal(
       'key_open',
       'openPerKey',
@@ -221,35 +221,35 @@ export class KeyShares {
 
   /** The mean use of the event loop by each recently active key, in milliseconds. */
   meanMs(nowMs: number): number {
-    if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
+    if (nowMs - this.#meanAtMs > MEAN_MAX_AGE_MS) this.#sweep()
     return this.#meanMs
   }
 
   /**
-   * True if no key has twice as many open requests; of several organizations, only if none has twice as many as its
-   * own, and then for all its keys where few slots are left.
+   * True if no key has twice as many open requests. With several organizations, no other one may have twice as many as
+   * the key's own; if few slots are left, only this second condition counts.
    */
   givesWay({ open, organization }: KeyShare, isTight: boolean, nowMs: number): boolean {
-    if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
+    if (nowMs - this.#meanAtMs > MEAN_MAX_AGE_MS) this.#sweep()
     const isOneOfSeveral = this.#organizations.size > 1
-    if (isOneOfSeveral && 2 * organization.open <= this.#mostOfOrganization) return false
-    return (isOneOfSeveral && isTight) || 2 * open > this.#mostOfKey
+    if (isOneOfSeveral && 2 * organization.open <= this.#maxOpenOfOrganization) return false
+    return (isOneOfSeveral && isTight) || 2 * open > this.#maxOpenOfKey
   }
 
   /** Resolves when a large body of the key may be handled. */
   beginTurn(share: KeyShare): Promise<void> {
-    share.large ??= { waiting: [], restedMs: 0, alone: () => this.#alone(share) }
-    return this.#turns.enter(share.large)
+    share.large ??= { waiting: [], pauseEndsMs: 0, isAlone: () => this.#isAlone(share) }
+    return this.#largeTurns.enter(share.large)
   }
 
   endTurn({ large }: KeyShare): void {
-    if (large !== null) this.#turns.end(large)
+    if (large !== null) this.#largeTurns.end(large)
   }
 
-  #alone(share: KeyShare): boolean {
-    const sinceMs = this.#deps.clock.monotonicMs() - AWAY_MS
-    for (const each of this.#shares.values()) {
-      if (each !== share && (each.open > 0 || each.spentAtMs > sinceMs)) return false
+  #isAlone(share: KeyShare): boolean {
+    const sinceMs = this.#deps.clock.monotonicMs() - INACTIVE_AFTER_MS
+    for (const other of this.#shares.values()) {
+      if (other !== share && (other.open > 0 || other.spentAtMs > sinceMs)) return false
     }
     return true
   }
@@ -272,21 +272,21 @@ export class KeyShares {
     const nowMs = this.#deps.clock.monotonicMs()
     let total = 0
     let keys = 0
-    this.#mostOfKey = 0
-    this.#mostOfOrganization = 0
+    this.#maxOpenOfKey = 0
+    this.#maxOpenOfOrganization = 0
     for (const [hash, share] of this.#shares) {
       const { open, organization } = share
-      this.#mostOfKey = Math.max(this.#mostOfKey, open)
-      this.#mostOfOrganization = Math.max(this.#mostOfOrganization, organization.open)
+      this.#maxOpenOfKey = Math.max(this.#maxOpenOfKey, open)
+      this.#maxOpenOfOrganization = Math.max(this.#maxOpenOfOrganization, organization.open)
       const spentMs = spentBy(share, nowMs)
-      if (spentMs >= SPENT_MIN_MS) {
+      if (spentMs >= ACTIVE_MIN_SPENT_MS) {
         total += spentMs
         keys++
       } else if (
         open === 0 &&
-        share.late === 0 &&
+        share.lateRequests === 0 &&
         share.earlyBytes === 0 &&
-        nowMs - share.spentAtMs >= AWAY_MS
+        nowMs - share.spentAtMs >= INACTIVE_AFTER_MS
       ) {
         this.#shares.delete(hash)
         if (--organization.keys === 0) this.#organizations.delete(organization.id)
@@ -305,7 +305,7 @@ export class KeySlot implements QueueSlot {
   #bytes = 0
   /** True while it is the turn of this request's large body. */
   #hasTurn = false
-  #left = false
+  #hasLeft = false
   /** True while the request has to `wait` before any work: it does not count as open yet. */
   isLate: boolean
   /** The share of the end user for whom it waited; null if it did not wait. */
@@ -330,7 +330,7 @@ export class KeySlot implements QueueSlot {
     this.isLate = false
     this.#endUser = endUser
     const share = this.#share
-    share.late--
+    share.lateRequests--
     share.open++
     share.organization.open++
   }
@@ -341,7 +341,7 @@ export class KeySlot implements QueueSlot {
   }
 
   /** True if the key uses at least as much of the event loop as the mean of all keys. */
-  get takesMuch(): boolean {
+  get usesMuchTime(): boolean {
     const nowMs = this.#clock.monotonicMs()
     return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
   }
@@ -353,27 +353,27 @@ export class KeySlot implements QueueSlot {
 
   /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` if the key has no room for them */
   add(bytes: number): void {
-    if (this.#left) return
+    if (this.#hasLeft) return
     // The head of a chunked request does not state the length of the body.
-    if (this.isLate && this.#bytes + bytes > WAITING_MAX_BYTES) throw this.#shares.full()
-    if (!this.#shares.takesBytes(this.#share, bytes, this.#bytes))
-      throw this.#shares.tooManyBytes(this.#share)
+    if (this.isLate && this.#bytes + bytes > WAITING_MAX_BYTES) throw this.#shares.fullError()
+    if (!this.#shares.hasRoomFor(this.#share, bytes, this.#bytes))
+      throw this.#shares.tooManyBytesError(this.#share)
     this.#bytes += bytes
     this.#share.bytes += bytes
   }
 
-  /** Charges the key for the event-loop time since then. */
+  /** Charges the key for the event-loop time since `sinceMs`. */
   spend(sinceMs: number): void {
     const nowMs = this.#clock.monotonicMs()
     charge(this.#share, nowMs - sinceMs, nowMs)
   }
 
-  /** Resolves when a body of LARGE_BYTES or more may be handled; call `endTurn` after it. */
+  /** Resolves when a body of LARGE_BODY_BYTES or more may be handled; call `endTurn` after it. */
   async turn(): Promise<void> {
     await this.#shares.beginTurn(this.#share)
     this.#hasTurn = true
     // The request was given up meanwhile.
-    if (this.#left) this.endTurn()
+    if (this.#hasLeft) this.endTurn()
   }
 
   /** Call it when the work on the large body is done, or only waits for data from others. */
@@ -385,15 +385,15 @@ export class KeySlot implements QueueSlot {
 
   /** Returns the slot. Later calls do nothing. */
   leave(): void {
-    if (this.#left) return
-    this.#left = true
+    if (this.#hasLeft) return
+    this.#hasLeft = true
     const share = this.#share
     if (this.#hasTurn) this.endTurn()
     share.bytes -= this.#bytes
     if (this.isLate) {
       // A slot that has been given up must not be assigned again.
       this.giveUp(new GatewayError('client_closed', 'The request is over'))
-      share.late--
+      share.lateRequests--
       return
     }
     share.open--

@@ -7,16 +7,16 @@ import type { Clock, Timer } from '../../base/clock.ts'
 /**
  * After a large body, the next one of its key waits this many times its duration: the key gets a quarter of the loop.
  */
-const REST_TIMES = 3
+const PAUSE_FACTOR = 3
 
 /** The waiting large bodies of one key. */
 export interface LargeBodies {
   /** Each function begins a turn. */
   readonly waiting: (() => void)[]
   /** Monotonic milliseconds at which the key's pause ends. */
-  restedMs: number
+  pauseEndsMs: number
   /** True if no other key is active, so the key need not pause. */
-  readonly alone: () => boolean
+  readonly isAlone: () => boolean
 }
 
 export class LargeTurns {
@@ -40,12 +40,12 @@ export class LargeTurns {
     })
   }
 
-  /** Ends the slot of a body after one more pass of the event loop, so that work which follows immediately is counted too. */
+  /** Ends the turn after one more pass of the event loop, so that work that follows immediately is counted too. */
   end(bodies: LargeBodies): void {
     setImmediate(() => {
       const nowMs = this.#clock.monotonicMs()
       const tookMs = nowMs - (this.#beganMs ?? nowMs)
-      bodies.restedMs = Math.max(bodies.restedMs, nowMs + REST_TIMES * tookMs)
+      bodies.pauseEndsMs = Math.max(bodies.pauseEndsMs, nowMs + PAUSE_FACTOR * tookMs)
       this.#beganMs = null
       this.#next()
     })
@@ -59,12 +59,12 @@ export class LargeTurns {
     const nowMs = this.#clock.monotonicMs()
     let soonestMs = Number.POSITIVE_INFINITY
     for (const bodies of this.#waiting) {
-      const restMs = bodies.alone() ? 0 : bodies.restedMs - nowMs
-      if (restMs <= 0) {
+      const pauseMs = bodies.isAlone() ? 0 : bodies.pauseEndsMs - nowMs
+      if (pauseMs <= 0) {
         this.#begin(bodies, nowMs)
         return
       }
-      soonestMs = Math.min(soonestMs, restMs)
+      soonestMs = Math.min(soonestMs, pauseMs)
     }
     if (this.#waiting.size > 0) this.#timer = this.#clock.after(soonestMs, this.#next)
   }
@@ -78,7 +78,7 @@ export class LargeTurns {
   }
 }
 
-/** The place of a request whose large body is handled in its turn. */
+/** The slot of a request with a large body in its key's share. */
 interface TurnSlot {
   turn(): Promise<void>
   spend(sinceMs: number): void
@@ -90,7 +90,7 @@ interface LargeWork<Body> {
   /** True if nothing waits for the result any more. */
   isOver(): boolean
   begin(startedMs: number): Body
-  goOn(body: Body, startedMs: number): void | Promise<void>
+  finish(body: Body, startedMs: number): void | Promise<void>
 }
 
 /** Works on a large body when its turn comes. Other work runs between the two parts. */
@@ -108,7 +108,7 @@ export async function workInTurn<Body>(slot: TurnSlot, clock: Clock, work: Large
   if (work.isOver()) return
   const resumedMs = clock.monotonicMs()
   try {
-    return work.goOn(body, resumedMs)
+    return work.finish(body, resumedMs)
   } finally {
     slot.spend(resumedMs)
     slot.endTurn()

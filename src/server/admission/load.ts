@@ -18,7 +18,7 @@ export interface LoadLimits {
 export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
 
 /** A request that holds more than this counts as large. */
-const LARGE_BYTES = 256 * 1024
+const LARGE_REQUEST_BYTES = 256 * 1024
 /**
  * Large requests may fill this part of the limit. The rest is left for all others: it is above the level at which new
  * requests are accepted again, so large requests alone never cause small ones to be refused.
@@ -28,7 +28,7 @@ const LARGE_SHARE = 0.75
 const SLACK_SHARE = 1.25
 /** Above this part of a limit, no key of the organization that holds most gets more, if there are several. */
 const TIGHT_SHARE = 1.125
-/** The share of one key. */
+/** Above this part of the limit, a key holds more than its share. */
 const KEY_SHARE = 0.25
 /**
  * Requests whose keys are not known yet may hold UNKNOWN_BYTES each, and together this part of the limit beyond that.
@@ -39,30 +39,30 @@ export const UNKNOWN_BYTES = 64 * 1024
 /**
  * Requests that hold less are not counted by key: even the maximum number of them holds only a small part of the limit.
  */
-const COUNTED_BYTES = 16 * 1024
+const KEYED_MIN_BYTES = 16 * 1024
 
 /** Interval of samples while the loop is on time; short enough to detect overload within a fifth of a second. */
 const SAMPLE_MS = 50
 /** The median of this many samples counts: a single pause, however long, is not overload. */
-const SAMPLES = 5
+const SAMPLE_COUNT = 5
 /** A pause this long counts as two samples, so that two such pauses in a row are overload: five would take seconds. */
-const LONG_MS = 2 * SAMPLE_MS
+const LONG_PAUSE_MS = 2 * SAMPLE_MS
 /**
  * Time for which lag must last. After a burst, one long turn, or while code is not compiled yet, the loop is late for a
  * second or two and catches up; refusing admitted work then would be pointless.
  */
 const SUSTAINED_MS = 10_000
 /** A signal above its limit counts as overload until it is below this share of the limit, so that it does not flap. */
-const LAG_RELEASE = 0.5
-const BUFFER_RELEASE = 0.8
+const LAG_RELEASE_SHARE = 0.5
+const BUFFER_RELEASE_SHARE = 0.8
 /** Above this part of the limit, the loop has no time for work that nobody waits for. */
-const SPARE_LAG = 0.25
+const SPARE_LAG_SHARE = 0.25
 
 /** A limit with hysteresis: once exceeded, it stays exceeded until the value is well below the limit. Pure. */
 export class Threshold {
   readonly #limit: number
   readonly #release: number
-  #exceeded = false
+  #isExceeded = false
 
   constructor(limit: number, releaseShare: number) {
     this.#limit = limit
@@ -70,30 +70,27 @@ export class Threshold {
   }
 
   exceededAt(value: number): boolean {
-    this.#exceeded = this.#exceeded ? value > this.#release : value > this.#limit
-    return this.#exceeded
+    this.#isExceeded = this.#isExceeded ? value > this.#release : value > this.#limit
+    return this.#isExceeded
   }
 }
 
 /** The median of the most recent samples. Pure. */
 export class LagMeter {
-  readonly #samples: number[] = new Array(SAMPLES).fill(0)
+  readonly #samples: number[] = new Array(SAMPLE_COUNT).fill(0)
   #next = 0
-  #middle = 0
+  /** The median. Written only here. */
+  lagMs = 0
 
   add(lateMs: number): void {
-    this.#put(lateMs)
-    if (lateMs >= LONG_MS) this.#put(lateMs)
-    this.#middle = this.#samples.toSorted((a, b) => a - b)[(SAMPLES - 1) / 2] ?? 0
+    this.#store(lateMs)
+    if (lateMs >= LONG_PAUSE_MS) this.#store(lateMs)
+    this.lagMs = this.#samples.toSorted((a, b) => a - b)[(SAMPLE_COUNT - 1) / 2] ?? 0
   }
 
-  get lagMs(): number {
-    return this.#middle
-  }
-
-  #put(lateMs: number): void {
+  #store(lateMs: number): void {
     this.#samples[this.#next] = lateMs
-    this.#next = (this.#next + 1) % SAMPLES
+    this.#next = (this.#next + 1) % SAMPLE_COUNT
   }
 }
 
@@ -106,12 +103,12 @@ export class Load {
   #isBufferFull = false
   /** Buffered bytes of each key: held by requests that hold more than a little, and by slow readers. */
   readonly byKey: HeldShare
-  /** Bytes that requests hold. Only `hold` and `HeldBytes` write it. */
+  /** Bytes that requests hold. Only `count` and `HeldBytes` write it. */
   bufferedBytes = 0
   /** The maximum that one request can ever hold. Below it, every request may continue. */
   readonly largestBytes: number
   /** True if the event loop has been late for a long time: requests of the keys that cause it are shed. */
-  late = false
+  isLate = false
   /** The time since which the loop has been late without interruption; null if it is not late. */
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
@@ -126,7 +123,7 @@ export class Load {
   constructor(limits: LoadLimits, clock: Clock) {
     this.#limits = limits
     this.#clock = clock
-    this.#lag = new Threshold(limits.maxLagMs, LAG_RELEASE)
+    this.#lag = new Threshold(limits.maxLagMs, LAG_RELEASE_SHARE)
     this.largestBytes = limits.maxBufferedBytes * LARGE_SHARE
     this.byKey = new HeldShare({
       total: limits.maxBufferedBytes,
@@ -141,7 +138,7 @@ export class Load {
 
   /** True if there is no room for work that nobody waits for. */
   get isBusy(): boolean {
-    return this.overload !== null || this.lagMs > this.#limits.maxLagMs * SPARE_LAG
+    return this.overload !== null || this.lagMs > this.#limits.maxLagMs * SPARE_LAG_SHARE
   }
 
   /**
@@ -150,7 +147,7 @@ export class Load {
    */
   overloadReason(inFlight: number): OverloadReason | null {
     const { maxBufferedBytes, maxInFlight } = this.#limits
-    const release = this.#isBufferFull ? BUFFER_RELEASE : 1
+    const release = this.#isBufferFull ? BUFFER_RELEASE_SHARE : 1
     this.#isBufferFull = this.bufferedBytes > maxBufferedBytes * release
     this.overload = inFlight >= maxInFlight ? 'in_flight' : this.#isBufferFull ? 'buffered' : null
     return this.overload
@@ -176,10 +173,10 @@ export class Load {
     const share = this.bufferedBytes / this.#limits.maxBufferedBytes
     if (share <= LARGE_SHARE) return true
     const { byKey } = this
-    if (byKey.above === 0) return share <= (ownBytes > LARGE_BYTES ? LARGE_SHARE : SLACK_SHARE)
+    if (byKey.above === 0) return share <= (ownBytes > LARGE_REQUEST_BYTES ? LARGE_SHARE : SLACK_SHARE)
     // A body may arrive before its key is known.
     if (key === null || !byKey.givesWay(key, share > TIGHT_SHARE)) return share <= SLACK_SHARE
-    return ownBytes <= LARGE_BYTES && share <= 1
+    return ownBytes <= LARGE_REQUEST_BYTES && share <= 1
   }
 
   /** True while requests of unknown keys are within their limit. */
@@ -210,7 +207,7 @@ export class Load {
     this.#sampledMs = nowMs
     if (!this.#lag.exceededAt(this.#meter.lagMs)) this.#lateSinceMs = null
     else this.#lateSinceMs ??= nowMs
-    this.late = this.#lateSinceMs !== null && nowMs - this.#lateSinceMs >= SUSTAINED_MS
+    this.isLate = this.#lateSinceMs !== null && nowMs - this.#lateSinceMs >= SUSTAINED_MS
     this.#timer = this.#clock.after(SAMPLE_MS, this.#sample)
   }
 }
@@ -223,10 +220,10 @@ export class HeldBytes {
   /** Written only by this class. */
   bytes = 0
   /** The part of `bytes` that is counted by key. */
-  #keyed = 0
+  #keyedBytes = 0
   /** The part of `bytes` that is counted for unknown keys. */
-  #unknown = 0
-  #over = false
+  #unknownBytes = 0
+  #isOver = false
 
   constructor(load: Load) {
     this.#load = load
@@ -234,12 +231,12 @@ export class HeldBytes {
 
   /** Adds bytes (negative: releases them). False if the memory is exhausted; the request should then end. */
   count(bytes: number): boolean {
-    if (this.#over) return true
+    if (this.#isOver) return true
     const load = this.#load
     this.bytes += bytes
     load.bufferedBytes += bytes
-    if (this.bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.bytes)
-    if (this.#key === null && (this.bytes > UNKNOWN_BYTES || this.#unknown > 0)) {
+    if (this.bytes > KEYED_MIN_BYTES || this.#keyedBytes > 0) this.#countForKey(this.bytes)
+    if (this.#key === null && (this.bytes > UNKNOWN_BYTES || this.#unknownBytes > 0)) {
       this.#countUnknown(Math.max(0, this.bytes - UNKNOWN_BYTES))
       if (bytes > 0 && !load.hasUnknownRoom) return false
     }
@@ -249,26 +246,26 @@ export class HeldBytes {
   /** Call it when the key is known. The bytes count for it from now on. */
   belongTo(key: Holder): void {
     this.#key = key
-    if (this.#unknown > 0) this.#countUnknown(0)
+    if (this.#unknownBytes > 0) this.#countUnknown(0)
   }
 
   /** Call it when the request is over: none of its bytes count any more. */
   release(): void {
     this.#load.bufferedBytes -= this.bytes
-    if (this.#keyed > 0) this.#countForKey(0)
-    if (this.#unknown > 0) this.#countUnknown(0)
+    if (this.#keyedBytes > 0) this.#countForKey(0)
+    if (this.#unknownBytes > 0) this.#countUnknown(0)
     this.bytes = 0
-    this.#over = true
+    this.#isOver = true
   }
 
   #countForKey(bytes: number): void {
     if (this.#key === null) return
-    this.#load.byKey.add(this.#key, bytes - this.#keyed)
-    this.#keyed = bytes
+    this.#load.byKey.add(this.#key, bytes - this.#keyedBytes)
+    this.#keyedBytes = bytes
   }
 
   #countUnknown(bytes: number): void {
-    this.#load.unknownBytes += bytes - this.#unknown
-    this.#unknown = bytes
+    this.#load.unknownBytes += bytes - this.#unknownBytes
+    this.#unknownBytes = bytes
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Keys of which a limit has just refused a request: their next bodies are probably read for nothing, so that few bytes
- * of them may be in memory. Serve threads.
+ * Keys whose request a limit has just refused. Their next bodies are probably read for nothing, so only few bytes of
+ * them may be in memory. Serve threads.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { GatewayError, LimitName } from '../../base/errors.ts'
@@ -8,17 +8,21 @@ import type { GatewayError, LimitName } from '../../base/errors.ts'
 /** Bytes of bodies that such a key may have in memory; a single body always fits. */
 export const REFUSED_BYTES = 4 * 1024 * 1024
 /** A refusal is forgotten after this time, longer than the minute of a rate. */
-const KEPT_MS = 90_000
+const REFUSAL_MS = 90_000
 /** The oldest entries are removed above this number of keys. */
-const KEYS_MAX = 10_000
+const MAX_KEYS = 10_000
 
 /** Limits of keys and their workspaces that stay used up after a request has ended. */
-const LASTING: ReadonlySet<LimitName | undefined> = new Set<LimitName>([
+const RATE_LIMITS: ReadonlySet<LimitName | undefined> = new Set<LimitName>([
   'requests_per_minute',
   'tokens_per_minute',
 ])
-/** The same for money, except where running requests only reserve it. */
-const MONEY: ReadonlySet<LimitName | undefined> = new Set<LimitName>(['key_limit', 'budget', 'credits'])
+/** Limits of money, which stay used up too, unless running requests have only reserved it. */
+const MONEY_LIMITS: ReadonlySet<LimitName | undefined> = new Set<LimitName>([
+  'key_limit',
+  'budget',
+  'credits',
+])
 
 export class RefusedKeys {
   readonly #clock: Clock
@@ -51,14 +55,14 @@ export class RefusedKeys {
     if (error === null || isNoted) this.#forget(hash)
     if (!isNoted) return
     const [oldest] = this.#untilMs.keys()
-    if (this.size === KEYS_MAX && oldest !== undefined) this.#forget(oldest)
-    this.#untilMs.set(hash, this.#clock.monotonicMs() + KEPT_MS)
+    if (this.size === MAX_KEYS && oldest !== undefined) this.#forget(oldest)
+    this.#untilMs.set(hash, this.#clock.monotonicMs() + REFUSAL_MS)
     this.size = this.#untilMs.size
   }
 }
 
 function isByLimit({ code, limit, metadata }: GatewayError): boolean {
   // Other end users of the key have limits of their own.
-  if (LASTING.has(limit)) return metadata?.['limited'] !== 'end_user'
-  return MONEY.has(limit) && code !== 'rate_limit_exceeded'
+  if (RATE_LIMITS.has(limit)) return metadata?.['limited'] !== 'end_user'
+  return MONEY_LIMITS.has(limit) && code !== 'rate_limit_exceeded'
 }

@@ -10,8 +10,8 @@ export function addressBytes(text: string): Uint8Array {
   const [head = '', tail] = groups.split('::')
   const first = numbersOf(head)
   const last = tail === undefined ? [] : numbersOf(tail)
-  const all = [...first, ...new Array<number>(8 - first.length - last.length).fill(0), ...last]
-  return Uint8Array.from(all.flatMap(group => [group >> 8, group & 0xff]))
+  const groupsOfAddress = [...first, ...new Array<number>(8 - first.length - last.length).fill(0), ...last]
+  return Uint8Array.from(groupsOfAddress.flatMap(group => [group >> 8, group & 0xff]))
 }
 
 /** An address of 16 bytes has eight groups of four digits. */

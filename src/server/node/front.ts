@@ -17,7 +17,7 @@ import {
 import { NodeConnection } from './connection.ts'
 import { headOf, unreadHead } from './head.ts'
 import { NodeSocket } from './socket.ts'
-import { answerAlone, createSocketServer, isHandshake, NodeHandshake } from './websockets.ts'
+import { answerDetached, createSocketServer, isHandshake, NodeHandshake } from './websockets.ts'
 
 export function createNodeFront(host: FrontHost): Front {
   return new NodeFront(host)
@@ -28,15 +28,15 @@ export function createNodeFront(host: FrontHost): Front {
  * request.
  */
 class Incoming extends IncomingMessage {
-  #asks = false
+  #asksToUpgrade = false
 
   get upgrade(): boolean {
-    return this.#asks && (this.method === 'CONNECT' || isHandshake(this))
+    return this.#asksToUpgrade && (this.method === 'CONNECT' || isHandshake(this))
   }
 
   /** Node sets null before the fields of this class exist. */
   set upgrade(isUpgrade: boolean | null) {
-    if (isUpgrade !== null) this.#asks = isUpgrade
+    if (isUpgrade !== null) this.#asksToUpgrade = isUpgrade
   }
 }
 
@@ -66,7 +66,7 @@ class NodeFront implements Front {
     this.#http.maxHeadersCount = 0
     this.#http.on('request', this.#onRequest)
     this.#http.on('checkExpectation', this.#onRequest)
-    this.#http.on('connect', (incoming, socket) => this.#answerAlone(incoming, socket))
+    this.#http.on('connect', (incoming, socket) => this.#answerDetached(incoming, socket))
     this.#http.on('upgrade', (incoming, socket, first) => this.#upgrade(incoming, socket, first))
     this.#http.on('clientError', (error, socket) => this.#refuse(error, socket))
   }
@@ -178,11 +178,11 @@ class NodeFront implements Front {
   }
 
   /** Answers CONNECT, which no operation accepts. */
-  #answerAlone(incoming: IncomingMessage, socket: Duplex, head = headOf(incoming)): void {
+  #answerDetached(incoming: IncomingMessage, socket: Duplex, head = headOf(incoming)): void {
     this.#guard(socket, () => {
       const connection = this.#free(socket)
       if (connection === null) return
-      answerAlone(this.#host, incoming, incoming.socket, connection, head, null)
+      answerDetached(this.#host, incoming, incoming.socket, connection, head, null)
     })
   }
 
@@ -200,7 +200,7 @@ class NodeFront implements Front {
     }
     const incoming = new IncomingMessage(socket as Socket)
     incoming.complete = true
-    this.#answerAlone(incoming, socket, head)
+    this.#answerDetached(incoming, socket, head)
   }
 
   #guard(socket: Duplex, action: () => void): void {

@@ -4,7 +4,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { REQUEST_HEAD_MAX_BYTES } from '../front.ts'
 import type { RequestHead } from '../head-checks.ts'
 
-const HIGH = /[\x80-\xff]/
+const NON_ASCII = /[\x80-\xff]/
 
 /** The parser also accepts older versions, which have different framing. */
 export function headOf({ method = '', url = '', rawHeaders, httpVersion }: IncomingMessage): RequestHead {
@@ -21,7 +21,7 @@ export function headOf({ method = '', url = '', rawHeaders, httpVersion }: Incom
 
 /** The parser reads each byte as a character. */
 function decode(value: string): string {
-  return HIGH.test(value) ? Buffer.from(value, 'latin1').toString() : value
+  return NON_ASCII.test(value) ? Buffer.from(value, 'latin1').toString() : value
 }
 
 /** The head of a request that the parser could not read; null for an error of the connection. */

@@ -8,7 +8,7 @@ import type { HttpRequest } from '../http-request.ts'
 import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
 
-const NOTHING = new Uint8Array()
+const NO_BYTES = new Uint8Array()
 /** Some clients do not process a head until another byte follows. Readers do not see it as an event. */
 const COMMENT = ':\n\n'
 
@@ -16,7 +16,7 @@ const COMMENT = ':\n\n'
  * A reader that reads nothing for this time, or up to twice as long, is cut off, unless the writer of a stream does
  * that.
  */
-const STALL_MS = 10_000
+const STALL_TIMEOUT_MS = 10_000
 /** Fits into any send buffer. A longer answer may need several writes. */
 const PROMPT_MAX_BYTES = 65_536
 
@@ -30,19 +30,19 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   #request: HttpRequest | null = null
   /** The remote address, for which connections are counted. Null once the request is over. */
   #peer: Peer | null
-  #dead = false
+  #isDead = false
   /** True once the answer is complete; its last bytes may not have been sent yet. */
-  #complete = false
+  #isComplete = false
   #closes = false
   /** True if nothing more can be read, so that the connection ends with this answer. */
   #isBroken = false
-  #streaming = false
+  #isStreaming = false
   #heldBytes = 0
   /** The key for which the held bytes are counted. */
   #holder: HttpRequest['key'] = null
   /** Last chunks of a complete stream that have not been created yet. */
   #more: MoreChunks | null = null
-  #flowing = true
+  #isFlowing = true
   #progress: ((isDrained: boolean) => void) | null = null
   /** True if the caller drops a reader that reads nothing. */
   #hasDeadline = false
@@ -69,8 +69,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     response.once('close', () => this.#guard(() => this.clientLeft()))
   }
 
-  get dead(): boolean {
-    return this.#dead || this.#complete
+  get isEnded(): boolean {
+    return this.#isDead || this.#isComplete
   }
 
   attach(request: HttpRequest): void {
@@ -78,22 +78,22 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     // An unwanted body is read too, so that the answer is not lost in a reset.
     this.#incoming.on('data', (bytes: Buffer) => {
       try {
-        if (!this.#dead) request.chunk(bytes, false)
+        if (!this.#isDead) request.chunk(bytes, false)
       } catch (thrown) {
         this.#onBroken(thrown)
       }
     })
     this.#incoming.once('end', () =>
       this.#guard(() => {
-        if (request.hasBody) request.chunk(NOTHING, true)
+        if (request.hasBody) request.chunk(NO_BYTES, true)
         if (this.#lingering !== null) this.#endLingering()
       }),
     )
   }
 
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
-    if (this.dead) return
-    this.#complete = true
+    if (this.isEnded) return
+    this.#isComplete = true
     // Not copied: answers may share a document.
     const bytes = typeof body === 'string' ? Buffer.from(body) : body
     const { length } = bytes
@@ -112,8 +112,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void {
-    if (this.dead) return
-    this.#complete = true
+    if (this.isEnded) return
+    this.#isComplete = true
     this.#guard(() => {
       this.#writeHead(status, headers, close, length)
       this.#response.end()
@@ -128,8 +128,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     close: boolean,
     form: StreamForm,
   ): boolean {
-    if (this.dead) return true
-    this.#streaming = true
+    if (this.isEnded) return true
+    this.#isStreaming = true
     this.#host.observer.countStream(1)
     this.#guard(() => {
       this.#writeHead(status, headers, close, null)
@@ -137,18 +137,18 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
       if (chunk.length > 0 || form === 'slices') this.#buffer(chunk.length > 0 ? chunk : COMMENT)
       else this.#response.flushHeaders()
     })
-    return this.#flowing
+    return this.#isFlowing
   }
 
   write(chunk: string | Buffer): boolean {
-    if (this.dead || chunk.length === 0) return this.#flowing
+    if (this.isEnded || chunk.length === 0) return this.#isFlowing
     this.#guard(() => this.#buffer(chunk))
-    return this.#flowing
+    return this.#isFlowing
   }
 
   end(chunk: string | Buffer, more: MoreChunks | null = null): void {
-    if (this.dead) return
-    this.#complete = true
+    if (this.isEnded) return
+    this.#isComplete = true
     this.#progress = null
     this.#countStreamOut()
     this.#more = more
@@ -156,7 +156,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
       if (chunk.length > 0) this.#buffer(chunk)
       this.#endStream()
     })
-    if (this.#more !== null && !this.#dead) this.#countUnread(this.#heldBytes + this.#more.bytes)
+    if (this.#more !== null && !this.#isDead) this.#countUnread(this.#heldBytes + this.#more.bytes)
     this.#leaving(this.#response.writableLength)
   }
 
@@ -166,28 +166,28 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   pause(): void {
-    if (!this.#dead) this.#incoming.pause()
+    if (!this.#isDead) this.#incoming.pause()
   }
 
   resume(): void {
-    if (!this.#dead) this.#incoming.resume()
+    if (!this.#isDead) this.#incoming.resume()
   }
 
   abort(): void {
-    if (!this.dead) this.#connection.drop()
+    if (!this.isEnded) this.#connection.drop()
   }
 
   cutOff(): void {
-    if (!this.#dead) this.#connection.drop()
+    if (!this.#isDead) this.#connection.drop()
   }
 
   #writeHead(status: string, headers: readonly string[], close: boolean, length: number | null): void {
-    const all = [...headers]
+    const allHeaders = [...headers]
     this.#closes = close || this.#isBroken
-    if (this.#closes) all.push('Connection', 'close')
-    if (length !== null) all.push('Content-Length', String(length))
+    if (this.#closes) allHeaders.push('Connection', 'close')
+    if (length !== null) allHeaders.push('Content-Length', String(length))
     const [code = ''] = status.split(' ', 1)
-    this.#response.writeHead(Number(code), status.slice(code.length + 1), all)
+    this.#response.writeHead(Number(code), status.slice(code.length + 1), allHeaders)
   }
 
   /** The caller may reuse the memory of the bytes. */
@@ -201,19 +201,19 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     socket.cork()
     this.#response.write(bytes, this.#onSent)
     socket.uncork()
-    this.#flowing = this.#response.writableLength === 0
-    if (this.#flowing) return
+    this.#isFlowing = this.#response.writableLength === 0
+    if (this.#isFlowing) return
     this.#countUnread(this.#heldBytes + bytes.length)
-    if (!this.#hasDeadline) socket.setTimeout(STALL_MS)
+    if (!this.#hasDeadline) socket.setTimeout(STALL_TIMEOUT_MS)
   }
 
   /** Called when a chunk has been sent, or cannot be sent any more. */
   readonly #onSent = (): void => {
-    if (this.#flowing || this.#dead || this.#response.writableLength > 0) return
-    this.#flowing = true
+    if (this.#isFlowing || this.#isDead || this.#response.writableLength > 0) return
+    this.#isFlowing = true
     this.#countUnread(0)
     this.#guard(() => {
-      if (!this.#complete) {
+      if (!this.#isComplete) {
         this.#incoming.socket.setTimeout(0)
         this.#progress?.(true)
       } else if (this.#more !== null) this.#endStream()
@@ -222,7 +222,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   #endStream(): void {
     while (this.#more !== null) {
-      if (this.#dead || !this.#flowing) return
+      if (this.#isDead || !this.#isFlowing) return
       const chunk = this.#more.next()
       if (chunk === null) this.#more = null
       else this.#buffer(chunk)
@@ -232,8 +232,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   /** Called when the answer is complete. A reader that does not read it is cut off. */
   #leaving(bytes: number): void {
-    if (!this.#dead) this.#incoming.socket.setTimeout(STALL_MS)
-    if (!this.#dead && bytes > PROMPT_MAX_BYTES) this.#host.observer.leaving()
+    if (!this.#isDead) this.#incoming.socket.setTimeout(STALL_TIMEOUT_MS)
+    if (!this.#isDead && bytes > PROMPT_MAX_BYTES) this.#host.observer.leaving()
   }
 
   /** Ends the answer and its connection: the client has sent everything, or does not stop sending. */
@@ -252,7 +252,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   /** Called when the answer has been sent. */
   #finished(): void {
-    if (this.#dead) return
+    if (this.#isDead) return
     const { socket } = this.#incoming
     socket.setTimeout(0)
     this.#over(this.#closes)
@@ -267,7 +267,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   hasLeft(): boolean {
-    if (!this.#complete || this.#closes || this.#more !== null || this.#response.writableLength > 0)
+    if (!this.#isComplete || this.#closes || this.#more !== null || this.#response.writableLength > 0)
       return false
     this.#finished()
     return true
@@ -275,15 +275,15 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   /** Called when the connection has closed, possibly after the end of the answer. */
   clientLeft(): void {
-    if (this.#dead) return
+    if (this.#isDead) return
     this.#over(true)
     this.#countStreamOut()
-    if (!this.#complete) this.#request?.clientLeft()
+    if (!this.#isComplete) this.#request?.clientLeft()
   }
 
   /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
   #over(closed: boolean): void {
-    this.#dead = true
+    this.#isDead = true
     this.#lingering?.cancel()
     this.#more = null
     this.#countUnread(0)
@@ -292,8 +292,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   #countStreamOut(): void {
-    if (this.#streaming) this.#host.observer.countStream(-1)
-    this.#streaming = false
+    if (this.#isStreaming) this.#host.observer.countStream(-1)
+    this.#isStreaming = false
   }
 
   #guard(action: () => void): void {

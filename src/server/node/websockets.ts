@@ -13,11 +13,11 @@ import { headOf } from './head.ts'
 import { NodeSocket } from './socket.ts'
 
 /** The most frames of one message. No client cuts a message into frames of less than a kilobyte. */
-const FRAGMENTS_MAX = MESSAGE_MAX_BYTES / 1024
+const MAX_FRAGMENTS = MESSAGE_MAX_BYTES / 1024
 /** Maximum number of frames that a client sends before it sees the close frame; what follows is discarded unread. */
-const LATE_MAX = 200
-const KEY = /^[+/0-9A-Za-z]{22}==$/
-const VERSIONS = ['8', '13']
+const MAX_LATE_FRAMES = 200
+const SOCKET_KEY = /^[+/0-9A-Za-z]{22}==$/
+const SOCKET_VERSIONS = ['8', '13']
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
 /** True if the package will open a socket for this request; any other request is an ordinary one. */
@@ -27,8 +27,8 @@ export function isHandshake({ method, url = '', headers }: IncomingMessage): boo
     method === 'GET' &&
     SOCKET_PATHS.includes(path) &&
     headers.upgrade?.toLowerCase() === 'websocket' &&
-    KEY.test(headers['sec-websocket-key'] ?? '') &&
-    VERSIONS.includes(headers['sec-websocket-version'] ?? '') &&
+    SOCKET_KEY.test(headers['sec-websocket-key'] ?? '') &&
+    SOCKET_VERSIONS.includes(headers['sec-websocket-version'] ?? '') &&
     areProtocols(headers['sec-websocket-protocol'])
   )
 }
@@ -44,7 +44,7 @@ export function createSocketServer(): WebSocketServer {
     noServer: true,
     clientTracking: false,
     perMessageDeflate: false,
-    maxFragments: FRAGMENTS_MAX,
+    maxFragments: MAX_FRAGMENTS,
     maxPayload: MESSAGE_MAX_BYTES,
   })
 }
@@ -104,7 +104,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
   }
 
   refuse(head: RequestHead, refusal: GatewayError): void {
-    answerAlone(this.#host, this.#incoming, this.#socket, this.#connection, head, refusal)
+    answerDetached(this.#host, this.#incoming, this.#socket, this.#connection, head, refusal)
   }
 
   drop(): void {
@@ -142,7 +142,7 @@ class NodeMessages implements MessageSocket {
   readonly #socket: Socket
   readonly #onSent: () => void
   /** Frames that have arrived since the socket began to close. */
-  #late = 0
+  #lateFrames = 0
 
   /** @param onSent called when bytes have been sent */
   constructor(webSocket: WebSocket, socket: Socket, onSent: () => void) {
@@ -155,7 +155,7 @@ class NodeMessages implements MessageSocket {
   accepts(): boolean {
     if (this.#webSocket.readyState === this.#webSocket.OPEN) return true
     // The package would go on to handle each frame until its deadline for the client's close frame.
-    if (++this.#late === LATE_MAX) this.#socket.removeAllListeners('data').resume()
+    if (++this.#lateFrames === MAX_LATE_FRAMES) this.#socket.removeAllListeners('data').resume()
     return false
   }
 
@@ -191,7 +191,7 @@ class NodeMessages implements MessageSocket {
 }
 
 /** Answers on a connection that no longer has an HTTP request, and ends it. */
-export function answerAlone(
+export function answerDetached(
   host: FrontHost,
   incoming: IncomingMessage,
   socket: Socket,
@@ -206,6 +206,5 @@ export function answerAlone(
 
 /** Copies a message into its own memory. */
 function memoryOf(data: RawData): ArrayBuffer {
-  const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data)
-  return Uint8Array.from(bytes).buffer
+  return new Uint8Array(Array.isArray(data) ? Buffer.concat(data) : data).buffer
 }

@@ -1,6 +1,6 @@
 /**
  * The HTTP front on uWebSockets.js. It owns every callback of the library, together with `socket.ts` for answers and
- * `messages.ts` for WebSockets, because an exception that escapes a callback ends the process.
+ * `websockets.ts` for WebSockets, because an exception that escapes a callback ends the process.
  */
 import type { HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js'
 import { type CertificateFiles, certificateVersion } from '../certificate.ts'
@@ -86,7 +86,7 @@ class UwsFront implements Front {
   /** The last one accepts; the earlier ones keep their connections. The library never frees one (about 30 KB). */
   readonly #listeners: Listener[] = []
   #address: { readonly host: string; readonly port: number } | null = null
-  #stopped = false
+  #isStopped = false
 
   constructor(host: FrontHost) {
     this.#host = host
@@ -94,10 +94,10 @@ class UwsFront implements Front {
 
   async listen(host: string, port: number, shared: boolean): Promise<number> {
     const listener = this.#createListener()
-    const bound = await listener.listen(host, port, shared)
+    const boundPort = await listener.listen(host, port, shared)
     this.#listeners.push(listener)
-    this.#address = { host, port: bound }
-    return bound
+    this.#address = { host, port: boundPort }
+    return boundPort
   }
 
   /** Needs a shared port. */
@@ -116,7 +116,7 @@ class UwsFront implements Front {
       return false
     }
     // A drain or a close may have begun meanwhile.
-    if (this.#stopped) this.stop()
+    if (this.#isStopped) this.stop()
     // Continues in the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off.
     await new Promise(resolve => setImmediate(resolve))
     earlier.stop()
@@ -124,12 +124,12 @@ class UwsFront implements Front {
   }
 
   stop(): void {
-    this.#stopped = true
+    this.#isStopped = true
     for (const listener of this.#listeners) listener.stop()
   }
 
   close(): void {
-    this.#stopped = true
+    this.#isStopped = true
     for (const listener of this.#listeners) listener.close()
   }
 

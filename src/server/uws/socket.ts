@@ -13,11 +13,11 @@ import type { HttpRequest } from '../http-request.ts'
 import type { StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 
-const NOTHING = Buffer.alloc(0)
+const NO_BYTES = Buffer.alloc(0)
 /** A comment between the events of a stream. Readers do not see it as an event. */
 const COMMENT = ':\n\n'
 /** If a write finds no room, the library cuts off a reader that then takes nothing for 8 to 12 s. */
-const EXTEND_MS = 5_000
+const EXTENSION_INTERVAL_MS = 5_000
 
 /** The library collects this many bytes within a callback, and sends them when the callback has returned. */
 const COLLECTED_BYTES = 16_384
@@ -51,34 +51,34 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #request: HttpRequest | null = null
   /** The remote address, for which connections are counted. Null once the request is over. */
   #peer: Peer | null
-  #dead = false
+  #isDead = false
   /** True if nothing more may be written: the answer is complete, or its client has left. Written only here. */
-  dead = false
+  isEnded = false
   /** True once the answer is complete; its last bytes may not have been sent yet. */
-  #complete = false
-  #streaming = false
+  #isComplete = false
+  #isStreaming = false
   #closesStream = false
   #heldBytes = 0
   /** The key for which the held bytes are counted. */
   #holder: HttpRequest['key'] = null
   #chunk: string | Buffer = ''
   /** Last chunk of a complete stream. */
-  #last: string | Buffer = ''
+  #lastChunk: string | Buffer = ''
   /** Chunks before it that have not been created yet. */
   #more: MoreChunks | null = null
   /** Null for a stream of events. */
   #pieces: PieceQueue | null = null
   /** For slices: true if the blank line after a frame has not been sent yet. */
   #endsFrame = false
-  #flowing = true
+  #isFlowing = true
   #progress: ((isDrained: boolean) => void) | null = null
   /** True if the caller drops a reader that reads nothing, so that the library must not. */
   #hasDeadline = false
-  #extending: Timer | null = null
+  #extensionTimer: Timer | null = null
   /** Runs after an answer whose client is still sending its body. */
-  #lingering: Timer | null = null
+  #lingerTimer: Timer | null = null
   /** True within the callback of a chunk. */
-  #isTaking = false
+  #isInChunkCallback = false
 
   constructor(response: HttpResponse, host: FrontHost) {
     const { connections } = host
@@ -96,26 +96,28 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#request = request
     if (!request.hasBody) return
     this.#response.onData((chunk, isLast) => {
-      if (this.#dead) return
-      this.#isTaking = true
+      if (this.#isDead) return
+      this.#isInChunkCallback = true
       try {
         request.chunk(new Uint8Array(chunk), isLast)
-        if (isLast && this.#lingering !== null) this.cutOff()
+        if (isLast && this.#lingerTimer !== null) this.cutOff()
       } catch (thrown) {
         this.#onBroken(thrown)
       }
-      this.#isTaking = false
+      this.#isInChunkCallback = false
     })
   }
 
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
-    if (this.dead) return
-    this.#complete = true
-    this.dead = true
+    if (this.isEnded) return
+    this.#isComplete = true
+    this.isEnded = true
     if (body.length > PROMPT_MAX_CHARS || (close && this.#request?.isSending === true)) {
       const bytes = typeof body === 'string' ? Buffer.from(body) : body
       // Spaces after JSON have no meaning. A cut would drop bytes that the library has only collected.
-      const filled = this.#isTaking ? Buffer.concat([bytes, Buffer.alloc(COLLECTED_BYTES, ' ')]) : bytes
+      const filled = this.#isInChunkCallback
+        ? Buffer.concat([bytes, Buffer.alloc(COLLECTED_BYTES, ' ')])
+        : bytes
       this.#sendLong(status, headers, filled, close)
       return
     }
@@ -132,9 +134,9 @@ export class UwsSocket implements FrontSocket, LoopWork {
   }
 
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void {
-    if (this.dead) return
-    this.#complete = true
-    this.dead = true
+    if (this.isEnded) return
+    this.#isComplete = true
+    this.isEnded = true
     this.#over(close)
     const closes = close && length !== null && length > 0
     this.#guard(() => {
@@ -143,7 +145,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
         if (close) this.#response.writeHeader('Connection', 'close')
         // Announces a length, and the library would wait for the bytes.
         if (closes) {
-          this.#response.tryEnd(NOTHING, length)
+          this.#response.tryEnd(NO_BYTES, length)
           return
         }
         if (length !== null) this.#response.writeHeader('Content-Length', String(length))
@@ -162,10 +164,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
     close: boolean,
     form: StreamForm,
   ): boolean {
-    if (this.dead) return true
+    if (this.isEnded) return true
     if (form !== 'events') this.#pieces = new PieceQueue()
     this.#closesStream = close
-    this.#streaming = true
+    this.#isStreaming = true
     this.#host.observer.countStream(1)
     this.#guard(() => {
       this.#response.onWritable(this.#onWritable)
@@ -174,16 +176,16 @@ export class UwsSocket implements FrontSocket, LoopWork {
         this.#writeHead(status, headers)
         if (close) this.#response.writeHeader('Connection', 'close')
         // The head is sent with the first bytes, but the stream may be silent for a long time.
-        if (form === 'slices' && chunk.length === 0) this.#flowing = this.#response.write(COMMENT)
+        if (form === 'slices' && chunk.length === 0) this.#isFlowing = this.#response.write(COMMENT)
         else this.#writeChunk()
       })
     })
     this.#chunk = ''
-    return this.#flowing
+    return this.#isFlowing
   }
 
   write(chunk: string | Buffer, endsFrame = false): boolean {
-    if (this.dead) return true
+    if (this.isEnded) return true
     this.#chunk = chunk
     this.#endsFrame = endsFrame
     try {
@@ -193,25 +195,25 @@ export class UwsSocket implements FrontSocket, LoopWork {
     }
     // The caller reuses the bytes, and a stream may be silent for a long time.
     this.#chunk = ''
-    return this.#flowing
+    return this.#isFlowing
   }
 
   end(chunk: string | Buffer, more: MoreChunks | null = null): void {
-    if (this.dead) return
-    this.#complete = true
-    this.dead = true
+    if (this.isEnded) return
+    this.#isComplete = true
+    this.isEnded = true
     this.#progress = null
     this.#countStreamOut()
     this.#more = more
-    if (more !== null || chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#flowing)) {
-      if (chunk.length > 0 || !this.#flowing) this.#writeMore(chunk)
-    } else this.#last = chunk
-    if (more !== null && !this.#dead) {
+    if (more !== null || chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#isFlowing)) {
+      if (chunk.length > 0 || !this.#isFlowing) this.#writeMore(chunk)
+    } else this.#lastChunk = chunk
+    if (more !== null && !this.#isDead) {
       this.#countUnread(this.#heldBytes + more.bytes)
       // Not now: many long answers may end in one turn, for example when their provider fails.
-      if (this.#flowing) this.#host.loopShare.add(this, 'piece')
-    } else if (this.#flowing && !this.#dead) this.#endStream()
-    if (!this.#dead) this.#host.observer.leaving()
+      if (this.#isFlowing) this.#host.loopShare.add(this, 'piece')
+    } else if (this.#isFlowing && !this.#isDead) this.#endStream()
+    if (!this.#isDead) this.#host.observer.leaving()
   }
 
   onProgress(callback: (isDrained: boolean) => void, hasDeadline = false): void {
@@ -220,20 +222,20 @@ export class UwsSocket implements FrontSocket, LoopWork {
   }
 
   pause(): void {
-    if (!this.#dead) this.#guard(() => this.#response.pause())
+    if (!this.#isDead) this.#guard(() => this.#response.pause())
   }
 
   resume(): void {
-    if (!this.#dead) this.#guard(() => this.#response.resume())
+    if (!this.#isDead) this.#guard(() => this.#response.resume())
   }
 
   abort(): void {
     // Calls back into #aborted.
-    if (!this.dead) this.cutOff()
+    if (!this.isEnded) this.cutOff()
   }
 
   cutOff(): void {
-    if (!this.#dead) this.#guard(() => this.#response.close())
+    if (!this.#isDead) this.#guard(() => this.#response.close())
   }
 
   /**
@@ -242,29 +244,30 @@ export class UwsSocket implements FrontSocket, LoopWork {
    */
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
-      this.#flowing = this.#pieces.write(this.#response, this.#chunk)
-      if (this.#host.chunkFlush && this.#endsFrame && this.#flowing) {
-        this.#flowing = this.#response.write(COMMENT)
-        this.#endsFrame = !this.#flowing
+      this.#isFlowing = this.#pieces.write(this.#response, this.#chunk)
+      if (this.#host.chunkFlush && this.#endsFrame && this.#isFlowing) {
+        this.#isFlowing = this.#response.write(COMMENT)
+        this.#endsFrame = !this.#isFlowing
       }
       this.#countUnread(this.#pieces.waitingBytes)
     } else {
       // Bytes that wait in the library are sent only with another write, and there may be nothing else to write.
       const isEmpty = this.#chunk.length === 0
-      this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
-      if (this.#host.chunkFlush && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
-      if (!this.#flowing) this.#countUnread(this.#heldBytes + Buffer.byteLength(this.#chunk))
+      this.#isFlowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
+      if (this.#host.chunkFlush && !isEmpty)
+        this.#isFlowing = this.#response.write(COMMENT) && this.#isFlowing
+      if (!this.#isFlowing) this.#countUnread(this.#heldBytes + Buffer.byteLength(this.#chunk))
       else if (this.#heldBytes > 0) this.#countUnread(0)
     }
-    if (!this.#flowing) this.#extend()
+    if (!this.#isFlowing) this.#extend()
   }
 
   /** Gives a slow reader more time: the library's timer restarts when reading resumes. */
   #extend(): void {
-    if (!this.#hasDeadline || this.#extending !== null) return
-    this.#extending = this.#host.clock.after(EXTEND_MS, () => {
-      this.#extending = null
-      if (this.#flowing || this.dead) return
+    if (!this.#hasDeadline || this.#extensionTimer !== null) return
+    this.#extensionTimer = this.#host.clock.after(EXTENSION_INTERVAL_MS, () => {
+      this.#extensionTimer = null
+      if (this.#isFlowing || this.isEnded) return
       this.pause()
       this.resume()
       this.#extend()
@@ -281,16 +284,16 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   /** Once this is registered, waiting bytes are sent only with the next write. */
   readonly #onWritable = (): boolean => {
-    if (this.#dead) return true
+    if (this.#isDead) return true
     this.#chunk = ''
     try {
       this.#response.cork(this.#writeChunk)
-      if (this.#complete && this.#flowing) this.#endStream()
-      else this.#progress?.(this.#flowing)
+      if (this.#isComplete && this.#isFlowing) this.#endStream()
+      else this.#progress?.(this.#isFlowing)
     } catch (thrown) {
       this.#onBroken(thrown)
     }
-    return this.#flowing
+    return this.#isFlowing
   }
 
   #endStream(): void {
@@ -298,7 +301,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (chunk !== null) {
       this.#writeMore(chunk)
       // The chunks may be long, so the next one is created in a later turn.
-      if (!this.#dead && this.#flowing) this.#host.loopShare.add(this, 'piece')
+      if (!this.#isDead && this.#isFlowing) this.#host.loopShare.add(this, 'piece')
       return
     }
     this.#more = null
@@ -308,16 +311,16 @@ export class UwsSocket implements FrontSocket, LoopWork {
         // `end(chunk, true)` would write a Connection header into the middle of the body here. A paused socket reads
         // nothing any more, and the library closes it when its idle time is over, unless the client has closed it.
         if (this.#closesStream) this.#response.pause()
-        this.#response.end(this.#last)
+        this.#response.end(this.#lastChunk)
       }),
     )
     // An old object keeps alive everything that it holds, even after its own end.
-    this.#last = ''
+    this.#lastChunk = ''
   }
 
   /** Only for `#endStream`: continues with the end. */
   proceed(): void {
-    if (!this.#dead && this.#flowing) this.#guard(() => this.#endStream())
+    if (!this.#isDead && this.#isFlowing) this.#guard(() => this.#endStream())
   }
 
   #writeMore(chunk: string | Buffer): void {
@@ -336,24 +339,24 @@ export class UwsSocket implements FrontSocket, LoopWork {
         this.#writeHead(status, headers)
         if (close) this.#response.writeHeader('Connection', 'close')
         // Announces the length.
-        this.#response.tryEnd(NOTHING, body.length)
+        this.#response.tryEnd(NO_BYTES, body.length)
       })
       this.#sendRest(body, endsAt)
     })
-    if (!this.#dead && this.#lingering === null) this.#countUnread(body.length)
-    if (!this.#dead) this.#host.observer.leaving()
+    if (!this.#isDead && this.#lingerTimer === null) this.#countUnread(body.length)
+    if (!this.#isDead) this.#host.observer.leaving()
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
-    if (this.#dead) return true
+    if (this.#isDead) return true
     try {
       const accepted = this.#tryEnd(rest, endsAt)
       // A small rest that still waits in the library counts as taken; then even an empty piece is refused.
-      if (accepted && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#closeAfterBody()
+      if (accepted && !this.#isDead && this.#tryEnd(NO_BYTES, endsAt)) this.#closeAfterBody()
     } catch (thrown) {
       this.#onBroken(thrown)
     }
-    return this.#dead
+    return this.#isDead
   }
 
   /** Closes the connection when the client has sent everything, or does not stop sending. */
@@ -363,8 +366,8 @@ export class UwsSocket implements FrontSocket, LoopWork {
       return
     }
     this.#countUnread(0)
-    this.#lingering ??= this.#host.clock.after(LINGER_MS, () => {
-      if (!this.#dead) this.#guard(() => this.#response.close())
+    this.#lingerTimer ??= this.#host.clock.after(LINGER_MS, () => {
+      if (!this.#isDead) this.#guard(() => this.#response.close())
     })
   }
 
@@ -393,28 +396,28 @@ export class UwsSocket implements FrontSocket, LoopWork {
   }
 
   #aborted(): void {
-    if (this.#dead) return
-    this.#lingering?.cancel()
+    if (this.#isDead) return
+    this.#lingerTimer?.cancel()
     this.#over(true)
     this.#countStreamOut()
     this.#countUnread(0)
-    this.#last = ''
+    this.#lastChunk = ''
     this.#more = null
-    if (!this.#complete) this.#request?.clientLeft()
+    if (!this.#isComplete) this.#request?.clientLeft()
   }
 
   /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
   #over(closed: boolean): void {
-    this.#dead = true
-    this.dead = true
-    this.#extending?.cancel()
+    this.#isDead = true
+    this.isEnded = true
+    this.#extensionTimer?.cancel()
     this.#peer?.countEnd(closed)
     this.#peer = null
   }
 
   #countStreamOut(): void {
-    if (this.#streaming) this.#host.observer.countStream(-1)
-    this.#streaming = false
+    if (this.#isStreaming) this.#host.observer.countStream(-1)
+    this.#isStreaming = false
   }
 
   #guard(action: () => void): void {
@@ -428,7 +431,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   /** Handles an exception of the gateway itself, which would end the process if it reached the library. */
   #onBroken(thrown: unknown): void {
     this.#host.log.fault('server', 'cannot send an answer', thrown)
-    if (this.#dead) return
+    if (this.#isDead) return
     try {
       this.#response.close()
     } catch (second) {

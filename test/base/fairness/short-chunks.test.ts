@@ -1,7 +1,7 @@
 import t from 'tap'
 import { PieceCount } from '../../../src/base/fairness/short-chunks.ts'
 
-const BOUND = { free: 3, leastMeanBytes: 10 }
+const BOUND = { freePieces: 3, minMeanBytes: 10 }
 
 t.test('the first pieces may have any length', async t => {
   const count = new PieceCount(BOUND)

@@ -5,7 +5,7 @@ import { TestClock } from '../../support/test-clock.ts'
 
 const setUp = () => {
   const clock = new TestClock()
-  return { clock, places: new SlotQueue({ clock, places: 4, perKey: 2, waitMs: 1_000 }) }
+  return { clock, places: new SlotQueue({ clock, slots: 4, perKey: 2, waitMs: 1_000 }) }
 }
 
 t.test('a key has its part, and the next place goes to the key that has fewest', async t => {

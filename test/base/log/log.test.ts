@@ -12,7 +12,7 @@ import {
   createTerminalLog,
   type ExchangeLine,
 } from '../../../src/base/log/log.ts'
-import { shownModel, shownPath } from '../../../src/base/log/shown.ts'
+import { loggableModel, loggablePath } from '../../../src/base/log/loggable.ts'
 import { EXCHANGE_LINE as LINE } from '../../support/exchange-line.ts'
 import { eventually } from '../../support/stream-probe.ts'
 import { tempFolder } from '../../support/temp-folder.ts'
@@ -137,9 +137,9 @@ t.test('failures of ours and of providers are errors, also within a stream; refu
 
 t.test('what a client wrote is shown only in plain words', t => {
   for (const plain of ['/v1/embeddings', '/api/v1/chat', '/models/gpt-4.1', '/', '/v1/', '//x'])
-    t.equal(shownPath(plain), plain)
+    t.equal(loggablePath(plain), plain)
   for (const plain of ['gpt-5-mini', 'openai/gpt-5:free', '~acme/latest', 'a/b', 'claude-sonnet-4-20250514'])
-    t.equal(shownModel(plain), plain)
+    t.equal(loggableModel(plain), plain)
   const hidden = [
     ['sk-proj-abcdef', '*'],
     ['sk-gw-v1-abc/x', '*/x'],
@@ -156,10 +156,10 @@ t.test('what a client wrote is shown only in plain words', t => {
     ['__proto__', '*'],
   ] as const
   for (const [text, shown] of hidden) {
-    t.equal(shownModel(text), shown)
-    t.equal(shownPath(text), shown)
+    t.equal(loggableModel(text), shown)
+    t.equal(loggablePath(text), shown)
   }
-  t.equal(shownPath('/a'.repeat(5000)), `${'/a'.repeat(9)}/*`)
+  t.equal(loggablePath('/a'.repeat(5000)), `${'/a'.repeat(9)}/*`)
   t.end()
 })
 

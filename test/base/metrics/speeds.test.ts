@@ -2,8 +2,8 @@
 import t from 'tap'
 import { snapshotOf } from '../../../src/base/metrics/exposition.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import { OWNERS_MAX, OwnerMetrics } from '../../../src/base/metrics/owners.ts'
-import { PAIRS_MAX } from '../../../src/base/metrics/speeds.ts'
+import { MAX_OWNERS, OwnerMetrics } from '../../../src/base/metrics/owners.ts'
+import { MAX_PAIRS } from '../../../src/base/metrics/speeds.ts'
 
 const many = (count: number, name: (n: number) => string) => Array.from({ length: count }, (_, n) => name(n))
 
@@ -25,7 +25,7 @@ t.test('pairs of model and provider are bounded, and nothing is lost', async t =
     for (const provider of ['acme', 'other-one', 'unknown'])
       metrics.speeds.of(provider, model).firstToken.observe(1)
   const told = await counts(metrics.registry, 'gateway_model_time_to_first_token_seconds')
-  t.equal(told.length, PAIRS_MAX + 1)
+  t.equal(told.length, MAX_PAIRS + 1)
   t.equal(
     told.reduce((sum, { value }) => sum + value, 0),
     900,
@@ -138,7 +138,7 @@ t.test('the first workspaces seen keep their series, the others are counted toge
     { ...record, workspaceId: 'ws_0', parent: 'gen-1' },
   ])
   const requests = await values(metrics.registry, 'gateway_workspace_requests_total')
-  t.equal(requests.length, OWNERS_MAX + 2)
+  t.equal(requests.length, MAX_OWNERS + 2)
   const of = (workspace: string) => requests.find(({ labels }) => labels['workspace'] === workspace)?.value
   t.equal(of('ws_0'), 2, 'a model call of the gateway itself is no request')
   t.equal(of('other'), 60)

@@ -152,7 +152,7 @@ t.test('what nobody pays costs nothing anywhere, also where an attempt has a pri
   const attempt = spans.attempt(endpoint, { kind: 'first', isByok: false, turn: 0 }, 0)
   const end = { status: 200, error: null, isOutrun: false, upstreamId: null, finish: 'stop', usage: null }
   spans.endAttempt(attempt, end, 1_000, 1)
-  spans.charged(0, 1, 'left', null, 2)
+  spans.charge(0, 1, 'left', null, 2)
   t.same([attempt.cost, spans.notes.cost], [0, 0])
   t.equal(spans.notes.outcome, 'left')
   t.end()

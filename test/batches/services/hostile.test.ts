@@ -184,7 +184,7 @@ for (const format of BATCH_FORMATS) {
       const second = await serve(t, format, json(ended))
       const state = await second.service.state(second.calls, name)
       const told =
-        state.kind === 'ended' && state.error !== null ? second.calls.shownError(state.error) : null
+        state.kind === 'ended' && state.error !== null ? second.calls.errorForClient(state.error) : null
       if (format === 'anthropic-messages') t.equal(told, null)
       else {
         t.notMatch(JSON.stringify([told?.message, told?.metadata]), SECRET)

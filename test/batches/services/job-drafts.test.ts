@@ -266,7 +266,7 @@ t.test('lines that others have leave their draft, and nobody else does', async t
   const reservations = [0, 1, 2].map(() => new Reserved())
   for (const [number, reservation] of reservations.entries())
     t.ok(drafts.add(BATCH, line(number, { fence: 4 }), call({ reservation })))
-  drafts.lost([
+  drafts.dropLost([
     { batchId: BATCH.id, number: 1, fence: 4 },
     { batchId: BATCH.id, number: 2, fence: 3 },
     { batchId: 'batch_two', number: 0, fence: 4 },

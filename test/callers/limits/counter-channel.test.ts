@@ -1,7 +1,7 @@
 /** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
 import t from 'tap'
 import { CounterClient, CounterServer } from '../../../src/callers/limits/counter-channel.ts'
-import type { CounterEntry, Counters, TakeResult } from '../../../src/callers/limits/counters.ts'
+import type { CounterEntry, Counters, ReserveResult } from '../../../src/callers/limits/counters.ts'
 import { TestClock } from '../../support/test-clock.ts'
 import { linkedEnds } from '../../support/thread-link.ts'
 
@@ -9,8 +9,8 @@ const entry = (id: string): readonly CounterEntry[] => [
   { id, amount: 5, ceiling: 10, origin: null, endsMs: Number.POSITIVE_INFINITY },
 ]
 const ROOMS = [{ used: 4, total: 10, ceiling: 10 }]
-const TAKEN: TakeResult = { exceeded: null, rooms: ROOMS }
-const EXCEEDED: TakeResult = { exceeded: 0, rooms: ROOMS }
+const TAKEN: ReserveResult = { exceeded: null, rooms: ROOMS }
+const EXCEEDED: ReserveResult = { exceeded: 0, rooms: ROOMS }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
 function pair(reserve: Counters['reserve'] = () => TAKEN) {
@@ -47,7 +47,7 @@ t.test(
 )
 
 t.test('what a thread held is given back when it has ended, also what it was still to get', async t => {
-  const late = Promise.withResolvers<TakeResult>()
+  const late = Promise.withResolvers<ReserveResult>()
   const { client, server, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : TAKEN))
   const [settled, held] = [entry('settled'), entry('held')]
   await Promise.all([client.reserve(settled), client.reserve(held)])
@@ -65,7 +65,7 @@ t.test('what a thread held is given back when it has ended, also what it was sti
 })
 
 t.test('who waits too long is told so, and what it gets later is given back', async t => {
-  const late = Promise.withResolvers<TakeResult>()
+  const late = Promise.withResolvers<ReserveResult>()
   const { client, given, clock } = pair(() => late.promise)
   const waiting = client.reserve(entry('late'))
   await turn()

@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 
 import { GatewayError } from '../../../src/base/errors.ts'
 import { isPending, whenReady } from '../../../src/base/maybe-promise.ts'
-import type { CounterEntry, Counters, TakeResult } from '../../../src/callers/limits/counters.ts'
+import type { CounterEntry, Counters, ReserveResult } from '../../../src/callers/limits/counters.ts'
 import { type Demand, isAffordable, type Offer } from '../../../src/callers/limits/demand.ts'
 import { BusyError } from '../../../src/callers/limits/limit-errors.ts'
 import { createQuota, type Quota } from '../../../src/callers/limits/quota.ts'
@@ -356,7 +356,7 @@ class Walker {
 
   /** Notes what passes between the quota and the counters. */
   #watched(counters: Counters): Counters {
-    const note = (entries: readonly CounterEntry[], { exceeded, rooms }: TakeResult): void => {
+    const note = (entries: readonly CounterEntry[], { exceeded, rooms }: ReserveResult): void => {
       for (const entry of entries) {
         const known = this.#accounts.get(entry.id) ?? {
           entry,

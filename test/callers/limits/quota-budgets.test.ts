@@ -1,7 +1,7 @@
 /** Budgets of guardrails over counters in memory, a real ledger and a clock that the test moves. */
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { type BudgetLookup, createQuota, FREE } from '../../../src/callers/limits/quota.ts'
+import { type BudgetLookup, createQuota, UNLIMITED_RESERVATION } from '../../../src/callers/limits/quota.ts'
 import { SharedCounters } from '../../../src/callers/limits/shared-counters.ts'
 import { createSpending } from '../../../src/callers/limits/spending.ts'
 import type { Budget, Caller, Reservation } from '../../../src/protocol/records.ts'
@@ -75,14 +75,14 @@ async function start(t: Test) {
 t.test('without a budget a caller is admitted at once, and nothing is counted', async t => {
   const { quota } = await start(t)
   t.equal(quota.limits(callerOf('k')), false)
-  t.equal(quota.admit(callerOf('k'), demand(1)), FREE)
+  t.equal(quota.admit(callerOf('k'), demand(1)), UNLIMITED_RESERVATION)
 })
 
 t.test('budgets that have to be asked for are waited for, and their failure is told', async t => {
   const { quota, state, refusal } = await start(t)
   state.budgets = Promise.resolve(null)
   t.equal(quota.limits(callerOf('k')), true)
-  t.equal(await quota.admit(callerOf('k'), demand(1)), FREE)
+  t.equal(await quota.admit(callerOf('k'), demand(1)), UNLIMITED_RESERVATION)
   state.budgets = Promise.resolve([budget(1)])
   t.match(await refusal(callerOf('k'), 2), { code: 'permission_denied' })
   state.budgets = Promise.reject(new GatewayError('service_unavailable', 'away'))

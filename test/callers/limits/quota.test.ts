@@ -1,7 +1,7 @@
 /** Quotas over counters in memory, a real ledger and a clock that the test moves. */
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { createQuota, FREE, type QuotaOptions } from '../../../src/callers/limits/quota.ts'
+import { createQuota, type QuotaOptions, UNLIMITED_RESERVATION } from '../../../src/callers/limits/quota.ts'
 import { SharedCounters } from '../../../src/callers/limits/shared-counters.ts'
 import { createSpending } from '../../../src/callers/limits/spending.ts'
 import type { Caller, Reservation, SpendingLimit } from '../../../src/protocol/records.ts'
@@ -124,7 +124,7 @@ const spent = (usd: number, more: { isByok?: boolean; tokens?: number } = {}) =>
 t.test('a caller whom nothing limits is admitted at once, and nothing is counted', async t => {
   const s = await start(t)
   t.equal(s.limits(UNLIMITED), false)
-  t.equal(s.admit(UNLIMITED, 100), FREE)
+  t.equal(s.admit(UNLIMITED, 100), UNLIMITED_RESERVATION)
   t.equal(s.reads, 0)
 })
 
@@ -173,7 +173,7 @@ t.test('a request that came to more than was set aside counts with what it came 
 t.test('what was admitted before is held whether there is room or not, until it is settled', async t => {
   const s = await start(t)
   const caller = callerWith({ usd: 1 })
-  t.equal(s.hold(UNLIMITED, 100), FREE, 'nobody counts for a caller without limits')
+  t.equal(s.hold(UNLIMITED, 100), UNLIMITED_RESERVATION, 'nobody counts for a caller without limits')
   const held = await s.hold(caller, 3)
   t.equal(held.allowance, null, 'nobody may take more on it')
   t.equal((await s.refusal(caller, 0.1))?.code, 'rate_limit_exceeded', 'it stands in the way of others')

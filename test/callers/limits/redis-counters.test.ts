@@ -3,7 +3,7 @@ import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
 import { type Clock, systemClock } from '../../../src/base/clock.ts'
 import { whenReady } from '../../../src/base/maybe-promise.ts'
-import type { CounterEntry, TakeResult } from '../../../src/callers/limits/counters.ts'
+import type { CounterEntry, ReserveResult } from '../../../src/callers/limits/counters.ts'
 import { SharedCounters } from '../../../src/callers/limits/shared-counters.ts'
 import { turns } from '../../support/raw-http.ts'
 import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../../support/redis-server.ts'
@@ -21,7 +21,7 @@ interface LimitExceeded {
 }
 
 /** Null: all was taken. */
-function exceededOf({ exceeded, rooms }: TakeResult): LimitExceeded | null {
+function exceededOf({ exceeded, rooms }: ReserveResult): LimitExceeded | null {
   const room = exceeded === null ? undefined : rooms[exceeded]
   if (exceeded === null || room === undefined) return null
   return { index: exceeded, total: room.total, ceiling: room.ceiling }

@@ -3,8 +3,8 @@ import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { RequestAbort } from '../../../src/base/signal.ts'
 import { reservedError } from '../../../src/callers/limits/limit-errors.ts'
-import { FREE } from '../../../src/callers/limits/quota.ts'
-import { ReservationQueue, WAITING_PER_KEY } from '../../../src/callers/limits/reservation-wait.ts'
+import { UNLIMITED_RESERVATION } from '../../../src/callers/limits/quota.ts'
+import { MAX_WAITING_PER_KEY, ReservationQueue } from '../../../src/callers/limits/reservation-wait.ts'
 import type { Caller } from '../../../src/protocol/records.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
@@ -27,7 +27,7 @@ t.test('it asks again until there is room', async t => {
   const reserved = wait.reserve(
     () => {
       if (++asked < 3) throw BUSY
-      return Promise.resolve(FREE)
+      return Promise.resolve(UNLIMITED_RESERVATION)
     },
     KEY,
     new RequestAbort(),
@@ -35,7 +35,7 @@ t.test('it asks again until there is room', async t => {
   )
   t.equal(wait.waiting, 1)
   await advance(clock, 600)
-  t.equal(await reserved, FREE)
+  t.equal(await reserved, UNLIMITED_RESERVATION)
   t.equal(asked, 3)
   t.equal(wait.waiting, 0)
   t.equal(clock.armed, 0)
@@ -64,19 +64,19 @@ t.test('so many requests of a key wait, and one that leaves frees its place', as
   const clock = new TestClock()
   const wait = new ReservationQueue(clock)
   const busy = () => Promise.reject(BUSY)
-  const signals = Array.from({ length: WAITING_PER_KEY }, () => new RequestAbort())
+  const signals = Array.from({ length: MAX_WAITING_PER_KEY }, () => new RequestAbort())
   const all = signals.map(signal => wait.reserve(busy, KEY, signal, BUSY).catch((thrown: unknown) => thrown))
   await t.rejects(wait.reserve(busy, KEY, new RequestAbort(), BUSY), BUSY, 'without a wait')
   const other = new RequestAbort()
   const another = wait.reserve(busy, { ...KEY, keyHash: 'b' }, other, BUSY).catch((thrown: unknown) => thrown)
-  t.equal(wait.waiting, WAITING_PER_KEY + 1, 'another key has places of its own')
+  t.equal(wait.waiting, MAX_WAITING_PER_KEY + 1, 'another key has places of its own')
   const gone = new GatewayError('client_closed', 'gone')
   signals[0]?.abort(gone)
   t.equal(await all[0], gone)
-  t.equal(wait.waiting, WAITING_PER_KEY)
+  t.equal(wait.waiting, MAX_WAITING_PER_KEY)
   const next = new RequestAbort()
   const again = wait.reserve(busy, KEY, next, BUSY).catch((thrown: unknown) => thrown)
-  t.equal(wait.waiting, WAITING_PER_KEY + 1)
+  t.equal(wait.waiting, MAX_WAITING_PER_KEY + 1)
   for (const signal of [...signals, other, next]) signal.abort(gone)
   t.same(new Set(await Promise.all([...all, another, again])), new Set([gone]))
   t.equal(wait.waiting, 0)

@@ -1,6 +1,6 @@
 /** The reservation of one request over counters in memory: what it takes while it runs, and what its end gives back. */
 import t from 'tap'
-import type { CounterEntry, Counters, TakeResult } from '../../../src/callers/limits/counters.ts'
+import type { CounterEntry, Counters, ReserveResult } from '../../../src/callers/limits/counters.ts'
 import { LocalCounters } from '../../../src/callers/limits/local-counters.ts'
 import { CounterReservation } from '../../../src/callers/limits/reservation.ts'
 import { TestClock } from '../../support/test-clock.ts'
@@ -18,11 +18,11 @@ const ENTRY: CounterEntry = {
 /** A reservation of ten; `ask` says how the counters are asked from then on. */
 function reserve(
   t: { teardown: (end: () => void) => void },
-  ask: (taking: TakeResult) => TakeResult | Promise<TakeResult>,
+  ask: (taking: ReserveResult) => ReserveResult | Promise<ReserveResult>,
 ) {
   const local = new LocalCounters({ clock: new TestClock(), nodes: 1, spending: { sum: async () => 0 } })
   t.teardown(() => local.close())
-  const now = (entries: readonly CounterEntry[]): TakeResult => {
+  const now = (entries: readonly CounterEntry[]): ReserveResult => {
     const taking = local.reserve(entries)
     if (taking instanceof Promise) throw new Error('a counter without an origin is never loaded')
     return taking

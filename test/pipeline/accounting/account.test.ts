@@ -5,7 +5,7 @@ import { type FailureCode, GatewayError } from '../../../src/base/errors.ts'
 import { createLog } from '../../../src/base/log/log.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
 import { Stopwatch } from '../../../src/base/metrics/stages.ts'
-import { FREE } from '../../../src/callers/limits/quota.ts'
+import { UNLIMITED_RESERVATION } from '../../../src/callers/limits/quota.ts'
 import { type AttemptRecord, endOf } from '../../../src/exchange/exchange.ts'
 import { account } from '../../../src/pipeline/accounting/account.ts'
 import { type CallFigures, settle } from '../../../src/pipeline/accounting/charge.ts'
@@ -100,7 +100,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     log,
     metrics,
     credentials: { of: () => NO_CREDENTIALS },
-    quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
+    quota: { limits: () => false, limitsMoney: () => false, admit: () => UNLIMITED_RESERVATION },
     plugins: NO_PLUGINS,
     tools: new Map(),
     toolPermissions: { disabledFor: () => new Set() },

@@ -7,7 +7,7 @@ import type { Allowance } from '../../../src/protocol/records.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
 const NOTHING_SHOWN = new VisibleStreams()
-const OFFER = { base: 0, perToken: 1, isOwn: false, tokensMax: 10_000, first: 1_024, cappable: true }
+const OFFER = { base: 0, perToken: 1, isOwn: false, maxTokens: 10_000, first: 1_024, cappable: true }
 
 /** An allowance of so much, with what it was asked to cover. */
 function allowanceOf(amount: number, answer: (covered: boolean) => boolean | Promise<boolean> = is => is) {
@@ -127,11 +127,11 @@ t.test('what may be asked several times is reserved as a whole, a stream too', t
   const { prompt } = scriptedExchange({ input: 'x'.repeat(400) })
   const candidates = [{ endpoint, credential: null }]
   t.match(demandOf(prompt, candidates, NOTHING_SHOWN), {
-    offers: [{ base: 100, perToken: 1, tokensMax: 9_000, first: 1_024 }],
+    offers: [{ base: 100, perToken: 1, maxTokens: 9_000, first: 1_024 }],
   })
   // What was withheld is read again: once by the second call, and twice by the third.
   t.match(demandOf(prompt, candidates, NOTHING_SHOWN, 3), {
-    offers: [{ base: 300, perToken: 3 + 3, tokensMax: 9_000, first: 9_000 }],
+    offers: [{ base: 300, perToken: 3 + 3, maxTokens: 9_000, first: 9_000 }],
   })
   t.end()
 })

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import { affordable, priceOf } from '../../../src/callers/limits/demand.ts'
+import { maxAffordableTokens, priceOf } from '../../../src/callers/limits/demand.ts'
 import type { Candidate } from '../../../src/exchange/exchange.ts'
 import { createAlignment } from '../../../src/features/plugins/alignment.ts'
 import type { Usage } from '../../../src/formats/format.ts'
@@ -239,8 +239,8 @@ t.test('a request demands what each candidate charges for reading and for each t
   const text = 'x'.repeat(400)
   t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own], NOTHING_SHOWN), {
     offers: [
-      { base: 105, perToken: 2, isOwn: false, tokensMax: 60, first: 60, cappable: true },
-      { base: 105, perToken: 2, isOwn: true, tokensMax: 50, first: 50, cappable: true },
+      { base: 105, perToken: 2, isOwn: false, maxTokens: 60, first: 60, cappable: true },
+      { base: 105, perToken: 2, isOwn: true, maxTokens: 50, first: 50, cappable: true },
     ],
     tokens: 160,
   })
@@ -251,12 +251,12 @@ t.test('an output limit is believed where the endpoint has one, else its maximum
   const offer = (request: ResponsesRequest, more: Record<string, unknown>) =>
     demandOf(request, [shared(priced(more))], NOTHING_SHOWN).offers[0]
   const without = { supportedParameters: new Set(['temperature']), maxOutputTokens: 100_000 }
-  t.match(offer(limited, without), { tokensMax: 100_000, first: 100_000, cappable: false })
-  t.match(offer(limited, { ...without, maxOutputTokens: null, contextLength: 8_000 }), { tokensMax: 8_000 })
-  t.match(offer(limited, { ...without, maxOutputTokens: null }), { tokensMax: 65_536 })
+  t.match(offer(limited, without), { maxTokens: 100_000, first: 100_000, cappable: false })
+  t.match(offer(limited, { ...without, maxOutputTokens: null, contextLength: 8_000 }), { maxTokens: 8_000 })
+  t.match(offer(limited, { ...without, maxOutputTokens: null }), { maxTokens: 65_536 })
   for (const name of ['max_tokens', 'max_completion_tokens']) {
     t.match(offer(limited, { ...without, supportedParameters: new Set([name]) }), {
-      tokensMax: 1,
+      maxTokens: 1,
       cappable: true,
     })
   }
@@ -281,16 +281,16 @@ t.test('a stream demands a piece at a time, where all that is written is seen', 
 })
 
 t.test('so many tokens of an offer are affordable as the rest pays for', async t => {
-  const offer = { base: 100, perToken: 3, isOwn: false, tokensMax: 1_000, first: 1_000, cappable: true }
-  t.equal(affordable(offer, 10_000), 1_000)
-  t.equal(affordable(offer, 400), 100)
-  t.equal(affordable(offer, 103), 1)
-  t.equal(affordable(offer, 102), 0)
-  t.equal(affordable(offer, -5), 0)
-  t.equal(affordable({ ...offer, cappable: false }, 3_100), 1_000)
-  t.equal(affordable({ ...offer, cappable: false }, 3_099), 0, 'all or nothing where no cap is kept')
-  t.equal(affordable({ ...offer, perToken: 0 }, 100), 1_000)
-  t.equal(affordable(offer, Number.POSITIVE_INFINITY), 1_000)
+  const offer = { base: 100, perToken: 3, isOwn: false, maxTokens: 1_000, first: 1_000, cappable: true }
+  t.equal(maxAffordableTokens(offer, 10_000), 1_000)
+  t.equal(maxAffordableTokens(offer, 400), 100)
+  t.equal(maxAffordableTokens(offer, 103), 1)
+  t.equal(maxAffordableTokens(offer, 102), 0)
+  t.equal(maxAffordableTokens(offer, -5), 0)
+  t.equal(maxAffordableTokens({ ...offer, cappable: false }, 3_100), 1_000)
+  t.equal(maxAffordableTokens({ ...offer, cappable: false }, 3_099), 0, 'all or nothing where no cap is kept')
+  t.equal(maxAffordableTokens({ ...offer, perToken: 0 }, 100), 1_000)
+  t.equal(maxAffordableTokens(offer, Number.POSITIVE_INFINITY), 1_000)
 })
 
 t.test('a message that may be asked for again is worth all of its calls', async t => {

@@ -225,7 +225,7 @@ t.test('private addresses and plain HTTP need leave, and no message repeats an a
     message: /^url leads to plain HTTP/,
   })
   const inside = createReceiver({ url: 'https://127.0.0.1/s3cret' }, clock)
-  t.match(await inside.deliver('{}'), { ok: false, why: /^(?!.*s3cret)./ })
+  t.match(await inside.deliver('{}'), { ok: false, reason: /^(?!.*s3cret)./ })
   t.throws(() => createReceiver({ urlFile: '/nowhere/s3cret' }, clock), {
     message: 'urlFile cannot be read (ENOENT)',
   })

@@ -264,7 +264,7 @@ t.test('a destination that is away costs a bounded part of the disk', async t =>
   let isAway = true
   const put: string[] = []
   const destination = {
-    place: 'away',
+    label: 'away',
     put: async (_: string, body: Buffer) => {
       if (isAway) throw new Error('away')
       put.push(body.toString())

@@ -1,7 +1,11 @@
 /** Decisions of rollouts over simulated requests, with seeds: false alarms, and how soon a worse candidate is taken back. */
 import t from 'tap'
-import { decide, LEAST_REQUESTS } from '../../../src/process/rollouts/decision.ts'
-import { differenceInterval, MEAN_LEAST, shareInterval } from '../../../src/process/rollouts/statistics.ts'
+import { decide, MIN_REQUESTS } from '../../../src/process/rollouts/decision.ts'
+import {
+  differenceInterval,
+  MEAN_MIN_REQUESTS,
+  shareInterval,
+} from '../../../src/process/rollouts/statistics.ts'
 import { additionsOf, addRecord, NO_SUMS } from '../../../src/process/rollouts/sums.ts'
 import {
   ALL_PERCENT,
@@ -70,13 +74,13 @@ function runStep(
     else base = addRecord(base, record, failed)
     if (requests % LOOK_EVERY > 0) continue
     const isTimeOver = requests >= heldFor
-    const { does, reason } = decide(
+    const { move, reason } = decide(
       { base, candidate, shadowed: NO_SUMS, shadow: NO_SUMS },
       { guard: GUARD, isShadowed: false, comparedSteps: COMPARED, isTimeOver },
     )
-    if (does !== 'hold') return { does, reason, requests }
+    if (move !== 'hold') return { move, reason, requests }
   }
-  return { does: 'hold' as const, reason: '', requests: most }
+  return { move: 'hold' as const, reason: '', requests: most }
 }
 
 t.test('of 200 good rollouts over all steps, at most two are taken back', t => {
@@ -86,9 +90,9 @@ t.test('of 200 good rollouts over all steps, at most two are taken back', t => {
     const world = { seed, errors: { base: 0.02, candidate: 0.02 } }
     let place = nextStep(DEFAULT_STEPS, { share: 0 })
     while (place.state === 'running') {
-      const { does } = runStep(random, world, { share: place.share, heldFor: 25_000, most: 60_000 })
-      if (does !== 'on') {
-        if (does === 'back') back++
+      const { move } = runStep(random, world, { share: place.share, heldFor: 25_000, most: 60_000 })
+      if (move !== 'on') {
+        if (move === 'back') back++
         break
       }
       place = nextStep(DEFAULT_STEPS, place)
@@ -127,8 +131,8 @@ for (const { name, share, most, errors, slower } of PROMISED) {
     const needed: number[] = []
     for (let seed = 1; seed <= RUNS; seed++) {
       const world = { seed, errors: { base: 0.01, candidate: errors }, slower }
-      const { does, requests } = runStep(randomFrom(seed), world, { share, most })
-      if (does === 'back') needed.push(requests)
+      const { move, requests } = runStep(randomFrom(seed), world, { share, most })
+      if (move === 'back') needed.push(requests)
     }
     needed.sort((one, other) => one - other)
     t.comment(`${needed.length} of ${RUNS}, half of them within ${needed[needed.length >> 1]}`)
@@ -145,21 +149,21 @@ t.test('the rule: what time alone moves, and what it does not', t => {
       { base: arm(...base), candidate: arm(...candidate), shadowed: NO_SUMS, shadow: NO_SUMS },
       { guard, isShadowed: false, comparedSteps: 3, isTimeOver },
     )
-  t.match(does([0, 0], [0, 0], true), { does: 'hold', reason: /needs 200 requests/ })
-  t.match(does([LEAST_REQUESTS, 2], [LEAST_REQUESTS, 2], false), {
-    does: 'hold',
+  t.match(does([0, 0], [0, 0], true), { move: 'hold', reason: /needs 200 requests/ })
+  t.match(does([MIN_REQUESTS, 2], [MIN_REQUESTS, 2], false), {
+    move: 'hold',
     reason: /nothing is proven/,
   })
-  t.match(does([LEAST_REQUESTS, 2], [LEAST_REQUESTS, 2], true), { does: 'on', reason: /time is over/ })
-  t.match(does([LEAST_REQUESTS, 2], [LEAST_REQUESTS, 7], true), {
-    does: 'hold',
+  t.match(does([MIN_REQUESTS, 2], [MIN_REQUESTS, 2], true), { move: 'on', reason: /time is over/ })
+  t.match(does([MIN_REQUESTS, 2], [MIN_REQUESTS, 7], true), {
+    move: 'hold',
     reason: /worse, but not proven/,
   })
-  t.match(does([50_000, 500], [50_000, 510], false), { does: 'on', reason: /proven within/ })
-  t.match(does([900, 0], [25, 25], false), { does: 'back', reason: /errors 100.00 % of 25/ })
+  t.match(does([50_000, 500], [50_000, 510], false), { move: 'on', reason: /proven within/ })
+  t.match(does([900, 0], [25, 25], false), { move: 'back', reason: /errors 100.00 % of 25/ })
   t.match(
     does([1_000_000, 10_000], [1_000_000, 11_500], false),
-    { does: 'on' },
+    { move: 'on' },
     'worse for certain, but by much less than the guard',
   )
   t.end()
@@ -198,22 +202,22 @@ function runShadows(seed: number, { guard, errors, unaccepted }: ShadowWorld, mo
     }
     if (shadows % LOOK_EVERY > 0) continue
     const isTimeOver = shadows === most
-    const { does, reason } = decide(sums, {
+    const { move, reason } = decide(sums, {
       guard,
       isShadowed: true,
       comparedSteps: COMPARED + 1,
       isTimeOver,
     })
-    if (does !== 'hold') return { does, reason, shadows }
+    if (move !== 'hold') return { move, reason, shadows }
   }
-  return { does: 'hold' as const, reason: '', shadows: most }
+  return { move: 'hold' as const, reason: '', shadows: most }
 }
 
 t.test('shadows of a good candidate: none of 200 is taken back, though other requests are cheaper', t => {
   const outcomes = Array.from({ length: RUNS }, (_, seed) =>
     runShadows(seed + 1, { guard: { ...GUARD, judged: 0.1 }, errors: 0.02, unaccepted: 0.05 }, 3_000),
   )
-  const [on, back] = ['on', 'back'].map(each => outcomes.filter(({ does }) => does === each).length)
+  const [on, back] = ['on', 'back'].map(each => outcomes.filter(({ move }) => move === each).length)
   t.comment(`${on} went on, ${back} were taken back`)
   t.equal(back, 0)
   t.ok(Number(on) >= RUNS - 4)
@@ -228,12 +232,12 @@ t.test('shadows alone take a worse candidate back: 200 of 200', t => {
   for (const { errors, unaccepted, says } of worlds) {
     const needed: number[] = []
     for (let seed = 1; seed <= RUNS; seed++) {
-      const { does, reason, shadows } = runShadows(
+      const { move, reason, shadows } = runShadows(
         seed,
         { guard: { ...GUARD, judged: 0.05 }, errors, unaccepted },
         3_000,
       )
-      if (does === 'back') needed.push(shadows)
+      if (move === 'back') needed.push(shadows)
       if (!says.test(reason)) t.fail(reason)
     }
     needed.sort((one, other) => one - other)
@@ -256,15 +260,15 @@ t.test('the rule with shadows: time needs enough of them, and of judged answers'
       { guard: { errors: 0.02, judged: 0.05 }, isShadowed: true, comparedSteps: 3, isTimeOver: true },
     )
   t.match(does(100, 0), {
-    does: 'hold',
+    move: 'hold',
     reason: 'needs 200 requests in each arm, and has 50000 and 0; or as many shadows, and has 100',
   })
-  t.match(does(200, 199), { does: 'hold', reason: 'needs 200 judged answers, and has 199' })
+  t.match(does(200, 199), { move: 'hold', reason: 'needs 200 judged answers, and has 199' })
   t.match(does(200, 200), {
-    does: 'on',
+    move: 'on',
     reason: /^the time is over, .*: shadows: errors .*, not acceptable /,
   })
-  t.match(does(0, 0, 300), { does: 'hold', reason: 'needs 200 judged answers, and has 0' })
+  t.match(does(0, 0, 300), { move: 'hold', reason: 'needs 200 judged answers, and has 0' })
   t.end()
 })
 
@@ -291,7 +295,7 @@ t.test('intervals of shares are exact at the borders and hold the truth at every
 
 t.test('a difference of means needs enough requests of both', t => {
   const some = (count: number) => ({ count, sum: count, squares: 2 * count })
-  t.equal(differenceInterval(some(MEAN_LEAST - 1), some(10_000), 0.001), null)
+  t.equal(differenceInterval(some(MEAN_MIN_REQUESTS - 1), some(10_000), 0.001), null)
   const difference = differenceInterval(some(1_000), some(10_000), 0.001)
   t.ok(difference !== null && difference.low < 0 && difference.high > 0)
   t.end()

@@ -165,7 +165,7 @@ t.test('shadows count beside the requests that they repeat, and a spent budget i
     t.notOk(await store.rollouts.reserveShadow(place, 200, 1_000, true))
     await one.check()
     t.match((await store.rollouts.find('prod/chat'))?.reason, /; the budget of its shadows is spent$/)
-    t.match(one.shown, [{ route: 'prod/chat', shadowUsed: 0.9 }])
+    t.match(one.measured, [{ route: 'prod/chat', shadowUsed: 0.9 }])
     await store.rollouts.settleShadow(place, 0, 0, 0)
     await one.check()
     t.notMatch((await store.rollouts.find('prod/chat'))?.reason, /budget/)

@@ -105,11 +105,11 @@ t.test(
     late.clock.advance(500)
     await turn()
     t.equal(watch.state, 'new')
-    t.equal(watch.wrong, wrong)
+    t.equal(watch.preparationError, wrong)
     late.fails = null
     late.clock.advance(5_000)
     t.equal(await watch.prepared, 'ready')
-    t.equal(watch.wrong, null)
+    t.equal(watch.preparationError, null)
     watch.close()
   },
 )

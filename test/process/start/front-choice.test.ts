@@ -36,7 +36,7 @@ t.test('where the system shares no port, one thread serves', async t => {
   await t.rejects(chooseFront(config('node', more), QUIET, NO_SHARING), {
     name: 'StartError',
     message: /^threads\.serve: must be 1, because the node HTTP front cannot share a port on /,
-    portTaken: false,
+    isPortTaken: false,
   })
   await t.rejects(chooseFront(config('node', 1, true), QUIET, NO_SHARING), {
     message: /^listen\.shared: must be false, because /,

@@ -40,13 +40,13 @@ t.test('the cause is what most of the turn went into', async t => {
   const { loop, turns, longer, turn } = setUp(t)
   await turn(10, { deferredMs: 6 })
   await turn(10, { deferredMs: 3 })
-  turns.paused(loop.ms - 8, 7)
+  turns.countPause(loop.ms - 8, 7)
   turns.report()
   t.same(longer(), [
     ['starts_and_ends', 10],
     ['collector', 10],
   ])
-  turns.paused(loop.ms + 1, 9)
+  turns.countPause(loop.ms + 1, 9)
   await turn(10)
   await turn(10)
   turns.report()

@@ -32,7 +32,7 @@ t.test('a key with a thousand running requests costs one question for each kind 
       },
     },
     clock: new TestClock(),
-    open: [{ runningRequests: () => requests, openKeys: () => undefined, endKey: () => undefined }],
+    sources: [{ runningRequests: () => requests, openKeys: () => undefined, endKey: () => undefined }],
   })
   await rights.sweep()
   t.same(questions.sort(), ['a false', 'a true', 'b false', 'b true'])

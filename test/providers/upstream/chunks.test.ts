@@ -10,11 +10,11 @@ import { chunk, STREAM_HEAD } from '../../support/fault-server.ts'
 import { Notes, serve, setUp, turns } from './calls.ts'
 
 const END = '0\r\n\r\n'
-const { free, leastMeanBytes } = REPLY_PIECES
+const { freePieces, minMeanBytes } = REPLY_PIECES
 const OPEN = { allowHttp: true, allowPrivate: true }
 
 /** A body in chunks of so many bytes, more of them than may have any length. */
-const bodyIn = (bytes: number): string => chunk('x'.repeat(bytes)).repeat(free + 100)
+const bodyIn = (bytes: number): string => chunk('x'.repeat(bytes)).repeat(freePieces + 100)
 
 for (const by of TRANSPORTS) {
   t.test(`${by}: chunks that arrive together go on together`, async t => {
@@ -66,7 +66,7 @@ for (const by of TRANSPORTS) {
 
   t.test(`${by}: a reply in many chunks of a few bytes is refused`, async t => {
     const { client, request } = setUp(t, {}, by)
-    const server = await serve(t, answering => answering.send(STREAM_HEAD, bodyIn(leastMeanBytes - 1), END))
+    const server = await serve(t, answering => answering.send(STREAM_HEAD, bodyIn(minMeanBytes - 1), END))
     const notes = new Notes()
     client.start(request(server.url()), Object.assign(notes, { onData: () => undefined }))
     await notes.ended
@@ -78,7 +78,7 @@ for (const by of TRANSPORTS) {
 
   t.test(`${by}: a reply in many chunks that are a little longer is read`, async t => {
     const { client, request } = setUp(t, {}, by)
-    const server = await serve(t, answering => answering.send(STREAM_HEAD, bodyIn(leastMeanBytes + 1), END))
+    const server = await serve(t, answering => answering.send(STREAM_HEAD, bodyIn(minMeanBytes + 1), END))
     const notes = new Notes()
     let length = 0
     client.start(
@@ -90,7 +90,7 @@ for (const by of TRANSPORTS) {
       }),
     )
     await notes.ended
-    t.equal(length, (free + 100) * (leastMeanBytes + 1))
+    t.equal(length, (freePieces + 100) * (minMeanBytes + 1))
   })
 }
 

@@ -27,7 +27,7 @@ function start() {
   /** Opens a request, of a key if there is one. */
   const open = (hash?: string): BatchAdmission => {
     const request = new BatchAdmission(control, '/responses', 'gen-1-x')
-    if (hash !== undefined) request.owned(keyOf(hash))
+    if (hash !== undefined) request.assignKey(keyOf(hash))
     return request
   }
   const shed = async (reason: string): Promise<number> =>
@@ -66,11 +66,11 @@ t.test('requests are counted as long as they are open', async t => {
   let over = 0
   control.open.onRemoved = () => over++
   const [first, second] = [open(), open()]
-  t.match(control, { openRequests: 2, acceptedRequests: 2 })
+  t.match(control.open, { size: 2, added: 2 })
   first.drop()
   first.drop()
   second.finish()
-  t.match(control, { openRequests: 0, acceptedRequests: 2 })
+  t.match(control.open, { size: 0, added: 2 })
   t.equal(over, 2)
 })
 
@@ -80,11 +80,11 @@ t.test('a drain tells every request to stop, and gives up those that do not', as
   const stop = new GatewayError('service_unavailable', 'The gateway is stopping')
   control.abortAll(stop)
   t.ok(requests.every(({ signal }) => signal.reason === stop))
-  t.equal(control.openRequests, 2)
+  t.equal(control.open.size, 2)
   const given = requests.map(({ givenUp }) => t.rejects(givenUp, stop))
   control.giveUpAll()
   await Promise.all(given)
-  t.equal(control.openRequests, 0)
+  t.equal(control.open.size, 0)
 })
 
 t.test('the requests of one key can be ended, and no others', async t => {

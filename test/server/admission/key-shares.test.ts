@@ -211,7 +211,7 @@ t.test('while the event loop is late, the key that took most of it is turned awa
   front.server.load.start()
   late.ms = 150
   clock.advance(12_000)
-  t.ok(front.server.load.late)
+  t.ok(front.server.load.isLate)
   t.same([await work('greedy', 1), await work('modest', 1), await work('new', 1)], [503, 200, 200])
   t.same(await front.shed(), { lag: 1 })
 })

@@ -1,8 +1,8 @@
 /** The chain of open requests, against a set that is given the same calls. */
 import t from 'tap'
-import { type Chained, OpenRequests } from '../../../src/server/admission/admission-control.ts'
+import { type Linked, OpenRequests } from '../../../src/server/admission/admission-control.ts'
 
-class One implements Chained<One> {
+class One implements Linked<One> {
   earlier: One | null = null
   later: One | null = null
 }
@@ -29,8 +29,8 @@ t.test('it holds what a set would hold, in the same order', async t => {
     t.equal(chain.size, set.size)
   }
   t.ok(set.size > 10)
-  t.strictSame(chain.all(), [...set])
-  t.ok(chain.all().every((one, at) => one === [...set][at]))
+  t.strictSame(chain.toArray(), [...set])
+  t.ok(chain.toArray().every((one, at) => one === [...set][at]))
 })
 
 t.test('what is taken out holds no other, and is taken out once', async t => {
@@ -45,5 +45,5 @@ t.test('what is taken out holds no other, and is taken out once', async t => {
   chain.remove(third)
   chain.remove(third)
   t.equal(chain.size, 0)
-  t.same(chain.all(), [])
+  t.same(chain.toArray(), [])
 })

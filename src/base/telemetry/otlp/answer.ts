@@ -32,24 +32,24 @@ const WIRE_BYTES = 2
 
 /** Field 1 of a message of varints and bytes; undefined: it is missing, or other fields precede it. */
 function fieldOne(message: Buffer): number | Buffer | undefined {
-  let at = 0
+  let position = 0
   const varint = (): number => {
     let value = 0
-    for (let factor = 1; at < message.length; factor *= 128) {
-      const byte = message[at++] ?? 0
+    for (let factor = 1; position < message.length; factor *= 128) {
+      const byte = message[position++] ?? 0
       value += (byte & 0x7f) * factor
       if (byte < 0x80) break
     }
     return value
   }
-  while (at < message.length) {
+  while (position < message.length) {
     const tag = varint()
     const wire = tag & 7
     if (wire !== WIRE_VARINT && wire !== WIRE_BYTES) return undefined
     const value = varint()
-    const found = wire === WIRE_VARINT ? value : message.subarray(at, at + value)
+    const found = wire === WIRE_VARINT ? value : message.subarray(position, position + value)
     if (tag >> 3 === 1) return found
-    if (wire === WIRE_BYTES) at += value
+    if (wire === WIRE_BYTES) position += value
   }
   return undefined
 }

@@ -26,24 +26,24 @@ interface TraceExporterDeps {
 }
 
 /** Maximum of waiting spans, about 20 MB. */
-const WAITING_MAX = 16_384
+const MAX_WAITING_SPANS = 16_384
 /** Spans per request to the collector, about 500 KB. */
-const BATCH_MAX = 512
+const MAX_BATCH_SPANS = 512
 /** How long to wait for a batch to fill. */
-const GATHER_MS = 1_000
+const BATCH_DELAY_MS = 1_000
 /** Delay between two tries of a batch, doubled each time. */
-const AGAIN_MS = 1_000
-const AGAIN_MAX_MS = 30_000
-const TRIES = 4
+const RETRY_DELAY_MS = 1_000
+const RETRY_DELAY_MAX_MS = 30_000
+const MAX_ATTEMPTS = 4
 /** Time limit at the end of the process for sending all waiting spans. */
-const CLOSE_MS = 2_000
+const CLOSE_TIMEOUT_MS = 2_000
 /** Maximum bytes of an answer that are read. */
 const ANSWER_MAX_BYTES = 65_536
 /** Statuses after which the protocol allows another try. */
-const AGAIN_STATUSES: ReadonlySet<number> = new Set([429, 502, 503, 504])
+const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 /** The result of a batch: the number of rejected spans, or the delay before it may be sent again. */
-type Verdict = { readonly rejected: number } | { readonly againMs: number | null }
+type Verdict = { readonly rejected: number } | { readonly retryAfterMs: number | null }
 const REFUSED: Verdict = { rejected: Number.POSITIVE_INFINITY }
 
 export class TraceExporter {
@@ -55,9 +55,9 @@ export class TraceExporter {
   #timer: Timer | null = null
   #isClosing = false
   /** Number of spans in the batch that is being sent, not counted yet. */
-  #onTheWay = 0
+  #unsettledSpans = 0
   /** True while the collector is down, which was logged. */
-  #isAway = false
+  #isUnreachable = false
 
   constructor(deps: TraceExporterDeps, terms: ExportTerms) {
     this.#deps = deps
@@ -73,30 +73,30 @@ export class TraceExporter {
 
   /** Adds traces of a thread; `dropped`: number of further traces that it had no room for. */
   add(traces: readonly EndedTrace[], dropped: number): void {
-    let remaining = dropped
+    let droppedSpans = dropped
     for (const trace of traces) {
-      if (this.#waiting.length >= WAITING_MAX) {
-        remaining +=
+      if (this.#waiting.length >= MAX_WAITING_SPANS) {
+        droppedSpans +=
           1 + trace.exchanges.reduce((sum, { attempts, tools }) => sum + attempts.length + tools.length, 0)
       } else this.#waiting.push(...spansOf(trace))
     }
-    this.#count('dropped', remaining)
+    this.#count('dropped', droppedSpans)
     if (this.#sending !== null || this.#waiting.length === 0) return
-    if (this.#waiting.length >= BATCH_MAX) this.#send()
-    else this.#timer ??= this.#deps.clock.after(GATHER_MS, () => this.#send())
+    if (this.#waiting.length >= MAX_BATCH_SPANS) this.#send()
+    else this.#timer ??= this.#deps.clock.after(BATCH_DELAY_MS, () => this.#send())
   }
 
   /** Sends what waits, within two seconds. */
   async close(): Promise<void> {
     this.#isClosing = true
     const late = Promise.withResolvers<void>()
-    const timer = this.#deps.clock.after(CLOSE_MS, late.resolve)
+    const timer = this.#deps.clock.after(CLOSE_TIMEOUT_MS, late.resolve)
     if (this.#sending === null && this.#waiting.length > 0) this.#send()
     await Promise.race([this.#sending, late.promise])
     timer.cancel()
     this.#timer?.cancel()
-    this.#count('dropped', this.#waiting.splice(0).length + this.#onTheWay)
-    this.#onTheWay = 0
+    this.#count('dropped', this.#waiting.splice(0).length + this.#unsettledSpans)
+    this.#unsettledSpans = 0
     this.#agent.destroy()
   }
 
@@ -110,38 +110,38 @@ export class TraceExporter {
 
   async #sendAll(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, BATCH_MAX)
+      const batch = this.#waiting.splice(0, MAX_BATCH_SPANS)
       await this.#sendBatch(batch)
       // A partial batch waits a moment for more, so that a batch is not a single trace.
-      if (this.#waiting.length > 0 && this.#waiting.length < BATCH_MAX && !this.#isClosing) {
-        this.#timer = this.#deps.clock.after(GATHER_MS, () => this.#send())
+      if (this.#waiting.length > 0 && this.#waiting.length < MAX_BATCH_SPANS && !this.#isClosing) {
+        this.#timer = this.#deps.clock.after(BATCH_DELAY_MS, () => this.#send())
         return
       }
     }
   }
 
   async #sendBatch(batch: readonly Span[]): Promise<void> {
-    this.#onTheWay = batch.length
+    this.#unsettledSpans = batch.length
     const body = await this.#bodyOf(batch).catch(() => null)
     if (body === null) {
       this.#settle('dropped')
       return
     }
-    let pauseMs = AGAIN_MS
-    for (let remaining = TRIES; remaining > 0; remaining--) {
+    let pauseMs = RETRY_DELAY_MS
+    for (let attemptsLeft = MAX_ATTEMPTS; attemptsLeft > 0; attemptsLeft--) {
       // Headers that are invalid in any request are only detected here.
       const verdict = await this.#try(body).catch(() => REFUSED)
       if ('rejected' in verdict) {
-        const rejected = Math.min(verdict.rejected, this.#onTheWay)
+        const rejected = Math.min(verdict.rejected, this.#unsettledSpans)
         this.#count('refused', rejected)
-        this.#onTheWay -= rejected
+        this.#unsettledSpans -= rejected
         this.#settle('sent')
         this.#logState(verdict === REFUSED)
         return
       }
       this.#logState(true)
-      if (this.#isClosing || remaining === 1) break
-      await this.#pause(Math.min(verdict.againMs ?? pauseMs, AGAIN_MAX_MS))
+      if (this.#isClosing || attemptsLeft === 1) break
+      await this.#pause(Math.min(verdict.retryAfterMs ?? pauseMs, RETRY_DELAY_MAX_MS))
       pauseMs *= 2
     }
     this.#settle('dropped')
@@ -154,21 +154,23 @@ export class TraceExporter {
   }
 
   /** Logs one line for each change. */
-  #logState(isAway: boolean): void {
-    if (isAway === this.#isAway) return
-    this.#isAway = isAway
+  #logState(isUnreachable: boolean): void {
+    if (isUnreachable === this.#isUnreachable) return
+    this.#isUnreachable = isUnreachable
     const { host } = this.#terms.url
     this.#deps.log.notice(
       'tracing',
-      isAway ? 'cannot send traces to the collector; dropping them' : 'sending traces to the collector again',
+      isUnreachable
+        ? 'cannot send traces to the collector; dropping them'
+        : 'sending traces to the collector again',
       { host },
     )
   }
 
   /** Counts the batch that was being sent, unless the process ended without it. */
   #settle(outcome: (typeof SPAN_OUTCOMES)[number]): void {
-    this.#count(outcome, this.#onTheWay)
-    this.#onTheWay = 0
+    this.#count(outcome, this.#unsettledSpans)
+    this.#unsettledSpans = 0
   }
 
   #count(outcome: (typeof SPAN_OUTCOMES)[number], spans: number): void {
@@ -199,7 +201,7 @@ export class TraceExporter {
       const timer = this.#deps.clock.after(timeoutMs, () => request.destroy(new Error('late')))
       request.on('error', () => {
         timer.cancel()
-        resolve({ againMs: null })
+        resolve({ retryAfterMs: null })
       })
       request.on('response', answer => {
         void bodyOf(answer).then(text => {
@@ -214,9 +216,9 @@ export class TraceExporter {
 
 function verdictOf({ statusCode = 0, headers }: IncomingMessage, rejected: number): Verdict {
   if (statusCode >= 200 && statusCode < 300) return { rejected }
-  if (!AGAIN_STATUSES.has(statusCode)) return REFUSED
+  if (!RETRYABLE_STATUSES.has(statusCode)) return REFUSED
   const seconds = Number(headers['retry-after'])
-  return { againMs: Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : null }
+  return { retryAfterMs: Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : null }
 }
 
 /** Reads an answer to its end, or drops the connection if the answer is too long or its chunks are too short. */

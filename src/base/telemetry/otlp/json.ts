@@ -46,7 +46,7 @@ function keyValue([key, value]: Attribute): object {
   return { key, value: anyValue(value) }
 }
 
-function anyValue(value: AttributeValue | Decimal): object {
+function anyValue(value: AttributeValue): object {
   if (typeof value === 'string') return { stringValue: value }
   if (typeof value === 'boolean') return { boolValue: value }
   if (value instanceof Decimal) return { doubleValue: value.value }

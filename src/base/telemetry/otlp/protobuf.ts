@@ -68,7 +68,7 @@ function keyValue(writer: Writer, field: number, name: string, value: AttributeV
   writer.close(pair)
 }
 
-function anyValue(writer: Writer, field: number, value: AttributeValue | Decimal): void {
+function anyValue(writer: Writer, field: number, value: AttributeValue): void {
   const message = writer.open(field)
   if (typeof value === 'string') writer.text(1, value)
   else if (typeof value === 'boolean') writer.varint(2, value ? 1 : 0)
@@ -85,97 +85,97 @@ function anyValue(writer: Writer, field: number, value: AttributeValue | Decimal
 }
 
 /** Encoded attribute names, created once. */
-const WRITTEN: ReadonlyMap<string, Buffer> = new Map(
+const ENCODED_NAMES: ReadonlyMap<string, Buffer> = new Map(
   Object.values(NAMES).map(name => [name, Buffer.from(name)]),
 )
 
 /** Nested messages in one buffer. */
 class Writer {
   #bytes: Buffer
-  #at = 0
+  #position = 0
 
   constructor(bytes: number) {
     this.#bytes = Buffer.allocUnsafe(bytes)
   }
 
   get bytes(): Buffer {
-    return this.#bytes.subarray(0, this.#at)
+    return this.#bytes.subarray(0, this.#position)
   }
 
   /** Starts a message. Returns its position, for `close`. */
   open(field: number): number {
-    this.#room(16)
+    this.#ensureRoom(16)
     this.#tag(field, BYTES)
     // Most have fewer than 128 bytes, so their length takes one byte.
-    return ++this.#at
+    return ++this.#position
   }
 
   close(from: number): void {
-    const length = this.#at - from
+    const length = this.#position - from
     const more = bytesOf(length) - 1
     if (more > 0) {
-      this.#room(more)
-      this.#bytes.copyWithin(from + more, from, this.#at)
+      this.#ensureRoom(more)
+      this.#bytes.copyWithin(from + more, from, this.#position)
     }
-    this.#at = from - 1
+    this.#position = from - 1
     this.#varint(length)
-    this.#at += length
+    this.#position += length
   }
 
   varint(field: number, value: number): void {
-    this.#room(16)
+    this.#ensureRoom(16)
     this.#tag(field, VARINT)
     if (value >= 0) this.#varint(value)
-    else this.#long(BigInt.asUintN(64, BigInt(value)))
+    else this.#longVarint(BigInt.asUintN(64, BigInt(value)))
   }
 
   /** Nanoseconds, from microseconds. */
   nanos(field: number, micros: number): void {
-    this.#room(16)
+    this.#ensureRoom(16)
     this.#tag(field, FIXED64)
     const low = (micros % TWO_TO_32) * 1_000
     const high = Math.floor(micros / TWO_TO_32) * 1_000 + Math.floor(low / TWO_TO_32)
-    this.#at = this.#bytes.writeUInt32LE(low % TWO_TO_32, this.#at)
-    this.#at = this.#bytes.writeUInt32LE(high, this.#at)
+    this.#position = this.#bytes.writeUInt32LE(low % TWO_TO_32, this.#position)
+    this.#position = this.#bytes.writeUInt32LE(high, this.#position)
   }
 
   fixed32(field: number, value: number): void {
-    this.#room(16)
+    this.#ensureRoom(16)
     this.#tag(field, FIXED32)
-    this.#at = this.#bytes.writeUInt32LE(value, this.#at)
+    this.#position = this.#bytes.writeUInt32LE(value, this.#position)
   }
 
   double(field: number, value: number): void {
-    this.#room(16)
+    this.#ensureRoom(16)
     this.#tag(field, FIXED64)
-    this.#at = this.#bytes.writeDoubleLE(value, this.#at)
+    this.#position = this.#bytes.writeDoubleLE(value, this.#position)
   }
 
   text(field: number, text: string): void {
     const message = this.open(field)
-    this.#room(text.length * 3)
-    this.#at += this.#bytes.write(text, this.#at)
+    this.#ensureRoom(text.length * 3)
+    this.#position += this.#bytes.write(text, this.#position)
     this.close(message)
   }
 
   /** A text that is usually one of the attribute names. */
   name(field: number, name: string): void {
-    const encodedName = WRITTEN.get(name)
+    const encodedName = ENCODED_NAMES.get(name)
     if (encodedName === undefined) {
       this.text(field, name)
       return
     }
-    this.#room(16 + encodedName.length)
+    this.#ensureRoom(16 + encodedName.length)
     this.#tag(field, BYTES)
     this.#varint(encodedName.length)
-    this.#bytes.set(encodedName, this.#at)
-    this.#at += encodedName.length
+    this.#bytes.set(encodedName, this.#position)
+    this.#position += encodedName.length
   }
 
   hex(field: number, text: string): void {
     const message = this.open(field)
-    this.#room(text.length)
-    this.#at += this.#bytes.write(text, this.#at, 'hex')
+    this.#ensureRoom(text.length)
+    this.#position += this.#bytes.write(text, this.#position, 'hex')
     this.close(message)
   }
 
@@ -184,27 +184,27 @@ class Writer {
   }
 
   #varint(value: number): void {
-    let rest = value
-    while (rest > 127) {
-      this.#bytes[this.#at++] = (rest % 128) | 128
-      rest = Math.floor(rest / 128)
+    let remaining = value
+    while (remaining > 127) {
+      this.#bytes[this.#position++] = (remaining % 128) | 128
+      remaining = Math.floor(remaining / 128)
     }
-    this.#bytes[this.#at++] = rest
+    this.#bytes[this.#position++] = remaining
   }
 
-  #long(value: bigint): void {
-    let rest = value
-    while (rest > 127n) {
-      this.#bytes[this.#at++] = Number(rest & 127n) | 128
-      rest >>= 7n
+  #longVarint(value: bigint): void {
+    let remaining = value
+    while (remaining > 127n) {
+      this.#bytes[this.#position++] = Number(remaining & 127n) | 128
+      remaining >>= 7n
     }
-    this.#bytes[this.#at++] = Number(rest)
+    this.#bytes[this.#position++] = Number(remaining)
   }
 
-  #room(bytes: number): void {
-    if (this.#at + bytes <= this.#bytes.length) return
-    const largerBuffer = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#at + bytes))
-    this.#bytes.copy(largerBuffer, 0, 0, this.#at)
+  #ensureRoom(bytes: number): void {
+    if (this.#position + bytes <= this.#bytes.length) return
+    const largerBuffer = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#position + bytes))
+    this.#bytes.copy(largerBuffer, 0, 0, this.#position)
     this.#bytes = largerBuffer
   }
 }

@@ -6,8 +6,8 @@ import { toUsd } from '../../money.ts'
 import type { AttemptNotes, EndedTrace, ExchangeNotes, ToolNotes } from '../ended-trace.ts'
 import { NAMES, PROVIDER_NAMES } from './names.ts'
 
-export type AttributeValue = string | number | boolean | readonly string[]
-/** `isInteger`: the number is encoded as an integer. */
+/** A number is encoded as an integer if it is a whole one, a `Decimal` never. */
+export type AttributeValue = string | number | boolean | Decimal | readonly string[]
 export type Attribute = readonly [name: string, value: AttributeValue]
 
 const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
@@ -76,12 +76,12 @@ function requestSpan(trace: EndedTrace): Span {
       [NAMES.key, line.key],
       [NAMES.workspace, line.workspace],
       [NAMES.organization, line.organization],
-      [NAMES.timeToFirstToken, firstMs === null ? null : decimal(firstMs / 1000)],
+      [NAMES.timeToFirstToken, firstMs === null ? null : decimalOrNull(firstMs / 1000)],
       [
         NAMES.timePerOutputToken,
         firstMs === null || tokens < 2
           ? null
-          : decimal((endedMs - startedMs - firstMs) / 1000 / (tokens - 1)),
+          : decimalOrNull((endedMs - startedMs - firstMs) / 1000 / (tokens - 1)),
       ],
       ...Object.entries(line.trace ?? {}).map(
         ([name, value]): AttributeEntry => [`gateway.trace.${name}`, value],
@@ -137,13 +137,13 @@ function attemptSpan(trace: EndedTrace, exchange: ExchangeNotes, attempt: Attemp
       [NAMES.responseId, attempt.upstreamId],
       [NAMES.finishReasons, attempt.finish === null ? null : [attempt.finish]],
       [NAMES.requestStream, exchange.isStreamed],
-      [NAMES.requestTemperature, decimal(exchange.temperature)],
-      [NAMES.requestTopP, decimal(exchange.topP)],
+      [NAMES.requestTemperature, decimalOrNull(exchange.temperature)],
+      [NAMES.requestTopP, decimalOrNull(exchange.topP)],
       [NAMES.requestMaxTokens, exchange.maxTokens],
       [
         NAMES.timeToFirstChunk,
         exchange.isStreamed && sentMs !== null && firstMs !== null
-          ? decimal((firstMs - sentMs) / 1000)
+          ? decimalOrNull((firstMs - sentMs) / 1000)
           : null,
       ],
       [NAMES.inputTokens, attempt.inputTokens],
@@ -190,7 +190,7 @@ function toolSpan(trace: EndedTrace, exchange: ExchangeNotes, tool: ToolNotes): 
   })
 }
 
-/** A number that may have a fraction, even if its value is whole. */
+/** A number that is encoded with a fraction, even if it is whole. */
 export class Decimal {
   readonly value: number
 
@@ -199,15 +199,15 @@ export class Decimal {
   }
 }
 
-function decimal(value: number | null): AttributeValue | null {
-  return value === null ? null : (new Decimal(value) as unknown as number)
+function decimalOrNull(value: number | null): Decimal | null {
+  return value === null ? null : new Decimal(value)
 }
 
 function costs(cost: number): readonly AttributeEntry[] {
   if (cost === 0) return []
   return [
     [NAMES.costPicoUsd, cost],
-    [NAMES.costUsd, decimal(toUsd(cost))],
+    [NAMES.costUsd, decimalOrNull(toUsd(cost))],
   ]
 }
 

@@ -62,7 +62,7 @@ export class WebEngines {
     this.#engines = deps.engines.map(configure)
     this.#places = new SlotQueue({
       clock: deps.clock,
-      places: PLACES,
+      slots: PLACES,
       perKey: PER_KEY,
       waitMs: deps.timeoutMs,
     })

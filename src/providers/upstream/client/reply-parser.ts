@@ -202,7 +202,7 @@ export class ReplyParser {
       fault = thrown
     }
     this.#pieces += pieces
-    if (this.#pieces > REPLY_PIECES.free && isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes))
+    if (this.#pieces > REPLY_PIECES.freePieces && isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes))
       throw tooFinelyCut()
     const isComplete = this.#state === COMPLETE
     if (end > start) this.#receiver?.onBody(bytes.subarray(start, end), isComplete, this.#readMs)

@@ -112,7 +112,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const turns = new ReadTurns()
   const slots = new SlotQueue({
     clock: deps.clock,
-    places: FETCHES_MAX,
+    slots: FETCHES_MAX,
     perKey: FETCHES_PER_KEY,
     waitMs: deps.timeoutMs,
   })

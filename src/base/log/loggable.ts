@@ -4,11 +4,11 @@
  */
 
 /** Maximum parts of a path or name; further ones are cut off. */
-const PARTS_MAX = 10
+const MAX_PARTS = 10
 
 /** A plain word: no escapes, no `@`, no long text. */
 const WORD = /^~?[A-Za-z0-9][A-Za-z0-9._-]{0,47}$/
-const KEY_BEGINS = /^(?:sk|pk|rk|gsk|hf|r8|xai|gh[opsu]|glpat|AIza|AKIA|ASIA|ya29|eyJ)/
+const KEY_PREFIX = /^(?:sk|pk|rk|gsk|hf|r8|xai|gh[opsu]|glpat|AIza|AKIA|ASIA|ya29|eyJ)/
 /** A mix of letters and digits of this length is an id or a key. */
 const ID = /(?=[A-Za-z]*\d)[A-Za-z\d]{16,}/
 const DIGITS = /\d{9,}/
@@ -17,24 +17,24 @@ const DIGITS = /\d{9,}/
  * The path of a request without its first slash, for example `v1/embedings`, with a star for each part that is not a
  * plain word.
  */
-export function shownPath(path: string): string {
-  return parts(path, '/')
+export function loggablePath(path: string): string {
+  return maskParts(path, '/')
 }
 
 /** A model id as written by a client, for example `acme/fast-2:free`. */
-export function shownModel(id: string): string {
-  return parts(id, '/', part => parts(part, ':'))
+export function loggableModel(id: string): string {
+  return maskParts(id, '/', part => maskParts(part, ':'))
 }
 
-function parts(text: string, separator: string, show = shownWord): string {
+function maskParts(text: string, separator: string, mask = maskWord): string {
   // The limit avoids splitting a long text.
-  const all = text.slice(0, 1024).split(separator, PARTS_MAX + 1)
-  const shown = all.slice(0, PARTS_MAX).map(show)
-  if (all.length > PARTS_MAX) shown.push('*')
-  return shown.join(separator)
+  const rawParts = text.slice(0, 1024).split(separator, MAX_PARTS + 1)
+  const maskedParts = rawParts.slice(0, MAX_PARTS).map(mask)
+  if (rawParts.length > MAX_PARTS) maskedParts.push('*')
+  return maskedParts.join(separator)
 }
 
-function shownWord(word: string): string {
+function maskWord(word: string): string {
   if (word === '') return ''
-  return WORD.test(word) && !KEY_BEGINS.test(word) && !ID.test(word) && !DIGITS.test(word) ? word : '*'
+  return WORD.test(word) && !KEY_PREFIX.test(word) && !ID.test(word) && !DIGITS.test(word) ? word : '*'
 }
