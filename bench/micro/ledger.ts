@@ -55,7 +55,7 @@ exchange.bill.charge({
   inputCost: 1_200_000,
   outputCost: 80_000_000,
   cost: 81_200_000,
-  exact: true,
+  isExact: true,
   isUnpriced: false,
 })
 exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
@@ -94,7 +94,7 @@ async function timeGroups(name: string, group: number, call: (n: number) => void
     for (let n = 0; n < CALLS; n += group) {
       const callMs = performance.now()
       for (let at = 0; at < group; at++) call(round * CALLS + n + at)
-      await ledger.written()
+      await ledger.whenWritten()
       each.fill(((performance.now() - callMs) * 1000) / group, round * CALLS + n, round * CALLS + n + group)
     }
     const { user, system } = process.cpuUsage(before)

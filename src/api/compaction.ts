@@ -63,7 +63,7 @@ async function compact(
   if (!outcome.answered) return { error: outcome.error, outcome }
   const { response } = sink
   try {
-    if (response === null) throw outcome.refused ?? new Error('no answer')
+    if (response === null) throw outcome.refusal ?? new Error('no answer')
     const item =
       providerSummaryIn(response) ??
       sealSummary(summaries.seal, call.caller, { text: summaryTextOf(sink, response), replaces: false })

@@ -8,16 +8,20 @@ import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 import type { Log } from '../base/log/log.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { FrameWriter } from '../dialects/dialect.ts'
-import type { Exchange, Witness } from '../exchange/exchange.ts'
-import { callsOf, wishOf } from '../pipeline/placement.ts'
+import type { AttemptRecord, Exchange, Witness } from '../exchange/exchange.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import {
   digestLine,
+  type PlacementWish,
   PROOF_ISSUER,
+  type ProofCall,
   type ProofScope,
   proofPosition,
   replyDigest,
+  SHARED_CREDENTIAL,
 } from '../protocol/management/proof.ts'
+import { DATA_REGIONS } from '../protocol/provider.ts'
+import { retainsNothing, staysInRegion } from '../providers/credentials/catalog.ts'
 import { ProofKeyError, type ProofKeys, type ProofRing } from '../providers/credentials/proof-keys.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 
@@ -102,7 +106,7 @@ export class RequestProof implements Witness {
     this.#requestDigest = requestDigest
   }
 
-  saw(exchange: Exchange): void {
+  observe(exchange: Exchange): void {
     this.#exchanges.push(exchange)
   }
 
@@ -215,3 +219,31 @@ function rewriteFrames(frames: string, change: (value: unknown) => unknown): str
 }
 
 const DATA_PREFIX = 'data: '
+
+// The places to which the data of an exchange was sent.
+
+/** The calls that were sent to a provider, including calls that failed or that another one overtook. */
+export function callsOf({ id, attempts }: Pick<Exchange, 'id' | 'attempts'>): ProofCall[] {
+  return attempts.filter(({ isStarted }) => isStarted).map(attempt => callOf(id, attempt))
+}
+
+function callOf(id: string, { endpoint, credential, status }: AttemptRecord): ProofCall {
+  return {
+    id,
+    model: endpoint.modelId,
+    provider: endpoint.provider.name,
+    region: DATA_REGIONS.find(region => staysInRegion(region, endpoint, credential)) ?? null,
+    zdr: retainsNothing(endpoint, credential),
+    trains: endpoint.trains === true && credential?.declaredZdr !== true,
+    credential: credential?.label ?? SHARED_CREDENTIAL,
+    status,
+  }
+}
+
+export function wishOf({ dataRegion, request }: Pick<Exchange, 'dataRegion' | 'request'>): PlacementWish {
+  return {
+    data_region: dataRegion,
+    zdr: request.provider?.zdr === true,
+    data_collection: request.provider?.data_collection === 'deny' ? 'deny' : 'allow',
+  }
+}

@@ -40,7 +40,7 @@ export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
     const { summary } = outcome
     if (outcome.answered) {
       if (sink.response !== null) return { summary, error: null, body: dialect.body(sink.response, request) }
-      const error = outcome.refused ?? (call.context.signal.reason as GatewayError)
+      const error = outcome.refusal ?? (call.context.signal.reason as GatewayError)
       return { summary, error, message: error.message }
     }
     const details: FailureDetails = { id: call.context.id, metadata: null, usage: null, request }

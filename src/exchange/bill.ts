@@ -15,7 +15,7 @@ export interface Charge {
   /** Input, output, and the fee per request. */
   readonly cost: PicoUsd
   /** True if the providers reported every figure; false if some were estimated. */
-  readonly exact: boolean
+  readonly isExact: boolean
   /** True if a price was unknown, and counted as 0. */
   readonly isUnpriced: boolean
 }
@@ -53,7 +53,7 @@ const NO_INNER: InnerUse = {
 export class Bill {
   /** Factor on the prices of model calls; tool fees are charged in full. Written only here. */
   priceFactor: PriceFactor
-  /** The closed turns as one charge; null if none was charged. Like the next three, written only here. */
+  /** The closed turns as one charge; null if none was charged. Written only here, like `total` and `turns`. */
   closed: Charge | null = null
   /** Everything so far, including the running turn; null if nothing is charged. */
   total: Charge | null = null
@@ -99,7 +99,7 @@ export class Bill {
   get accounting(): Accounting {
     if (this.isCached) return 'cached'
     if (this.total === null) return 'none'
-    return this.total.exact ? 'exact' : 'estimated'
+    return this.total.isExact ? 'exact' : 'estimated'
   }
 
   /** Input and output tokens of everything so far, including inner calls. */
@@ -111,19 +111,19 @@ export class Bill {
   /** Sets the charge of the running turn, and returns its cost; replaces an earlier charge of the same turn. */
   charge(charge: Charge | null): PicoUsd {
     const closed = this.closed
-    this.total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
+    this.total = closed === null || charge === null ? (closed ?? charge) : sumOfCharges(closed, charge)
     return (this.total?.cost ?? 0) - (closed?.cost ?? 0)
   }
 
   /** Notes the usage of an earlier answer that is delivered again, free of charge. */
   repeat(usage: Usage): void {
     this.isCached = true
-    this.total = { usage, inputCost: 0, outputCost: 0, cost: 0, exact: true, isUnpriced: false }
+    this.total = { usage, inputCost: 0, outputCost: 0, cost: 0, isExact: true, isUnpriced: false }
   }
 
   /**
-   * As `charge`, unless the running turn has a dearer charge already: the caller left while two attempts were racing.
-   * Returns the cost of this charge.
+   * Like `charge`, but keeps a dearer charge of the running turn. If the caller leaves while two attempts race, both call
+   * this, and the dearer one counts. Returns the cost of this charge.
    */
   chargeDearer(charge: Charge): PicoUsd {
     const runningCost = (this.total?.cost ?? 0) - (this.closed?.cost ?? 0)
@@ -155,10 +155,10 @@ export class Bill {
 
   /** Adds one call of a server tool. `cost` is its fee, 0 for most tools; `searches` is how often it searched. */
   addToolCall(isExecuted: boolean, cost: PicoUsd = 0, searches = 0): void {
-    const { requested, executed: before, cost: costBefore } = this.tools
+    const { requested, executed, cost: costBefore } = this.tools
     this.tools = isExecuted
-      ? { requested: requested + 1, executed: before + 1, cost: costBefore + cost }
-      : { requested: requested + 1, executed: before, cost: costBefore }
+      ? { requested: requested + 1, executed: executed + 1, cost: costBefore + cost }
+      : { requested: requested + 1, executed, cost: costBefore }
     if (isExecuted) this.searches += searches
   }
 
@@ -192,16 +192,16 @@ export class Bill {
   }
 }
 
-function together(a: Charge, b: Charge): Charge {
-  const hour = (a.usage.cacheWrite1hTokens ?? 0) + (b.usage.cacheWrite1hTokens ?? 0)
-  const tools = (a.usage.toolPromptTokens ?? 0) + (b.usage.toolPromptTokens ?? 0)
+function sumOfCharges(a: Charge, b: Charge): Charge {
+  const oneHourWrites = (a.usage.cacheWrite1hTokens ?? 0) + (b.usage.cacheWrite1hTokens ?? 0)
+  const toolPrompts = (a.usage.toolPromptTokens ?? 0) + (b.usage.toolPromptTokens ?? 0)
   return {
     usage: {
       inputTokens: a.usage.inputTokens + b.usage.inputTokens,
       cachedTokens: a.usage.cachedTokens + b.usage.cachedTokens,
       cacheWriteTokens: a.usage.cacheWriteTokens + b.usage.cacheWriteTokens,
-      ...(hour === 0 ? undefined : { cacheWrite1hTokens: hour }),
-      ...(tools === 0 ? undefined : { toolPromptTokens: tools }),
+      ...(oneHourWrites === 0 ? undefined : { cacheWrite1hTokens: oneHourWrites }),
+      ...(toolPrompts === 0 ? undefined : { toolPromptTokens: toolPrompts }),
       outputTokens: a.usage.outputTokens + b.usage.outputTokens,
       reasoningTokens: a.usage.reasoningTokens + b.usage.reasoningTokens,
       webSearchRequests: a.usage.webSearchRequests + b.usage.webSearchRequests,
@@ -209,7 +209,7 @@ function together(a: Charge, b: Charge): Charge {
     inputCost: a.inputCost + b.inputCost,
     outputCost: a.outputCost + b.outputCost,
     cost: a.cost + b.cost,
-    exact: a.exact && b.exact,
+    isExact: a.isExact && b.isExact,
     isUnpriced: a.isUnpriced || b.isUnpriced,
   }
 }

@@ -13,7 +13,7 @@ export interface ReportedChange {
 }
 
 /** An addition is reported as a change. */
-export function reported(
+export function reportedChanges(
   changes: readonly Change[],
   { inOwnNames, request }: Pick<ClientRequest, 'inOwnNames' | 'request'>,
 ): readonly ReportedChange[] {
@@ -29,7 +29,7 @@ export function isLossy(changes: readonly Change[]): boolean {
   return changes.some(isLoss)
 }
 
-/** Additions take nothing away, and headers are the gateway's business, whoever the provider is. */
+/** Additions take nothing away, and headers are the gateway's own business at every provider. */
 export function isLoss({ action, field }: Change): boolean {
   return action !== 'added' && !field.startsWith('header:')
 }

@@ -82,7 +82,7 @@ export interface DeferredCall {
   readonly attempt: AttemptRecord
   readonly wire: WireRequest
   /** The amount reserved for it under the caller's limits. */
-  readonly reserved: PicoUsd
+  readonly reservedAmount: PicoUsd
 }
 
 /** The reply of a batch service to a call that another exchange submitted. */
@@ -113,13 +113,13 @@ export interface RequestContext {
   readonly signal: RequestSignal
   /** The parent span in the caller's own trace; null if the caller sends no trace. */
   readonly callerContext: CallerContext | null
-  /** The exchange of the request, written by it; absent before, and for calls of the gateway itself. */
+  /** The exchange of the request, which sets it when it is created; absent: there is none yet. */
   running?: RunningWork | undefined
   /** The destination of its spans; null while tracing is off. */
   readonly trace: TraceParent | null
   /**
-   * After this call the signal does not fire when the client leaves: `onLeft` is called instead. False: somebody else
-   * has called it before, whose rule holds. Absent: there is no client.
+   * After this call the signal does not fire when the client leaves: `onLeft` is called instead. False: an earlier call
+   * has set its own callback, which stays. Absent: there is no client.
    */
   outlive?(onLeft: () => void): boolean
   /** Ends the work on the request for this reason; only the first reason counts. Absent: there is no client. */
@@ -199,7 +199,7 @@ export interface ClientFacts {
 
 /** Observes the exchange of a request, and the exchanges of calls that the gateway makes for it, from their start. */
 export interface Witness {
-  saw(exchange: Exchange): void
+  observe(exchange: Exchange): void
 }
 
 interface AskTerms {
@@ -324,7 +324,7 @@ export interface Turn {
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set()
-const NOBODY: readonly never[] = []
+const NO_CANDIDATES: readonly never[] = []
 
 function openSpans(exchange: Exchange, { request, parentId }: TraceParent): ExchangeSpans {
   const operation = DIALECT_ABILITIES[exchange.dialect].embeds ? 'embeddings' : 'chat'
@@ -402,12 +402,12 @@ export class Exchange {
   // The reply: model calls.
 
   readonly attempts: AttemptRecord[] = shortList()
-  /** Null: its answer is its own. */
+  /** The earlier answer that the exchange delivers; null: it makes a new one. */
   repeated: RepeatedAnswer | null = null
   /** Candidates that could not be called when their turn came. */
-  passedOver: readonly PassedCandidate[] = NOBODY
+  passedOver: readonly PassedCandidate[] = NO_CANDIDATES
   /** Candidates left out because they would not get the whole request, which its caller requires. */
-  lossy: readonly LossyCandidate[] = NOBODY
+  lossy: readonly LossyCandidate[] = NO_CANDIDATES
   /** Monotonic milliseconds of the first content; null before. */
   firstTokenMs: number | null = null
   /** The end of the last turn; null if it failed. */
@@ -442,7 +442,7 @@ export class Exchange {
     this.prompt = clientRequest.request
     this.strategy = (clientRequest.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
     context.running = this
-    clientRequest.witness?.saw(this)
+    clientRequest.witness?.observe(this)
   }
 }
 
@@ -450,8 +450,8 @@ export class Exchange {
  * The end of an exchange, made once when nothing can change any more. Usage record, metrics, last event, log line and
  * explanation are computed from it.
  */
-export interface EndedExchange<Each extends Exchange = Exchange> {
-  readonly exchange: Each
+export interface EndedExchange<AnyExchange extends Exchange = Exchange> {
+  readonly exchange: AnyExchange
   /** Null: the reply ended well. */
   readonly error: GatewayError | null
   /** Monotonic milliseconds. */
@@ -473,19 +473,19 @@ export interface EndedExchange<Each extends Exchange = Exchange> {
 }
 
 /** Makes the end of an exchange. `error` is null if the reply ended well; `endedMs`: monotonic milliseconds of now. */
-export function endOf<Each extends Exchange>(
-  exchange: Each,
+export function endOf<AnyExchange extends Exchange>(
+  exchange: AnyExchange,
   error: GatewayError | null,
   endedMs: number,
-): EndedExchange<Each> {
+): EndedExchange<AnyExchange> {
   const { bill, dialect, finish } = exchange
   const last = exchange.attempts.at(-1) ?? exchange.repeated?.attempt
   const isByok = last?.isByok === true
   const fees = isByok ? bill.tools.cost : 0
   let serviceTier: string | null = null
   if (last !== undefined && finish !== null && !DIALECT_ABILITIES[dialect].embeds) {
-    const reported = last.credential === null ? null : finish.serviceTier
-    serviceTier = reported ?? last.endpoint.serviceTier ?? 'default'
+    const reportedTier = last.credential === null ? null : finish.serviceTier
+    serviceTier = reportedTier ?? last.endpoint.serviceTier ?? 'default'
   }
   return { exchange, error, endedMs, last, isByok, cost: (bill.cost ?? 0) - fees, fees, serviceTier }
 }

@@ -13,16 +13,16 @@
 
 /** The longest placeholder. */
 const PLACEHOLDER_MAX_CHARS = 64
-const NUMBER_MAX = 9_999
+const MAX_PLACEHOLDER_NUMBER = 9_999
 /** The longest kind that leaves room for brackets and a number. */
-const KIND_MAX_CHARS = PLACEHOLDER_MAX_CHARS - '[_]'.length - String(NUMBER_MAX).length
-const KIND = /^[A-Z0-9_]+$/
-const PLACEHOLDER = /\[([A-Z0-9_]+)_[1-9]\d{0,3}\]/g
+const KIND_MAX_CHARS = PLACEHOLDER_MAX_CHARS - '[_]'.length - String(MAX_PLACEHOLDER_NUMBER).length
+const KIND_PATTERN = /^[A-Z0-9_]+$/
+const PLACEHOLDER_PATTERN = /\[([A-Z0-9_]+)_[1-9]\d{0,3}\]/g
 /** The beginning of a placeholder at the end of a text. */
-const BEGUN = /^\[[A-Z0-9_]*$/
+const PARTIAL_PLACEHOLDER = /^\[[A-Z0-9_]*$/
 
 /** Fields that are not text. Clients send most of them back, and guardrails do not search them there. */
-const NOT_TEXT: ReadonlySet<string> = new Set(
+const NON_TEXT_FIELDS: ReadonlySet<string> = new Set(
   `id type object model role status phase name namespace server_label index finish_reason native_finish_reason
   stop_reason stop_sequence call_id item_id tool_call_id tool_use_id tool_id file_id container_id subagent_id
   approval_request_id previous_response_id response_id responseId modelVersion format hash signature thoughtSignature
@@ -32,20 +32,20 @@ const NOT_TEXT: ReadonlySet<string> = new Set(
     .split(/\s+/),
 )
 /** Fields of an answer that the gateway fills itself, without text of a model. */
-const NOT_ANSWER: ReadonlySet<string> = new Set(['gateway_metadata', 'debug', 'usage', 'usageMetadata'])
+const GATEWAY_FIELDS: ReadonlySet<string> = new Set(['gateway_metadata', 'debug', 'usage', 'usageMetadata'])
 /** Fields whose text is JSON. */
-const JSON_TEXT: ReadonlySet<string> = new Set(['arguments', 'partial_json'])
+const JSON_TEXT_FIELDS: ReadonlySet<string> = new Set(['arguments', 'partial_json'])
 /** Events whose `delta` is a piece of JSON. */
-const JSON_DELTAS: ReadonlySet<unknown> = new Set([
+const JSON_DELTA_EVENTS: ReadonlySet<unknown> = new Set([
   'response.function_call_arguments.delta',
   'response.mcp_call_arguments.delta',
 ])
 /** The model chose the names of the fields below these, so every string there is text. */
-const CHOSEN: ReadonlySet<string> = new Set(['arguments', 'args', 'input', 'env', 'environment'])
+const FREE_FORM_FIELDS: ReadonlySet<string> = new Set(['arguments', 'args', 'input', 'env', 'environment'])
 
-/** The kind in placeholders of a label; null if it cannot be one. */
+/** The kind that the placeholders of a label have; null if the label cannot be a kind. */
 export function kindOf(label: string): string | null {
-  return label.length <= KIND_MAX_CHARS && KIND.test(label) ? label : null
+  return label.length <= KIND_MAX_CHARS && KIND_PATTERN.test(label) ? label : null
 }
 
 /** A text of the form of a placeholder, from its start to before its end. */
@@ -59,10 +59,11 @@ interface PlacedPlaceholder {
 /** All texts that look like a placeholder, even if the gateway did not write them. */
 export function placeholdersIn(text: string): readonly PlacedPlaceholder[] {
   if (!text.includes('[')) return []
-  const found: PlacedPlaceholder[] = []
-  for (const { 0: token, 1: kind = '', index: start } of text.matchAll(PLACEHOLDER))
-    if (token.length <= PLACEHOLDER_MAX_CHARS) found.push({ token, kind, start, end: start + token.length })
-  return found
+  const placeholders: PlacedPlaceholder[] = []
+  for (const { 0: token, 1: kind = '', index: start } of text.matchAll(PLACEHOLDER_PATTERN))
+    if (token.length <= PLACEHOLDER_MAX_CHARS)
+      placeholders.push({ token, kind, start, end: start + token.length })
+  return placeholders
 }
 
 export class Masks {
@@ -71,7 +72,7 @@ export class Masks {
   /** The original of each placeholder; a placeholder that must stay is its own. */
   readonly #originals = new Map<string, string | (() => string | null)>()
   /** The number after the last one of each kind. */
-  readonly #next = new Map<string, number>()
+  readonly #nextNumbers = new Map<string, number>()
   #longest = 0
 
   get isEmpty(): boolean {
@@ -80,12 +81,12 @@ export class Masks {
 
   /** The placeholder of a value: the same for the same value. Null if the numbers of its kind are used up. */
   give(kind: string, value: string): string | null {
-    const known = this.#tokens.get(keyOf(kind, value))
-    if (known !== undefined) return known
-    for (let n = this.#next.get(kind) ?? 1; n <= NUMBER_MAX; n++) {
-      const token = `[${kind}_${n}]`
+    const existingToken = this.#tokens.get(keyOf(kind, value))
+    if (existingToken !== undefined) return existingToken
+    for (let number = this.#nextNumbers.get(kind) ?? 1; number <= MAX_PLACEHOLDER_NUMBER; number++) {
+      const token = `[${kind}_${number}]`
       if (this.#originals.has(token)) continue
-      this.#next.set(kind, n + 1)
+      this.#nextNumbers.set(kind, number + 1)
       this.take(kind, value, token)
       return token
     }
@@ -97,8 +98,11 @@ export class Masks {
     return this.#tokens.get(keyOf(kind, value)) ?? null
   }
 
-  /** Keeps a text of the caller that looks like a placeholder: no value gets its number, or it gets one of its own. */
-  own(kind: string, token: string): void {
+  /**
+   * Reserves a text of the caller that looks like a placeholder, so that no value gets it. If a value already has it, the
+   * text gets a placeholder of its own.
+   */
+  reserve(kind: string, token: string): void {
     if (this.#tokens.has(keyOf(kind, token))) return
     if (this.#originals.has(token)) this.give(kind, token)
     else this.take(kind, token, token)
@@ -110,7 +114,7 @@ export class Masks {
     this.learn(token, value)
   }
 
-  /** Takes the original of a placeholder; as a function if it is only needed where a model writes the placeholder. */
+  /** Stores the original of a placeholder: a function, if it is opened only once a model writes the placeholder. */
   learn(token: string, original: string | (() => string | null)): void {
     this.#originals.set(token, original)
     this.#longest = Math.max(this.#longest, token.length)
@@ -122,16 +126,18 @@ export class Masks {
   }
 
   /** Characters at the end of a piece of a text that may be the beginning of a placeholder. */
-  begunIn(piece: string): number {
-    const at = piece.lastIndexOf('[')
-    const length = piece.length - at
-    return at === -1 || length >= this.#longest || !BEGUN.test(piece.slice(at)) ? 0 : length
+  partialLength(piece: string): number {
+    const start = piece.lastIndexOf('[')
+    const length = piece.length - start
+    return start === -1 || length >= this.#longest || !PARTIAL_PLACEHOLDER.test(piece.slice(start))
+      ? 0
+      : length
   }
 
   /** True if the text has a placeholder whose original is not the placeholder itself. */
   isIn(text: string): boolean {
     if (!text.includes('[')) return false
-    for (const [token] of text.matchAll(PLACEHOLDER)) {
+    for (const [token] of text.matchAll(PLACEHOLDER_PATTERN)) {
       const original = this.#originals.get(token)
       if (original !== undefined && original !== token) return true
     }
@@ -140,13 +146,13 @@ export class Masks {
 
   /** The text with the originals in place of their placeholders. */
   unmask(text: string): string {
-    return text.includes('[') ? text.replace(PLACEHOLDER, token => this.#originalOf(token)) : text
+    return text.includes('[') ? text.replace(PLACEHOLDER_PATTERN, token => this.#originalOf(token)) : text
   }
 
   /** JSON text, or a piece of it, with the originals inside its strings. */
   unmaskedJson(json: string): string {
     if (!json.includes('[')) return json
-    return json.replace(PLACEHOLDER, token => {
+    return json.replace(PLACEHOLDER_PATTERN, token => {
       const original = this.#originalOf(token)
       return original === token ? token : JSON.stringify(original).slice(1, -1)
     })
@@ -167,11 +173,11 @@ export class Masks {
   }
 
   #line(line: string): string {
-    const at = line.indexOf('{')
+    const start = line.indexOf('{')
     const end = line.lastIndexOf('}') + 1
     try {
-      const data = this.unmaskedIn(JSON.parse(line.slice(at, end)))
-      return line.slice(0, at) + JSON.stringify(data) + line.slice(end)
+      const data = this.unmaskedIn(JSON.parse(line.slice(start, end)))
+      return line.slice(0, start) + JSON.stringify(data) + line.slice(end)
     } catch {
       // Not a document: it stays unchanged.
       return line
@@ -181,33 +187,33 @@ export class Masks {
   #originalOf(token: string): string {
     const original = this.#originals.get(token)
     if (typeof original !== 'function') return original ?? token
-    const opened = original() ?? token
-    this.#originals.set(token, opened)
-    return opened
+    const resolvedOriginal = original() ?? token
+    this.#originals.set(token, resolvedOriginal)
+    return resolvedOriginal
   }
 
-  #value(value: unknown, key: string, isJson: boolean, isChosen: boolean): unknown {
+  #value(value: unknown, key: string, isJson: boolean, isFreeForm: boolean): unknown {
     if (typeof value === 'string') {
-      if (!isChosen && NOT_TEXT.has(key)) return value
+      if (!isFreeForm && NON_TEXT_FIELDS.has(key)) return value
       return isJson ? this.unmaskedJson(value) : this.unmask(value)
     }
     if (typeof value !== 'object' || value === null) return value
     if (Array.isArray(value)) {
-      const list = value.map(each => this.#value(each, key, isJson, isChosen))
-      return list.some((each, at) => each !== value[at]) ? list : value
+      const list = value.map(element => this.#value(element, key, isJson, isFreeForm))
+      return list.some((element, index) => element !== value[index]) ? list : value
     }
     const fields = value as Readonly<Record<string, unknown>>
-    const isJsonDelta = JSON_DELTAS.has(fields['type'])
-    let changed: Record<string, unknown> | null = null
-    for (const [name, each] of Object.entries(fields)) {
-      if (!isChosen && NOT_ANSWER.has(name)) continue
-      const isText = !isChosen && (JSON_TEXT.has(name) || (isJsonDelta && name === 'delta'))
-      const unmasked = this.#value(each, name, isText, isChosen || CHOSEN.has(name))
-      if (unmasked === each) continue
-      changed ??= { ...fields }
-      changed[name] = unmasked
+    const isJsonDelta = JSON_DELTA_EVENTS.has(fields['type'])
+    let changedFields: Record<string, unknown> | null = null
+    for (const [name, fieldValue] of Object.entries(fields)) {
+      if (!isFreeForm && GATEWAY_FIELDS.has(name)) continue
+      const isText = !isFreeForm && (JSON_TEXT_FIELDS.has(name) || (isJsonDelta && name === 'delta'))
+      const unmasked = this.#value(fieldValue, name, isText, isFreeForm || FREE_FORM_FIELDS.has(name))
+      if (unmasked === fieldValue) continue
+      changedFields ??= { ...fields }
+      changedFields[name] = unmasked
     }
-    return changed ?? value
+    return changedFields ?? value
   }
 }
 

@@ -25,8 +25,8 @@ export interface Observation {
 
 /** Facts about the reply that only the pipeline knows when the request is over. */
 export interface ObservedReply {
-  /** Guardrails read the reply, so the bytes of providers have what callers must not see. */
+  /** True if guardrails check the reply: the bytes of its provider may contain what the caller must not see. */
   readonly isReplyGuarded: boolean
-  /** Items that the client was sent; null if it got none. */
+  /** Items that were sent to the client; null: none. */
   readonly output: readonly OutputItem[] | null
 }

@@ -36,13 +36,13 @@ export interface RoutableModel {
 export interface RoutableModels {
   /** Ids of all text models, in the order of the catalogue. */
   ids(): readonly string[]
-  /** Those with an endpoint whose prices are all 0. */
+  /** Ids of the text models that have an endpoint whose prices are all 0. */
   freeIds(): readonly string[]
   /** The kind of name in the catalogue; null if it is unknown, or the model produces no text. */
   kindOf(name: string): 'plain' | 'other' | null
   /**
    * The given models that may serve the request, by guardrails, region, keys, preferences and modalities, in the order
-   * of `ids`. `variants`: those after the router's slug. Gives other requests a turn in between.
+   * of `ids`. `variants`: the variants after the router's slug. Gives other requests a turn in between.
    */
   of(exchange: Exchange, ids: readonly string[], variants: string): Promise<readonly RoutableModel[]>
 }
@@ -114,7 +114,7 @@ export interface PluginReport {
   /** Annotations for the first text of the answer. */
   readonly annotations?: readonly Annotation[]
   /** Results of a search in the prompt: a text of the answer cites those that it names. */
-  readonly found?: readonly Citable[]
+  readonly searchResults?: readonly Citable[]
 }
 
 /**
@@ -152,7 +152,10 @@ export interface ActivePlugin {
    */
   prepare?(exchange: Exchange, inspect: Inspect): Rewritten | Promise<Rewritten>
   /** Runs after routing. Returns the same candidates in another order. */
-  order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
+  order?<AnyCandidate extends Candidate>(
+    candidates: readonly AnyCandidate[],
+    exchange: Exchange,
+  ): readonly AnyCandidate[]
   /** Returns the prompt before the last `fitTo`; undefined: unchanged. */
   unfit?(exchange: Exchange): Rewritten
   /**

@@ -131,7 +131,7 @@ export interface ToolSession {
   declare(endpoint: ToolEndpoint): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
   /** Another tool of the request in the form for the model now; null: not visible yet. Called after `declare`. */
   shows?(tool: Tool): Tool | null
-  /** Called once, before the first turn. `place`: the endpoint that is tried first. */
+  /** Called once, before the first turn. `endpoint`: the one that is tried first. */
   due?(endpoint: ToolEndpoint): Promise<DueCalls>
   /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome contains another one. */
   fee?(call: ToolCall): PicoUsd

@@ -20,8 +20,8 @@ import type { Sink } from './answer/sink.ts'
 import type { PluginChain } from './plugin-chain.ts'
 
 /** Ends after which the answer is whole. */
-const WHOLE_ENDS: ReadonlySet<Finish['reason']> = new Set(['stop', 'tool_calls'])
-/** Items of a model alone: what a tool of the provider did, it did for one request. */
+const COMPLETE_FINISHES: ReadonlySet<Finish['reason']> = new Set(['stop', 'tool_calls'])
+/** Items that a model alone has made. A tool of the provider works for one request only. */
 const KEPT_ITEMS: ReadonlySet<string> = new Set(['message', 'reasoning', 'function_call', 'custom_tool_call'])
 
 export interface ResponseCacheDeps {
@@ -46,7 +46,7 @@ interface CacheTerms {
   readonly refreshes: boolean
 }
 
-/** How a request uses the cache; null: it does not. */
+/** The use that a request makes of the cache; null: none. */
 export function openCacheUse(
   { responseCache: parts }: ResponseCacheDeps,
   call: ClientRequest,
@@ -73,7 +73,7 @@ export type KeptFrame =
         readonly id: string
         readonly candidate: string
         readonly changes?: readonly Change[]
-        /** Input that the provider had reported at once. */
+        /** Usage of the input, if the provider reported it before its first content. */
         readonly read?: ResponseResource['prompt_usage']
       }
     }
@@ -92,7 +92,7 @@ export interface KeptEnd {
   readonly pipeline: readonly PipelineStage[]
   /** Fields of plugins. */
   readonly fields?: Partial<ResponseResource>
-  /** The limits of its caller may have cut it. */
+  /** Set if the limits of its caller may have cut the answer. */
   readonly isLimited?: true
 }
 
@@ -111,7 +111,7 @@ export class CacheUse {
   fields: Partial<ResponseResource> | undefined
   #sink: CopiedSink | null = null
   #writer: TranscriptWriter | null = null
-  /** Findings before the answer. */
+  /** Number of pipeline stages before the answer. */
   #stagesBefore = 0
   #hasLeft = false
   /** False if nothing of the answer can be read any more. */
@@ -186,7 +186,9 @@ export class CacheUse {
         ...(reservation?.allowance == null ? {} : { isLimited: true }),
       }
       writer.add(framed(JSON.stringify({ end: keptEnd })), 1)
-      writer.end(WHOLE_ENDS.has(finish.reason) && answer.output.every(({ type }) => KEPT_ITEMS.has(type)))
+      writer.end(
+        COMPLETE_FINISHES.has(finish.reason) && answer.output.every(({ type }) => KEPT_ITEMS.has(type)),
+      )
     } else if (error !== null && attempts.at(-1)?.error != null && !signal.aborted) {
       // A failure of its providers would be the same for everybody who waits.
       const { code, message, metadata, retryAfterSeconds } = error
@@ -309,9 +311,9 @@ class CopiedSink implements Sink {
   #give(copy: AnswerCopy, event: StreamEvent): void {
     if (event.type === 'response.created') copy.begin(event.response.prompt_usage)
     else if ('output_index' in event) {
-      const { sequence_number: _number, ...kept } = event
+      const { sequence_number: _number, ...eventFields } = event
       // The id of its item belongs to this answer.
-      const { item_id: _id, ...fields } = kept as typeof kept & { item_id?: string }
+      const { item_id: _id, ...fields } = eventFields as typeof eventFields & { item_id?: string }
       copy.event(fields as ItemEvent)
     } else if (!this.live && (event.type === 'response.completed' || event.type === 'response.incomplete')) {
       copy.begin()
@@ -320,15 +322,15 @@ class CopiedSink implements Sink {
   }
 }
 
-const REFERENCES = new WeakMap<object, string>()
+const ENDPOINT_REFERENCES = new WeakMap<object, string>()
 
-/** Names an endpoint with everything that its row says, prices and address too, and the key that is used there. */
+/** Identifies an endpoint by its whole row, including prices and address, and by the key that is used there. */
 export function referenceOf({ endpoint, credential }: Candidate): string {
-  let reference = REFERENCES.get(endpoint)
+  let reference = ENDPOINT_REFERENCES.get(endpoint)
   if (reference === undefined) {
     const json = JSON.stringify(endpoint, (_, value) => (value instanceof Set ? [...value] : value))
     reference = hash('sha256', json, 'base64url')
-    REFERENCES.set(endpoint, reference)
+    ENDPOINT_REFERENCES.set(endpoint, reference)
   }
   return credential === null ? reference : `${reference} ${credential.id}`
 }

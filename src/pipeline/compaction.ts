@@ -35,23 +35,27 @@ interface Summary {
 }
 
 /** Prefix of the sealed text. */
-const MARK = 'gw-summary-v1:'
+const SUMMARY_PREFIX = 'gw-summary-v1:'
 /** Prefix of a provider's sealed summary. */
-const PROVIDER_MARK = 'gw-compaction-v1:'
+const PROVIDER_SUMMARY_PREFIX = 'gw-compaction-v1:'
 /** Binds a seal to summaries of providers, in addition to the workspace. */
-const OF_PROVIDERS = 'provider'
+const PROVIDER_SUMMARY_OWNER = 'provider'
 /** Summaries that a provider made for itself are marked with its format. */
-const OF_PROVIDER = /^[a-z]+(?:-[a-z]+)*-v\d+:/
+const PROVIDER_FORMAT_PREFIX = /^[a-z]+(?:-[a-z]+)*-v\d+:/
 
-const HEADING = 'Summary of the conversation up to here:\n\n'
-const TASK = `Write a summary of the conversation above, for somebody who goes on with it and will see nothing else of it.
+const SUMMARY_HEADING = 'Summary of the conversation up to here:\n\n'
+const SUMMARY_TASK = `Write a summary of the conversation above, for somebody who goes on with it and will see nothing else of it.
 Keep what the user wants, in the user's words where they matter; decisions and their reasons; facts, names, numbers, paths and code that are still needed; what was done and what came of it; what is open, and the next step.
 Answer with the summary alone. Call no tool.`
 
 /** Builds the item of a summary. */
 export function sealSummary(seal: SummarySeal, caller: Caller, summary: Summary): SummaryItem {
   const ciphertext = seal.seal(JSON.stringify(summary), ownerOf(caller))
-  return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${ciphertext}` }
+  return {
+    type: 'compaction',
+    id: `cmp_${randomText(24)}`,
+    encrypted_content: `${SUMMARY_PREFIX}${ciphertext}`,
+  }
 }
 
 /** A provider's own summary, in the provider's format. */
@@ -63,7 +67,7 @@ interface ProviderSummary extends CompactedBy {
 export function sealProviderSummary(seal: SummarySeal, caller: Caller, summary: ProviderSummary): string {
   const { maker, provider, content } = summary
   const text = JSON.stringify({ maker, provider, content })
-  return `${PROVIDER_MARK}${seal.seal(text, [...ownerOf(caller), OF_PROVIDERS])}`
+  return `${PROVIDER_SUMMARY_PREFIX}${seal.seal(text, [...ownerOf(caller), PROVIDER_SUMMARY_OWNER])}`
 }
 
 function ownerOf({ organizationId, workspaceId }: Caller): readonly string[] {
@@ -83,7 +87,7 @@ export function withOpenSummaries(
   const { input } = request
   if (typeof input === 'string' || !input.some(({ type }) => type === 'compaction')) return null
   let items: InputItem[] = []
-  for (const [at, item] of input.entries()) {
+  for (const [index, item] of input.entries()) {
     if (item.type !== 'compaction' || isOfMessages(item) || isOpen(item)) {
       items.push(item)
       continue
@@ -91,11 +95,11 @@ export function withOpenSummaries(
     const { encrypted_content: content } = item
     // The provider failed to make the summary, so everything before it still counts.
     if (content === '') continue
-    if (content.startsWith(PROVIDER_MARK)) {
-      items.push(openProviderSummary(item, at, caller, seal))
+    if (content.startsWith(PROVIDER_SUMMARY_PREFIX)) {
+      items.push(openProviderSummary(item, index, caller, seal))
       continue
     }
-    const summary = openSummary(content, at, caller, seal)
+    const summary = openSummary(content, index, caller, seal)
     if (summary === null) {
       items.push(item)
       continue
@@ -120,30 +124,35 @@ function isOpen(item: InputItem & NotedItem): boolean {
 }
 
 /** Null if a provider made it, so that only that provider can read it. */
-function openSummary(content: string, at: number, caller: Caller, seal: SummarySeal): Summary | null {
-  const path = `input[${at}].encrypted_content`
-  if (!content.startsWith(MARK)) {
-    if (OF_PROVIDER.test(content)) return null
+function openSummary(content: string, index: number, caller: Caller, seal: SummarySeal): Summary | null {
+  const path = `input[${index}].encrypted_content`
+  if (!content.startsWith(SUMMARY_PREFIX)) {
+    if (PROVIDER_FORMAT_PREFIX.test(content)) return null
     throw new GatewayError('invalid_request', `${path}: was not made by this gateway`)
   }
-  return JSON.parse(unseal(content.slice(MARK.length), path, ownerOf(caller), seal)) as Summary
+  return JSON.parse(unseal(content.slice(SUMMARY_PREFIX.length), path, ownerOf(caller), seal)) as Summary
 }
 
 function openProviderSummary(
   item: Extract<InputItem, { type: 'compaction' }>,
-  at: number,
+  index: number,
   caller: Caller,
   seal: SummarySeal,
 ): InputItem {
-  const ciphertext = item.encrypted_content.slice(PROVIDER_MARK.length)
-  const text = unseal(ciphertext, `input[${at}].encrypted_content`, [...ownerOf(caller), OF_PROVIDERS], seal)
+  const ciphertext = item.encrypted_content.slice(PROVIDER_SUMMARY_PREFIX.length)
+  const text = unseal(
+    ciphertext,
+    `input[${index}].encrypted_content`,
+    [...ownerOf(caller), PROVIDER_SUMMARY_OWNER],
+    seal,
+  )
   const { maker, provider, content } = JSON.parse(text) as ProviderSummary
-  const opened: InputItem & NotedItem = {
+  const openedItem: InputItem & NotedItem = {
     ...item,
     encrypted_content: content,
     [COMPACTED_BY]: { maker, provider },
   }
-  return opened
+  return openedItem
 }
 
 /** @throws GatewayError `invalid_request` */
@@ -174,7 +183,11 @@ function isMessage(item: InputItem): item is Message {
 }
 
 function messageOf(text: string): InputItem {
-  return { type: 'message', role: 'user', content: [{ type: 'input_text', text: `${HEADING}${text}` }] }
+  return {
+    type: 'message',
+    role: 'user',
+    content: [{ type: 'input_text', text: `${SUMMARY_HEADING}${text}` }],
+  }
 }
 
 function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
@@ -194,13 +207,17 @@ export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
     prediction: _prediction,
     stop: _stop,
     context_management: _management,
-    ...rest
+    ...otherFields
   } = request as ResponsesRequest & Managed
   const items = itemsOf(request)
   const hasTools = (request.tools?.length ?? 0) > 0 || items.some(({ type }) => type === 'additional_tools')
-  const task: InputItem = { type: 'message', role: 'user', content: [{ type: 'input_text', text: TASK }] }
+  const task: InputItem = {
+    type: 'message',
+    role: 'user',
+    content: [{ type: 'input_text', text: SUMMARY_TASK }],
+  }
   return {
-    ...rest,
+    ...otherFields,
     input: [...items, task],
     stream: false,
     ...(hasTools ? { tool_choice: 'none' as const } : {}),
@@ -249,9 +266,9 @@ export function keptMessages(
     if (!isMessage(item) || item.role === 'assistant') continue
     remaining -= tokensOf({ input: [item] })
     if (remaining < 0) break
-    const { content, ...rest } = item as Message & { readonly content: unknown }
+    const { content, ...otherFields } = item as Message & { readonly content: unknown }
     recent.push({
-      ...rest,
+      ...otherFields,
       type: 'message',
       id: (item as { id?: string | null }).id ?? `msg_${randomText(24)}`,
       status: 'completed',
@@ -265,7 +282,7 @@ interface Managed {
   readonly context_management?: unknown
 }
 
-const THRESHOLD_MIN = 1_000
+const MIN_THRESHOLD_TOKENS = 1_000
 
 /**
  * The number of input tokens from which on the caller wants a summary; null if the caller wants none.
@@ -275,26 +292,26 @@ export function thresholdOf(request: ResponsesRequest): number | null {
   const list = (request as Managed).context_management
   if (!Array.isArray(list)) return null
   let threshold: number | null = null
-  for (const [at, each] of (list as readonly unknown[]).entries()) {
-    const { type, compact_threshold: least } = isObject(each) ? each : {}
+  for (const [index, entry] of (list as readonly unknown[]).entries()) {
+    const { type, compact_threshold: tokens } = isObject(entry) ? entry : {}
     if (type !== 'compaction') {
-      throw new GatewayError('invalid_request', `context_management[${at}].type: must be compaction`)
+      throw new GatewayError('invalid_request', `context_management[${index}].type: must be compaction`)
     }
-    if (typeof least !== 'number' || !Number.isInteger(least) || least < THRESHOLD_MIN) {
+    if (typeof tokens !== 'number' || !Number.isInteger(tokens) || tokens < MIN_THRESHOLD_TOKENS) {
       throw new GatewayError(
         'invalid_request',
-        `context_management[${at}].compact_threshold: must be an integer from ${THRESHOLD_MIN}`,
+        `context_management[${index}].compact_threshold: must be an integer from ${MIN_THRESHOLD_TOKENS}`,
       )
     }
-    threshold = Math.min(threshold ?? least, least)
+    threshold = Math.min(threshold ?? tokens, tokens)
   }
   return threshold
 }
 
 /** The request, without its wish for a summary. */
 export function withoutThreshold(request: ResponsesRequest): ResponsesRequest {
-  const { context_management: _management, ...rest } = request as ResponsesRequest & Managed
-  return rest
+  const { context_management: _management, ...otherFields } = request as ResponsesRequest & Managed
+  return otherFields
 }
 
 function isResult({ type }: InputItem): boolean {
@@ -323,7 +340,7 @@ export function newestItems(request: ResponsesRequest): readonly InputItem[] | n
 }
 
 /** The request with a summary in place of everything except its settings and its newest items. */
-export function summedUp(
+export function withSummary(
   request: ResponsesRequest,
   summary: string,
   newest: readonly InputItem[],

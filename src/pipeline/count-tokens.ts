@@ -25,15 +25,15 @@ export interface TokenCount {
 }
 
 /** Short, because clients count between two requests, and can also work with an estimate. */
-const COUNT_MS = 5_000
+const COUNT_TIMEOUT_MS = 5_000
 const REPLY_MAX_BYTES = 64 * 1024
 /** Concurrent counts in a thread; a key above its share gets estimates. */
-const RUNNING_MAX = { total: 64, perKey: 8 }
+const MAX_RUNNING_COUNTS = { total: 64, perKey: 8 }
 
 /** Counts tokens at providers. One instance per thread. */
 export class TokenCounter {
   readonly #deps: ModelCallDeps
-  readonly #running = new HeldShare(RUNNING_MAX)
+  readonly #running = new HeldShare(MAX_RUNNING_COUNTS)
 
   constructor(deps: ModelCallDeps) {
     this.#deps = deps
@@ -53,10 +53,10 @@ export class TokenCounter {
     const format = FORMATS[textFormat(candidate.endpoint)]
     const key = holderOf(exchange.caller)
     if (format.counting === undefined || this.#running.reserve(key, 1) !== 'taken') return null
-    const late = new AbortController()
-    const timer = this.#deps.clock.after(COUNT_MS, () => late.abort(new Error('late')))
+    const deadline = new AbortController()
+    const timer = this.#deps.clock.after(COUNT_TIMEOUT_MS, () => deadline.abort(new Error('late')))
     try {
-      return await this.#ask(exchange, candidate, format.counting, late.signal)
+      return await this.#ask(exchange, candidate, format.counting, deadline.signal)
     } catch {
       return null
     } finally {
@@ -69,7 +69,7 @@ export class TokenCounter {
     exchange: RoutedExchange,
     { endpoint, credential }: RouteCandidate,
     counting: TokenCounting,
-    late: AbortSignal,
+    deadlineSignal: AbortSignal,
   ): Promise<number | null> {
     const { client, providerKeys, requests } = this.#deps
     const providerKey =
@@ -83,7 +83,7 @@ export class TokenCounter {
     const request = await requests.address(attempt, counting.request(wire, endpoint), exchange.held.bytes)
     const { status, text } = await wholeReply(client, request, {
       maxBytes: REPLY_MAX_BYTES,
-      signal: AbortSignal.any([abortSignalOf(exchange.signal), late]),
+      signal: AbortSignal.any([abortSignalOf(exchange.signal), deadlineSignal]),
     })
     const reply = status === 200 ? record(parseJson(text)) : null
     return reply === null ? null : counting.tokens(reply)

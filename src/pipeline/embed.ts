@@ -1,5 +1,5 @@
 /**
- * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing,
+ * Runs an embeddings call from admission to its result. It uses the same guardrails, routing,
  * credentials, limits, attempts and accounting as every exchange, but has no turns, plugins, tools or events.
  *
  * guard -> route -> admit -> call -> account -> result
@@ -37,7 +37,7 @@ import { Attempt } from './turn/attempt.ts'
 import type { AttemptTarget } from './turn/attempt-target.ts'
 import { type CallSubject, callModel, type ModelCallDeps } from './turn/model-call.ts'
 import { asGatewayError } from './turn/provider-failure.ts'
-import { askedEndpoint } from './turn/provider-request.ts'
+import { deployedEndpoint } from './turn/provider-request.ts'
 
 /** A request for embeddings, as the operation passes it in. */
 export interface EmbeddingsCall extends ClientRequest {
@@ -77,10 +77,10 @@ class EmbeddingsExchange extends RoutedExchange {
 }
 
 const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
-  { timed: 'guard', run: guard },
-  { timed: 'route', run: route },
-  { timed: 'admit', run: admit },
-  { timed: null, run: ask },
+  { label: 'guard', run: guard },
+  { label: 'route', run: route },
+  { label: 'admit', run: admit },
+  { label: null, run: ask },
 ]
 
 /** Runs an embeddings call; never rejects. `recording` is null if no capture includes it. */
@@ -104,7 +104,7 @@ export async function embed(
   // The vectors are in the reply of the provider.
   recording?.end(end, { isReplyGuarded: false, output: null })
   account(deps, end)
-  const writing = deps.ledger.written()
+  const writing = deps.ledger.whenWritten()
   if (writing !== null) await writing
   if (conclusion !== null) {
     const outcome = {
@@ -140,12 +140,12 @@ function resultOf(
 function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   return whenReady(guardRequest(deps, exchange), result => {
     if (exchange.guarding?.input == null) return result
-    const at = exchange.inputs.input.findIndex(({ tokens }) => tokens !== undefined)
-    if (at === -1) return result
+    const index = exchange.inputs.input.findIndex(({ tokens }) => tokens !== undefined)
+    if (index === -1) return result
     deps.metrics.guardrailDecisions.inc({ guardrail: 'all', action: 'refused_unchecked' })
     throw new GatewayError(
       'permission_denied',
-      `${inputPath(exchange.settings, at)}: a guardrail on this API key checks texts and cannot read token ids: send the text`,
+      `${inputPath(exchange.settings, index)}: a guardrail on this API key checks texts and cannot read token ids: send the text`,
     )
   })
 }
@@ -155,7 +155,7 @@ function route(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   return whenReady(rankCandidates(deps, exchange), () => {
     for (const { need, path } of needsOf(exchange)) {
       exchange.candidates = exchange.candidates.filter(({ endpoint }) => accepts(deps, endpoint, need))
-      if (exchange.candidates.length === 0) throw notTaken(exchange, need, path)
+      if (exchange.candidates.length === 0) throw unsupportedNeed(exchange, need, path)
     }
   })
 }
@@ -171,9 +171,10 @@ function needsOf({ inputs: { input, provider }, settings }: EmbeddingsExchange):
   // All inputs of a list have the same form.
   if (input[0]?.tokens !== undefined) needs.push({ need: 'tokens', path: inputPath(settings, 0) })
   for (const [index, { content }] of input.entries()) {
-    const at = typeof content === 'string' ? -1 : content.findIndex(({ type }) => type === 'input_image')
-    if (at === -1) continue
-    needs.push({ need: 'images', path: elementPath(`${inputPath(settings, index)}.content`, at) })
+    const imageIndex =
+      typeof content === 'string' ? -1 : content.findIndex(({ type }) => type === 'input_image')
+    if (imageIndex === -1) continue
+    needs.push({ need: 'images', path: elementPath(`${inputPath(settings, index)}.content`, imageIndex) })
     break
   }
   if (settings.dimensions !== null) needs.push({ need: 'dimensions', path: 'dimensions' })
@@ -196,15 +197,15 @@ function accepts({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNee
   }
 }
 
-const NOT_TAKEN: Readonly<Record<EmbeddingsNeed, string>> = {
+const UNSUPPORTED_NEEDS: Readonly<Record<EmbeddingsNeed, string>> = {
   tokens: 'does not accept token ids: send text',
   images: 'does not accept images',
   dimensions: 'produces vectors of only one length',
   input_type: 'does not accept input_type at any endpoint, but provider.require_parameters is set',
 }
 
-function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${request.model} ${NOT_TAKEN[need]}`)
+function unsupportedNeed({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${request.model} ${UNSUPPORTED_NEEDS[need]}`)
 }
 
 /** Reserves the cost under the caller's limits. */
@@ -216,7 +217,7 @@ function admit(deps: EmbedDeps, exchange: EmbeddingsExchange) {
 
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
   const call = new EmbeddingsModelCall(deps, exchange)
-  const reply = await callModel(deps, exchange, call, exchange.candidates[0], answered => answered)
+  const reply = await callModel(deps, exchange, call, exchange.candidates[0], modelReply => modelReply)
   if (reply === null) throw unpaidError(exchange)
   // Either there is a reply or there is none, so a finish reason would say nothing.
   exchange.finish = null
@@ -251,7 +252,7 @@ class EmbeddingsModelCall implements CallSubject<EmbeddingsFormat> {
   encode(record: AttemptRecord, format: EmbeddingsFormat): WireRequest {
     const { inputs: request, settings } = this.#exchange
     const endUser = this.#deps.requests.endUserOf(this.#exchange)
-    return format.encode({ request, settings, endUser }, askedEndpoint(record))
+    return format.encode({ request, settings, endUser }, deployedEndpoint(record))
   }
 
   open(record: AttemptRecord, format: EmbeddingsFormat): Attempt {

@@ -31,8 +31,8 @@ export class EmbeddingsAnswer implements AttemptTarget {
   readonly vectors: Buffer[] = []
   readonly #deps: EmbeddingsAnswerDeps
   #attempt: Attempt | null = null
-  #found: readonly Vector[] = []
-  #done: (() => void) | null = null
+  #providerVectors: readonly Vector[] = []
+  #onDone: (() => void) | null = null
   /** Dimensions of the vectors so far; null before the first. */
   #dimensions: number | null = null
   #isClosed = false
@@ -56,7 +56,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
         }
         const { format, inputs, onReply } = this.#deps
         const { upstreamId, vectors, usage } = format.decode(document, inputs)
-        this.#found = vectors.map(value => this.body.vector(value))
+        this.#providerVectors = vectors.map(value => this.body.vector(value))
         onReply()
         emit({ kind: 'start', upstreamId, model: null })
         if (usage !== null) emit({ kind: 'usage', usage })
@@ -73,13 +73,13 @@ export class EmbeddingsAnswer implements AttemptTarget {
   }
 
   end(done: () => void): void {
-    this.#done = done
+    this.#onDone = done
     this.#write()
   }
 
   close(): void {
     this.#isClosed = true
-    this.#found = []
+    this.#providerVectors = []
   }
 
   /** Writes some vectors; many of them take several turns, so that other work can run. @throws as `writeVector` */
@@ -87,14 +87,14 @@ export class EmbeddingsAnswer implements AttemptTarget {
     const { inputs, terms } = this.#deps
     let bytes = 0
     while (this.vectors.length < inputs && bytes < TURN_BYTES) {
-      const vector = this.#found[this.vectors.length]
+      const vector = this.#providerVectors[this.vectors.length]
       if (this.#isClosed || vector === undefined) return
       const encoded = writeVector(vector, terms)
       this.#check(encoded.dimensions)
       this.vectors.push(encoded.json)
       bytes += Math.max(vector.bytes.length, encoded.json.length)
     }
-    if (this.vectors.length === inputs) this.#done?.()
+    if (this.vectors.length === inputs) this.#onDone?.()
     else setImmediate(this.#goOn)
   }
 

@@ -8,7 +8,7 @@ import type { FailedAttempt } from '../base/log/log.ts'
 import { loggableModel } from '../base/log/loggable.ts'
 import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
 import { toUsd } from '../base/money.ts'
-import { reported } from '../exchange/changes.ts'
+import { reportedChanges } from '../exchange/changes.ts'
 import { type AttemptRecord, type EndedExchange, type Exchange, endOf } from '../exchange/exchange.ts'
 import type { Usage } from '../formats/format.ts'
 import { asksForEdits } from '../formats/format-abilities.ts'
@@ -45,15 +45,15 @@ export async function failureOf(
   thrown: unknown,
 ): Promise<NonNullable<Conclusion>> {
   const { answer } = exchange
-  const refusedTurn = thrown instanceof RefusedTurn
-  const error = asGatewayError(deps, refusedTurn ? thrown.error : thrown)
+  const isRefusedTurn = thrown instanceof RefusedTurn
+  const error = asGatewayError(deps, isRefusedTurn ? thrown.error : thrown)
   if (error.code === 'client_closed') return { error, channel: 'none' }
-  if (answer.committed || (refusedTurn && answer.live))
+  if (answer.committed || (isRefusedTurn && answer.live))
     return { error: withFindings(exchange, error), channel: 'stream' }
   await explainRefused(deps, exchange)
-  const advised = refusedTurn ? error : withAdvice(deps, exchange, error)
+  const advisedError = isRefusedTurn ? error : withAdvice(deps, exchange, error)
   const isOverflow = error.code === 'context_length_exceeded' && answer.sink.tellsOverflow === true
-  return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
+  return { error: withFindings(exchange, advisedError), channel: isOverflow ? 'events' : 'envelope' }
 }
 
 /** Writes the end of a stream whose caller has lost a right: its usage is not known yet. */
@@ -64,7 +64,7 @@ export function tellLostRight(deps: ConcludeDeps, exchange: RunningExchange, err
 }
 
 /** Writes the end of the stream, and returns the outcome. */
-export function tellEnd(
+export function writeEnd(
   deps: ConcludeDeps,
   end: EndedExchange<RunningExchange>,
   conclusion: Conclusion,
@@ -72,11 +72,11 @@ export function tellEnd(
   const { exchange } = end
   const { answer, finish } = exchange
   if (conclusion === null) {
-    if (!exchange.isTold) answer.finish(finish?.reason ?? 'other', endingOf(deps, end, true))
+    if (!exchange.isEndWritten) answer.finish(finish?.reason ?? 'other', endingOf(deps, end, true))
     return { answered: true }
   }
   const { error, channel } = conclusion
-  if (exchange.isTold) return { answered: true, refused: error }
+  if (exchange.isEndWritten) return { answered: true, refusal: error }
   if (channel === 'envelope') return { answered: false, error, ...details(deps, end, error) }
   if (channel === 'stream' || channel === 'events') {
     if (!answer.turnSeen) {
@@ -90,23 +90,23 @@ export function tellEnd(
     }
     answer.fail(error, endingOf(deps, end, false))
   }
-  return { answered: true, refused: error }
+  return { answered: true, refusal: error }
 }
 
 function endingOf(
   { clock, byokFeePercent, region }: ConcludeDeps,
   { exchange, isByok, last, serviceTier }: EndedExchange<RunningExchange>,
-  answered: boolean,
+  isAnswered: boolean,
 ): Ending {
   const { batch, bill, finish, withMetadata } = exchange
   return {
     completedAt: unixSeconds(clock),
     usage: toResponseUsage(bill, isByok, byokFeePercent),
-    serviceTier: answered ? serviceTier : null,
-    metadata: withMetadata ? routingMetadata(exchange, answered, region) : null,
+    serviceTier: isAnswered ? serviceTier : null,
+    metadata: withMetadata ? routingMetadata(exchange, isAnswered, region) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
-    nativeFinish: answered ? (finish?.native ?? null) : null,
-    stopSequence: answered ? askedStop(exchange) : null,
+    nativeFinish: isAnswered ? (finish?.native ?? null) : null,
+    stopSequence: isAnswered ? requestedStop(exchange) : null,
     isBatched: batch !== undefined,
     ...(exchange.request.debug == null ? undefined : { debug: exchange.debug }),
     ...(exchange.plan === null ? fieldsOf(exchange) : undefined),
@@ -114,7 +114,7 @@ function endingOf(
 }
 
 /** The stop sequence that ended the answer. Some providers use its field for words of their own. */
-function askedStop({ finish, request: { stop } }: RunningExchange): string | null {
+function requestedStop({ finish, request: { stop } }: RunningExchange): string | null {
   const sequence = finish?.stopSequence ?? null
   if (sequence === null || stop == null) return null
   return stop === sequence || stop.includes(sequence) ? sequence : null
@@ -170,11 +170,11 @@ function reasonOf({ metadata, errorType }: GatewayError): string {
   return typeof reason === 'string' ? reason : errorType
 }
 
-/** Routing metadata of an exchange. `selected`: the last attempt answered. */
-export function routingMetadata(exchange: Exchange, selected: boolean, region: string): GatewayMetadata {
+/** Routing metadata of an exchange. `isAnswered`: true if the last attempt answered. */
+export function routingMetadata(exchange: Exchange, isAnswered: boolean, region: string): GatewayMetadata {
   const { repeated } = exchange
   const last = exchange.attempts.at(-1) ?? repeated?.attempt
-  const chosen = selected ? last : undefined
+  const chosen = isAnswered ? last : undefined
   const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
   return {
     requested,
@@ -222,7 +222,7 @@ function pipelineOf({
   const changes = (attempts.at(-1) ?? repeated?.attempt)?.changes
   if (changes === undefined) return pipeline.length === 0 ? {} : { pipeline }
   const summary = `${changes.length} ${changes.length === 1 ? 'change' : 'changes'} of the request for this provider`
-  const data = { changes: reported(changes, clientRequest) }
+  const data = { changes: reportedChanges(changes, clientRequest) }
   return { pipeline: [...pipeline, { type: 'translation', name: 'translation', summary, data }] }
 }
 
@@ -250,7 +250,7 @@ export function summarize(
   const hasEndUser = request.user !== undefined || request.safety_identifier != null
   const model = last?.endpoint.modelId ?? null
   const requested = request.model ?? request.models?.[0]
-  const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
+  const error = outcome.answered ? (outcome.refusal ?? last?.error ?? null) : outcome.error
   return {
     // People read log lines, so a microsecond is precise enough.
     firstTokenMs:
@@ -282,22 +282,28 @@ export function summarize(
 }
 
 /** Fields of a trace that a log line includes. */
-const TRACE_NAMES = ['trace_id', 'trace_name', 'span_name', 'generation_name', 'parent_span_id'] as const
+const LOGGED_TRACE_FIELDS = [
+  'trace_id',
+  'trace_name',
+  'span_name',
+  'generation_name',
+  'parent_span_id',
+] as const
 
 function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
   const trace = traceOf(request)
   if (trace === undefined) return undefined
-  const entries = TRACE_NAMES.flatMap(name =>
+  const entries = LOGGED_TRACE_FIELDS.flatMap(name =>
     trace[name] === undefined ? [] : [[name, trace[name]] as const],
   )
   return entries.length === 0 ? undefined : Object.fromEntries(entries)
 }
 
 /** Maximum number of attempts in a log line: enough for two turns. */
-const SHOWN_ATTEMPTS_MAX = 20
+const MAX_LOGGED_ATTEMPTS = 20
 
 function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {
-  const failures = attempts.filter(attempt => attempt.error !== null).slice(0, SHOWN_ATTEMPTS_MAX)
+  const failures = attempts.filter(attempt => attempt.error !== null).slice(0, MAX_LOGGED_ATTEMPTS)
   if (failures.length === 0) return undefined
   return failures.map(({ endpoint, error, status }) => ({
     provider: endpoint.provider.slug,

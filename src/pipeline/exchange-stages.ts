@@ -70,12 +70,12 @@ export class RunningExchange extends RoutedExchange {
   /** Null: the spending of its session is not counted. */
   sessionSpending: SessionSpending | null = null
   /** True once the conversation was checked for loops. */
-  isWatched = false
+  isLoopChecked = false
   #debug: DebugNotes | null = null
   /** Writes a failure as the end of its stream; null for exchanges without a client of their own. */
   readonly #tell: LostRightTeller | null
-  /** True once the end of its stream was written before its own end. */
-  isTold = false
+  /** True once the end of its stream has been written, although the exchange still runs. */
+  isEndWritten = false
 
   constructor(
     request: ClientRequest,
@@ -91,8 +91,8 @@ export class RunningExchange extends RoutedExchange {
   }
 
   tellLostRight(reason: GatewayError): boolean {
-    if (this.#tell === null || this.isTold || !this.answer.committed) return false
-    this.isTold = true
+    if (this.#tell === null || this.isEndWritten || !this.answer.committed) return false
+    this.isEndWritten = true
     this.#tell(this, reason)
     return true
   }
@@ -107,14 +107,14 @@ export class RunningExchange extends RoutedExchange {
 /** Returned by a stage that had nothing to do; its time counts towards the stage before it. */
 export const SKIPPED = 'skipped'
 
-export interface ExchangeStage<Deps, Each extends RoutedExchange> {
+export interface ExchangeStage<Deps, AnyExchange extends RoutedExchange> {
   /** Label of its time; null if it times its parts itself, or counts towards the previous stage. */
-  readonly timed: Stage | null
+  readonly label: Stage | null
   /**
    * Returns SKIPPED, nothing, or a promise of either, but a promise only if it has to wait. A GatewayError that it
    * throws ends the exchange.
    */
-  readonly run: (deps: Deps, exchange: Each) => unknown
+  readonly run: (deps: Deps, exchange: AnyExchange) => unknown
 }
 
 /**
@@ -122,22 +122,22 @@ export interface ExchangeStage<Deps, Each extends RoutedExchange> {
  * Creates a promise only if a stage has to wait. Uses callbacks, because they need less memory than an async function
  * that waits as long as the stream is open.
  */
-export function runStages<Deps extends { readonly clock: Clock }, Each extends RoutedExchange>(
-  stages: readonly ExchangeStage<Deps, Each>[],
+export function runStages<Deps extends { readonly clock: Clock }, AnyExchange extends RoutedExchange>(
+  stages: readonly ExchangeStage<Deps, AnyExchange>[],
   deps: Deps,
-  exchange: Each,
+  exchange: AnyExchange,
   from = 0,
 ): void | Promise<void> {
-  for (let at = from; at < stages.length; at++) {
-    const { timed, run } = stages[at] as ExchangeStage<Deps, Each>
-    if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
+  for (let index = from; index < stages.length; index++) {
+    const { label, run } = stages[index] as ExchangeStage<Deps, AnyExchange>
+    if (label !== null) exchange.watch.enter(label, deps.clock.monotonicMs())
     const outcome = run(deps, exchange)
     if (outcome instanceof Promise) {
       // Another promise would make no difference.
-      if (at === stages.length - 1) return outcome
+      if (index === stages.length - 1) return outcome
       return outcome.then(result => {
         if (result === SKIPPED) exchange.watch.skip()
-        return runStages(stages, deps, exchange, at + 1)
+        return runStages(stages, deps, exchange, index + 1)
       })
     }
     if (outcome === SKIPPED) exchange.watch.skip()

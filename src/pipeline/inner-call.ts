@@ -34,16 +34,16 @@ import { NO_PLUGINS } from './plugin-chain.ts'
 import { createGateway, type Gateway, type GatewayDeps } from './respond.ts'
 import type { Restrictions } from './routing/restrictions.ts'
 
-const SERVICE: Caller = {
+const SERVICE_CALLER: Caller = {
   keyHash: '',
   organizationId: SERVICE_ORGANIZATION_ID,
   workspaceId: null,
   memberId: null,
   limit: null,
 }
-const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
+const NO_DISABLED_TOOLS: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
-const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => UNLIMITED_RESERVATION }
+const UNLIMITED_QUOTA: Quota = { limits: () => false, limitsMoney: () => false, admit: () => UNLIMITED_RESERVATION }
 
 /** Dependencies of a gateway that are shared by all callers. */
 export type SharedDeps = Omit<
@@ -61,7 +61,7 @@ function serviceGateway(deps: SharedDeps, restrictions: Restrictions | null, quo
     ...deps,
     plugins: NO_PLUGINS,
     tools: NO_TOOLS,
-    toolPermissions: NONE_DISABLED,
+    toolPermissions: NO_DISABLED_TOOLS,
     guard: restrictions === null ? NO_GUARD : dataGuard(restrictions),
     quota,
     credentials: { of: () => NO_CREDENTIALS },
@@ -69,7 +69,8 @@ function serviceGateway(deps: SharedDeps, restrictions: Restrictions | null, quo
 }
 
 export function createAsk(deps: AskDeps): Ask {
-  const gatewayWith = (restrictions: Restrictions | null) => serviceGateway(deps, restrictions, UNLIMITED)
+  const gatewayWith = (restrictions: Restrictions | null) =>
+    serviceGateway(deps, restrictions, UNLIMITED_QUOTA)
   const unguarded = gatewayWith(null)
   const { clock } = deps
   return (request, { parent, deadlineMs }) => {
@@ -83,7 +84,7 @@ export function createAsk(deps: AskDeps): Ask {
           context: contextOf(clock, parent.held, signal, trace),
           parent: parent.id,
           witness: parent.clientRequest?.witness,
-          caller: SERVICE,
+          caller: SERVICE_CALLER,
           dialect: 'responses',
           request: { ...request, stream: false },
           withMetadata: false,
@@ -120,8 +121,8 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         },
         sink,
       )
-      const charged = sink.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
-      const use = charged === null ? null : innerUse(charged)
+      const chargedUsage = sink.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
+      const use = chargedUsage === null ? null : innerUse(chargedUsage)
       if (use !== null) exchange.bill.addInner(use)
       const { model = null, error = null } = outcome.summary ?? {}
       const { startedMs } = context.watch
@@ -147,7 +148,7 @@ interface AskApartTerms {
 }
 
 /** The end of a call apart. */
-interface AskedApart {
+interface ApartReply {
   /** Not in the ledger yet; null: no endpoint had its turn. */
   readonly record: UsageRecord | null
   /** Null: there is no whole answer. */
@@ -158,7 +159,7 @@ interface AskedApart {
  * Calls a model of the catalogue after the exchange, as `Ask` does, but the caller of this function pays, decides where
  * data may go, and writes the usage record. Rejects only if the call cannot be made.
  */
-export type AskApart = (request: ResponsesRequest, terms: AskApartTerms) => Promise<AskedApart>
+export type AskApart = (request: ResponsesRequest, terms: AskApartTerms) => Promise<ApartReply>
 
 export function createAskApart(deps: SharedDeps): AskApart {
   const { clock } = deps
@@ -168,7 +169,7 @@ export function createAskApart(deps: SharedDeps): AskApart {
     const ledger = {
       ...deps.ledger,
       append: (record: UsageRecord) => records.push(record),
-      written: () => null,
+      whenWritten: () => null,
     }
     const gateway = serviceGateway({ ...deps, ledger }, restrictions, quota)
     const sink = new FinalSink(request.stream === true ? { listener: () => undefined } : {})
@@ -177,8 +178,8 @@ export function createAskApart(deps: SharedDeps): AskApart {
         {
           context: contextOf(clock, UNCOUNTED, ending, null),
           parent: parent.id,
-          witness: { saw: each => exchanges.push(each) },
-          caller: SERVICE,
+          witness: { observe: observedExchange => exchanges.push(observedExchange) },
+          caller: SERVICE_CALLER,
           dialect,
           request,
           withMetadata: false,
@@ -240,12 +241,12 @@ async function withDeadline<T>(
   deadlineMs: number,
   run: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const late = new AbortController()
+  const deadline = new AbortController()
   const timer = clock.after(deadlineMs, () =>
-    late.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
+    deadline.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
   )
   try {
-    return await run(AbortSignal.any([...signals.map(abortSignalOf), late.signal]))
+    return await run(AbortSignal.any([...signals.map(abortSignalOf), deadline.signal]))
   } finally {
     timer.cancel()
   }
@@ -259,13 +260,13 @@ function responseOf(
   if (!outcome.answered) throw outcome.error
   // An aborted request gets no response.
   signal.throwIfAborted()
-  if (response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
+  if (response === null) throw outcome.refusal ?? new GatewayError('internal', INTERNAL_MESSAGE)
   return response
 }
 
 /** The restrictions for a model that the caller did not choose. */
-export function forHelpers(all: Restrictions): Restrictions {
-  return { ...all, excludedBy: all.helperExcludedBy }
+export function forHelpers(restrictions: Restrictions): Restrictions {
+  return { ...restrictions, excludedBy: restrictions.helperExcludedBy }
 }
 
 /** Restricts the request to places where the caller's own requests may go. */

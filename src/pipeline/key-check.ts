@@ -29,10 +29,10 @@ import { upstreamFailure } from '../providers/upstream/failure.ts'
 import { hasList } from '../providers/upstream/list-models.ts'
 import type { Transport } from '../providers/upstream/transport.ts'
 import { type WholeReply, wholeReply } from '../providers/upstream/whole-reply.ts'
-import { cheapest, endpointsOf, readSmallest, smallestRequest } from './smallest-request.ts'
+import { cheapestEndpoint, endpointsOf, readSmallestReply, smallestRequest } from './smallest-request.ts'
 import { openRecord } from './turn/failover.ts'
 import { failureOf, refusalIn } from './turn/provider-failure.ts'
-import { askedEndpoint, keyOwner, type ProviderRequests } from './turn/provider-request.ts'
+import { deployedEndpoint, keyOwner, type ProviderRequests } from './turn/provider-request.ts'
 
 interface KeyCheckDeps {
   readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>
@@ -73,22 +73,22 @@ export interface KeyVerdict {
 }
 
 /** Time limit of a check with all its calls. */
-const CHECK_MS = 20_000
+const CHECK_TIMEOUT_MS = 20_000
 /** The longest known lists have some megabytes. */
 const LIST_MAX_BYTES = 16 * 1024 * 1024
 const REPLY_MAX_BYTES = 256 * 1024
 /** Concurrent checks in a thread: of all management keys, and of each. */
-const RUNNING_MAX = { total: 8, perKey: 2 }
+const MAX_RUNNING_CHECKS = { total: 8, perKey: 2 }
 /** Checks of an organization per minute and thread: they may be charged to the gateway's own keys. */
-const PER_MINUTE = 30
+const MAX_CHECKS_PER_MINUTE = 30
 const MINUTE_MS = 60_000
 /** Statuses of a list request that say nothing about model calls: there is no list, or the key may not read it. */
-const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
+const UNDECIDED_STATUSES: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
 
 /** Tests provider keys. One instance per thread. */
 export class KeyCheck {
   readonly #deps: KeyCheckDeps
-  readonly #running = new HeldShare(RUNNING_MAX)
+  readonly #running = new HeldShare(MAX_RUNNING_CHECKS)
   /** Checks by organization in the minute that ends at `#minuteEndsMs`. */
   readonly #callCounts = new Map<string, number>()
   #minuteEndsMs = 0
@@ -98,7 +98,7 @@ export class KeyCheck {
   }
 
   /**
-   * Takes a place for a check; call the returned function when the check is over.
+   * Takes a slot for a check; call the returned function when the check is over.
    * @throws GatewayError `rate_limit_exceeded`
    */
   enter(key: Holder): () => void {
@@ -118,7 +118,7 @@ export class KeyCheck {
       this.#minuteEndsMs = nowMs + MINUTE_MS
     }
     const count = this.#callCounts.get(organizationId) ?? 0
-    if (count >= PER_MINUTE) {
+    if (count >= MAX_CHECKS_PER_MINUTE) {
       throw new GatewayError(
         'rate_limit_exceeded',
         'This organization has checked too many keys in the current minute; try again in a minute',
@@ -130,7 +130,7 @@ export class KeyCheck {
     this.#callCounts.set(organizationId, count + 1)
   }
 
-  /** @throws GatewayError `not_found` for a provider that is not offered, `invalid_request` for a model of others */
+  /** @throws GatewayError `not_found` for an unknown provider, `invalid_request` for a model of another provider */
   prepare({ provider: slug, credential, model }: KeyToTry): TriedKey {
     const { catalog } = this.#deps
     const provider = catalog.provider(slug)
@@ -138,7 +138,12 @@ export class KeyCheck {
       throw new GatewayError('not_found', "provider: is not offered by this gateway's configuration")
     }
     if (model === undefined) {
-      return { provider, credential, endpoint: cheapest(catalog, provider, credential), isNamed: false }
+      return {
+        provider,
+        credential,
+        endpoint: cheapestEndpoint(catalog, provider, credential),
+        isNamed: false,
+      }
     }
     const endpoint = endpointsOf(catalog.model(model)?.endpoints ?? [], provider)[0]
     if (endpoint === undefined) throw refuseField('model', `has no endpoint at ${slug}`)
@@ -148,27 +153,29 @@ export class KeyCheck {
   /**
    * Rejects only with the reason of the signal, or for a fault of the gateway: the provider's behaviour is a verdict.
    */
-  async run(prepared: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
-    const late = new AbortController()
-    const timer = this.#deps.clock.after(CHECK_MS, () => late.abort(tooLate(prepared.provider)))
+  async run(triedKey: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
+    const deadline = new AbortController()
+    const timer = this.#deps.clock.after(CHECK_TIMEOUT_MS, () =>
+      deadline.abort(timeoutError(triedKey.provider)),
+    )
     try {
-      return await this.#decide(prepared, AbortSignal.any([abortSignalOf(signal), late.signal]))
+      return await this.#decide(triedKey, AbortSignal.any([abortSignalOf(signal), deadline.signal]))
     } finally {
       timer.cancel()
     }
   }
 
-  async #decide(prepared: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
-    const listResult = prepared.isNamed ? null : await this.#list(prepared, signal)
-    if (listResult !== null && (listResult.isFinal || prepared.endpoint === null)) return listResult.verdict
-    if (prepared.endpoint === null)
-      return { probe: null, model: null, error: nothingToAsk(prepared.provider) }
-    return await this.#ask(prepared, prepared.endpoint, signal)
+  async #decide(triedKey: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
+    const listResult = triedKey.isNamed ? null : await this.#list(triedKey, signal)
+    if (listResult !== null && (listResult.isFinal || triedKey.endpoint === null)) return listResult.verdict
+    if (triedKey.endpoint === null)
+      return { probe: null, model: null, error: nothingToCallError(triedKey.provider) }
+    return await this.#ask(triedKey, triedKey.endpoint, signal)
   }
 
   /** Null if the provider has no list with which this key could be tested. */
-  async #list(prepared: TriedKey, signal: AbortSignal) {
-    const { provider, credential } = prepared
+  async #list(triedKey: TriedKey, signal: AbortSignal) {
+    const { provider, credential } = triedKey
     if (!hasList(provider)) return null
     const verdict = (error: GatewayError | null): KeyVerdict => ({ probe: 'models', model: null, error })
     try {
@@ -180,8 +187,8 @@ export class KeyCheck {
           : this.#deps.providerKeys.ownKey(credential, endpoint),
       )
       if (key?.sign !== undefined || key?.callUrl !== undefined) return null
-      const headers = { ...keyHeaders(prepared, key), ...key?.headers }
-      const reply = await this.#get(prepared, key, headers, signal)
+      const headers = { ...keyHeaders(triedKey, key), ...key?.headers }
+      const reply = await this.#get(triedKey, key, headers, signal)
       if (reply.status !== 200) {
         const error = upstreamFailure({
           format: failuresOf(provider.format),
@@ -190,24 +197,24 @@ export class KeyCheck {
           body: reply.text,
           secrets: key?.secrets ?? (provider.apiKey === null ? [] : [provider.apiKey]),
           providerName: provider.name,
-          keyOwner: keyOwner(prepared),
+          keyOwner: keyOwner(triedKey),
           clock: this.#deps.clock,
         })
-        return { verdict: verdict(error), isFinal: !UNDECIDED.has(reply.status) }
+        return { verdict: verdict(error), isFinal: !UNDECIDED_STATUSES.has(reply.status) }
       }
-      if (readList(reply.text) === null) return { verdict: verdict(noList(provider)), isFinal: false }
-      if (provider.auth === 'none' || !(await this.#isOpen(prepared, key, signal)))
+      if (readList(reply.text) === null) return { verdict: verdict(noListError(provider)), isFinal: false }
+      if (provider.auth === 'none' || !(await this.#isOpen(triedKey, key, signal)))
         return { verdict: verdict(null), isFinal: true }
-      return { verdict: verdict(openList(provider)), isFinal: false }
+      return { verdict: verdict(publicListError(provider)), isFinal: false }
     } catch (thrown) {
       return { verdict: verdict(failureFrom(thrown, signal)), isFinal: true }
     }
   }
 
   /** True if the list is public, so that it proves nothing about a key. */
-  async #isOpen(prepared: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
+  async #isOpen(triedKey: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
     try {
-      const { status, text } = await this.#get(prepared, key, {}, signal)
+      const { status, text } = await this.#get(triedKey, key, {}, signal)
       return status === 200 && readList(text) !== null
     } catch {
       signal.throwIfAborted()
@@ -218,7 +225,7 @@ export class KeyCheck {
   #get(
     { provider, credential }: TriedKey,
     key: OutgoingKey | null,
-    own: Readonly<Record<string, string>>,
+    authorization: Readonly<Record<string, string>>,
     signal: AbortSignal,
   ): Promise<WholeReply> {
     const { largestPage = '', headers = {} } = API_OF_FORMAT[provider.format].list ?? {}
@@ -226,10 +233,10 @@ export class KeyCheck {
     const request = {
       method: 'GET' as const,
       url: new URL(`${key?.baseUrl ?? provider.baseUrl}/models${query}`),
-      headers: { accept: 'application/json', ...headers, ...provider.headers, ...own },
+      headers: { accept: 'application/json', ...headers, ...provider.headers, ...authorization },
       body: '',
-      headersTimeoutMs: CHECK_MS,
-      idleTimeoutMs: CHECK_MS,
+      headersTimeoutMs: CHECK_TIMEOUT_MS,
+      idleTimeoutMs: CHECK_TIMEOUT_MS,
       isolation: credential?.id,
       egress: provider.egress,
     }
@@ -249,7 +256,7 @@ export class KeyCheck {
         signal,
         credential === null ? providerKeys.sharedKey(endpoint) : providerKeys.ownKey(credential, endpoint),
       )
-      const calledEndpoint = askedEndpoint(attempt)
+      const calledEndpoint = deployedEndpoint(attempt)
       const request = await within(signal, requests.address(attempt, smallestRequest(calledEndpoint), 0))
       const reply = await wholeReply(client, request, { maxBytes: REPLY_MAX_BYTES, signal })
       if (reply.status < 200 || reply.status > 299) {
@@ -257,7 +264,7 @@ export class KeyCheck {
         return verdict(refusalIn(reply.text, reply, { format, clock }, attempt))
       }
       try {
-        readSmallest(reply.text, calledEndpoint)
+        readSmallestReply(reply.text, calledEndpoint)
         return verdict(null)
       } catch (thrown) {
         return verdict(failureOf(thrown, attempt, log, reply))
@@ -273,20 +280,20 @@ function failuresOf(format: AnyFormatName): Pick<Format, 'failure'> {
 }
 
 function keyHeaders({ provider, credential }: TriedKey, key: OutgoingKey | null): Record<string, string> {
-  const usual =
+  const usualScheme =
     credential === null ? provider.auth : ownKeyScheme({ provider, format: provider.format } as Endpoint)
-  return authHeaders(key?.scheme ?? usual, key === null ? provider.apiKey : key.text)
+  return authHeaders(key?.scheme ?? usualScheme, key === null ? provider.apiKey : key.text)
 }
 
 /** @throws the reason of a caller who left, or a fault of the gateway */
 function failureFrom(thrown: unknown, signal: AbortSignal): GatewayError {
   const cause: unknown = signal.aborted ? signal.reason : thrown
   const error = toGatewayError(cause)
-  if (NOT_OF_PROVIDERS.has(error.code)) throw cause
+  if (GATEWAY_FAILURES.has(error.code)) throw cause
   return error
 }
 
-const NOT_OF_PROVIDERS: ReadonlySet<string> = new Set(['client_closed', 'deadline_exceeded', 'internal'])
+const GATEWAY_FAILURES: ReadonlySet<string> = new Set(['client_closed', 'deadline_exceeded', 'internal'])
 
 /** Runs work that does not end with the signal by itself: signing, and exchanging a key for a token. */
 async function within<T>(signal: AbortSignal, work: T | Promise<T>): Promise<T> {
@@ -303,19 +310,19 @@ async function within<T>(signal: AbortSignal, work: T | Promise<T>): Promise<T> 
   }
 }
 
-function tooLate({ name }: Provider): GatewayError {
-  return new GatewayError('upstream_timeout', `${name} did not answer within ${CHECK_MS / 1000} s`, {
+function timeoutError({ name }: Provider): GatewayError {
+  return new GatewayError('upstream_timeout', `${name} did not answer within ${CHECK_TIMEOUT_MS / 1000} s`, {
     metadata: { reason: 'timeout' },
   })
 }
 
-function noList({ name }: Provider): GatewayError {
+function noListError({ name }: Provider): GatewayError {
   return new GatewayError('provider_unavailable', `${name} answered, but not with a list of models`, {
     metadata: { reason: 'other_answer' },
   })
 }
 
-function openList({ name }: Provider): GatewayError {
+function publicListError({ name }: Provider): GatewayError {
   return new GatewayError(
     'provider_unavailable',
     `${name} shows its list of models without a key, so the list does not prove that the key works, and the catalogue has no model of this provider to call`,
@@ -323,7 +330,7 @@ function openList({ name }: Provider): GatewayError {
   )
 }
 
-function nothingToAsk({ name }: Provider): GatewayError {
+function nothingToCallError({ name }: Provider): GatewayError {
   return new GatewayError(
     'provider_unavailable',
     `${name} has no list of models, and the catalogue has no model of this provider that could be called with this key`,

@@ -22,7 +22,7 @@ export interface LoopNote {
   readonly organizationId: string
   readonly workspaceId: string | null
   readonly kind: LoopKind
-  /** How often it was seen; of money: whole cents. */
+  /** How often it was seen; for spending, whole cents. */
   readonly times: number
   readonly action: LoopPolicy['action']
 }
@@ -43,7 +43,7 @@ export interface SessionSpending {
 
 interface FoundLoop {
   readonly kind: LoopKind
-  /** Names of the calls, in order; of money: empty. */
+  /** Names of the calls, in order; for spending, empty. */
   readonly names: readonly string[]
   readonly times: number
 }
@@ -51,7 +51,7 @@ interface FoundLoop {
 /** Lines, in JSON, with which Codex begins the results of its tools: they differ each time, although nothing changed. */
 const MEASUREMENT_LINES = /(?:Chunk ID: [0-9a-f]+|Wall time: [\d.]+ seconds)\\n/g
 
-/** A call with its result, in a form in which equal ones are equal texts. */
+/** A call with its result. Equal calls with equal results have the same text. */
 interface Step {
   readonly name: string
   readonly text: string
@@ -61,7 +61,7 @@ const CYCLE_LENGTHS = [2, 3]
 const DAY_MS = 86_400_000
 const NANOS_PER_USD = 1e9
 const NANOS_PER_CENT = 1e7
-/** A header is short, and shows only names of functions. */
+/** Longer names of functions are cut in headers and errors. */
 const NAME_MAX_CHARS = 64
 
 /**
@@ -87,20 +87,22 @@ export function watchLoops(
     // Limits refuse requests while their counters are away; loops do not.
     return null
   }
-  const ofEntry = [entry]
-  return whenReady(reserving instanceof Promise ? reserving.catch(() => null) : reserving, taking => {
-    const used = taking?.rooms[0]?.used ?? 0
-    const isSpent = used >= (entry.ceiling ?? Number.POSITIVE_INFINITY)
+  const entries = [entry]
+  return whenReady(reserving instanceof Promise ? reserving.catch(() => null) : reserving, reservation => {
+    const usedNanos = reservation?.rooms[0]?.used ?? 0
+    const isSpent = usedNanos >= (entry.ceiling ?? Number.POSITIVE_INFINITY)
     if (isSpent && loop === null) {
-      const cents = Math.floor(used / NANOS_PER_CENT)
+      const cents = Math.floor(usedNanos / NANOS_PER_CENT)
       try {
         report(deps, exchange, policy, { kind: 'spend', names: [], times: cents })
       } catch (thrown) {
-        counters.settle(ofEntry, [0])
+        counters.settle(entries, [0])
         throw thrown
       }
     }
-    return taking === null ? null : { add: (cost: PicoUsd) => counters.settle(ofEntry, [picoToNano(cost)]) }
+    return reservation === null
+      ? null
+      : { add: (cost: PicoUsd) => counters.settle(entries, [picoToNano(cost)]) }
   })
 }
 
@@ -114,21 +116,21 @@ function report(
   const { keyHash, organizationId, workspaceId } = caller
   metrics.loops.inc({ kind, action })
   onLoop?.({ keyHash, organizationId, workspaceId, kind, times, action })
-  const shown = kind === 'spend' ? 'spending' : names.map(shownName).join('>')
+  const shownCalls = kind === 'spend' ? 'spending' : names.map(shownName).join('>')
   if (action !== 'stop') {
-    const seen = kind === 'spend' ? shown : `${shown}*${times}`
-    clientRequest.rates?.setProviderRates({ 'X-Gateway-Loop': seen })
+    const headerValue = kind === 'spend' ? shownCalls : `${shownCalls}*${times}`
+    clientRequest.rates?.setProviderRates({ 'X-Gateway-Loop': headerValue })
     return
   }
-  const what =
+  const finding =
     kind === 'spend'
       ? `the session has spent ${(times / 100).toFixed(2)} USD without a new user message`
       : kind === 'repeat'
-        ? `${shown} was called ${times} times with the same arguments and the same result`
-        : `the calls ${shown} came ${times} times in this order with the same arguments and the same results`
+        ? `${shownCalls} was called ${times} times with the same arguments and the same result`
+        : `the calls ${shownCalls} came ${times} times in this order with the same arguments and the same results`
   throw new GatewayError(
     'loop_detected',
-    `This conversation runs in a circle: ${what}. Change the conversation, or let its user say something; the policy is in the field loops of the API key and its workspace`,
+    `This conversation runs in a circle: ${finding}. Change the conversation, or let its user say something; the policy is in the field loops of the API key and its workspace`,
     {
       metadata: { loop: kind, ...(names.length === 0 ? {} : { tools: names.map(shownName) }), times },
       headers: { 'X-Should-Retry': 'false' },
@@ -145,8 +147,8 @@ export function findLoop(request: ResponsesRequest, { repeats, cycles }: LoopPol
   const steps = stepsOf(request)
   const last = steps.at(-1)
   if (last === undefined) return null
-  const same = roundsOf(steps, 1)
-  if (same >= repeats) return { kind: 'repeat', names: [last.name], times: same }
+  const repeatCount = roundsOf(steps, 1)
+  if (repeatCount >= repeats) return { kind: 'repeat', names: [last.name], times: repeatCount }
   for (const length of CYCLE_LENGTHS) {
     const rounds = roundsOf(steps, length)
     if (rounds < cycles) continue
@@ -155,14 +157,14 @@ export function findLoop(request: ResponsesRequest, { repeats, cycles }: LoopPol
   return null
 }
 
-/** How often the last calls of this number came one after the other. */
+/** How often the last `length` calls came in a row. */
 function roundsOf(steps: readonly Step[], length: number): number {
-  let equal = 0
-  for (let at = steps.length - 1 - length; at >= 0; at--) {
-    if (steps[at]?.text !== steps[at + length]?.text) break
-    equal++
+  let equalSteps = 0
+  for (let index = steps.length - 1 - length; index >= 0; index--) {
+    if (steps[index]?.text !== steps[index + length]?.text) break
+    equalSteps++
   }
-  return steps.length < length ? 0 : Math.floor(equal / length) + 1
+  return steps.length < length ? 0 : Math.floor(equalSteps / length) + 1
 }
 
 type Item = Exclude<ResponsesRequest['input'], string>[number]
@@ -183,17 +185,17 @@ function stepsOf({ input }: ResponsesRequest): readonly Step[] {
   const items = input as readonly (Item & CallItem)[]
   const from = lastUserMessage(items) + 1
   const results = new Map<string, string>()
-  for (let at = from; at < items.length; at++) {
-    const { type, call_id: id, output } = items[at] as CallItem
+  for (let index = from; index < items.length; index++) {
+    const { type, call_id: id, output } = items[index] as CallItem
     if (type?.endsWith('_call_output') === true && id !== undefined) results.set(id, resultOf(output))
   }
   const steps: Step[] = []
-  for (let at = from; at < items.length; at++) {
-    const { type, call_id: id, name, namespace, arguments: json, input: text } = items[at] as CallItem
+  for (let index = from; index < items.length; index++) {
+    const { type, call_id: id, name, namespace, arguments: json, input: text } = items[index] as CallItem
     if ((type !== 'function_call' && type !== 'custom_tool_call') || name === undefined) continue
     const result = results.get(id ?? '')
     if (result === undefined) continue
-    const args = json === undefined ? (text ?? '') : sorted(json)
+    const args = json === undefined ? (text ?? '') : canonicalJson(json)
     steps.push({ name, text: JSON.stringify([type, namespace, name, args, result]) })
   }
   return steps
@@ -211,22 +213,22 @@ function lastUserMessage(items: readonly CallItem[]): number {
 }
 
 /** Arguments as JSON values: white space and the order of members do not count. */
-function sorted(json: string): string {
+function canonicalJson(json: string): string {
   try {
-    return JSON.stringify(ordered(JSON.parse(json)))
+    return JSON.stringify(sortMembers(JSON.parse(json)))
   } catch {
     return json
   }
 }
 
-function ordered(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(ordered)
+function sortMembers(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortMembers)
   if (typeof value !== 'object' || value === null) return value
   const fields = value as Readonly<Record<string, unknown>>
   // Pairs, because a member may have any name.
   return Object.keys(fields)
     .sort()
-    .map(name => [name, ordered(fields[name])])
+    .map(name => [name, sortMembers(fields[name])])
 }
 
 /** A new message of the user begins a new counter. */

@@ -19,7 +19,7 @@ import type { RouteTarget } from '../protocol/route.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
 import type { Guardrail } from './guard/guard.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { type NamedModel, namedModel } from './routing/names.ts'
+import { type NamedModel, resolveModel } from './routing/names.ts'
 import { Needs } from './routing/needs.ts'
 import {
   type Listing,
@@ -57,7 +57,7 @@ interface PlansDeps extends RankDeps, ToolWaysDeps {
   readonly quota: Quota
 }
 
-interface MadePlan {
+interface CachedPlan {
   /** Null if plain requests for the model need more than a plan covers. */
   readonly plan: Plan | null
   /** Monotonic. */
@@ -72,17 +72,17 @@ interface Organization {
 /** The plans of one record of an API key. */
 interface KeyPlans {
   readonly organization: Organization
-  readonly plans: Map<string, MadePlan>
+  readonly plans: Map<string, CachedPlan>
 }
 
 /** A key with more plans starts over, so that a caller who names endless models makes work only for itself. */
-const PLANS_PER_KEY = 64
+const MAX_PLANS_PER_KEY = 64
 /** Limit of one thread; if it is exceeded, all plans are dropped. */
-const PLANS_MAX = 10_000
+const MAX_PLANS = 10_000
 
 export class Plans {
   readonly #deps: PlansDeps
-  #ofCaller = new WeakMap<Caller, KeyPlans>()
+  #plansByCaller = new WeakMap<Caller, KeyPlans>()
   readonly #organizations = new Map<string, Organization>()
   #planCount = 0
 
@@ -95,7 +95,7 @@ export class Plans {
     const { caller, request } = call
     if (call.batch !== undefined || call.parent !== undefined) return null
     if (caller.loops != null || !isPlain(request)) return null
-    const callerPlans = this.#ofCaller.get(caller)
+    const callerPlans = this.#plansByCaller.get(caller)
     const name = `${call.dialect} ${call.dataRegion} ${request.stream === true} ${request.model}`
     let entry =
       callerPlans === undefined || callerPlans.organization.isVoid ? undefined : callerPlans.plans.get(name)
@@ -118,13 +118,13 @@ export class Plans {
 
   /** Call it after the catalogue was replaced, or if any record may have changed. */
   clear(): void {
-    this.#ofCaller = new WeakMap()
+    this.#plansByCaller = new WeakMap()
     this.#organizations.clear()
     this.#planCount = 0
   }
 
   /** Undefined if something has to be loaded first, or no endpoint may serve the request. */
-  #make(call: ClientRequest): MadePlan | undefined {
+  #make(call: ClientRequest): CachedPlan | undefined {
     const deps = this.#deps
     const { caller, request } = call
     const { model = '' } = request
@@ -147,17 +147,19 @@ export class Plans {
       restrictions,
       plugins: null,
     })
-    const named = namedModel(model, deps.catalog, null)
-    if (isPending(input) || named === null || makesEmbeddings(named.model)) return undefined
-    const isRoute = named.model.route !== undefined
+    const namedModel = resolveModel(model, deps.catalog, null)
+    if (isPending(input) || namedModel === null || makesEmbeddings(namedModel.model)) return undefined
+    const isRoute = namedModel.model.route !== undefined
     const needs = new Needs(input, false)
-    const groups = isRoute ? [] : listModel(named, needs, input)
+    const groups = isRoute ? [] : listModel(namedModel, needs, input)
     if (groups.length === 0 && !isRoute) return undefined
     const hasWork =
-      named.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
+      namedModel.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
     if (hasWork) return { plan: null, untilMs }
-    const split = this.#splitOf(named, needs, input)
-    const route = isRoute ? split?.ways.values().next().value : this.#wayOf(named, groups, input, true)
+    const split = this.#splitOf(namedModel, needs, input)
+    const route = isRoute
+      ? split?.routes.values().next().value
+      : this.#routeOf(namedModel, groups, input, true)
     if (route === undefined) return undefined
     const isLimited = deps.quota.limits(caller)
     const readsUser = !input.ownKeys.isEmpty
@@ -168,59 +170,64 @@ export class Plans {
   }
 
   /** Null if the name is a model. */
-  #splitOf(named: NamedModel, needs: Needs, input: RankInput): PlainSplit | null {
-    const { route } = named.model
+  #splitOf(namedModel: NamedModel, needs: Needs, input: RankInput): PlainSplit | null {
+    const { route } = namedModel.model
     if (route === undefined) return null
-    const ways = new Map<RouteTarget, PlainRoute>()
+    const routes = new Map<RouteTarget, PlainRoute>()
     const { rollout } = route
     for (const target of rollout === null ? route.targets : [...route.targets, rollout.candidate]) {
-      const listing = listTarget(named, target, needs, input)
+      const listing = listTarget(namedModel, target, needs, input)
       if (listing === null) continue
-      const fallbacks = listFallbacks(named, route, listing.named.model, needs, input)
-      const groups = [...listing.groups, ...fallbacks.flatMap(each => each.groups)]
+      const fallbacks = listFallbacks(namedModel, route, listing.namedModel.model, needs, input)
+      const groups = [...listing.groups, ...fallbacks.flatMap(fallback => fallback.groups)]
       const mayFail = target.preferences?.allow_fallbacks !== false
-      ways.set(target, this.#wayOf(listing.named, groups, input, mayFail))
+      routes.set(target, this.#routeOf(listing.namedModel, groups, input, mayFail))
     }
-    return { route, ways }
+    return { route, routes }
   }
 
-  #wayOf(named: NamedModel, groups: readonly Group[], input: RankInput, fallbacks: boolean): PlainRoute {
+  #routeOf(
+    namedModel: NamedModel,
+    groups: readonly Group[],
+    input: RankInput,
+    fallbacks: boolean,
+  ): PlainRoute {
     const { shared } = this.#deps.routing
     const modelIds = new Set(
       groups.flatMap(({ candidates }) => candidates.map(({ endpoint }) => endpoint.modelId)),
     )
     let [leastContext, leastOutput] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
     for (const id of modelIds) {
-      const least = shared.of(input.catalog.model(id) ?? named.model)
+      const least = shared.of(input.catalog.model(id) ?? namedModel.model)
       leastContext = Math.min(leastContext, least.leastContext)
       leastOutput = Math.min(leastOutput, least.leastOutput)
     }
-    const listing = { named, skipped: [], fallbacks, exclusions: input.exclusions?.list ?? [] }
-    return { ...listing, groups, leastContext, leastOutput, only: this.#onlyOf(listing, groups) }
+    const listing = { namedModel, skipped: [], fallbacks, exclusions: input.exclusions?.list ?? [] }
+    return { ...listing, groups, leastContext, leastOutput, only: this.#onlyRankingOf(listing, groups) }
   }
 
-  /** The ranking if no group has an order to find. */
-  #onlyOf(listing: Omit<Listing, 'groups'>, groups: readonly Group[]): PlainRoute['only'] {
+  /** The ranking if it is the same for every request: one candidate in each group, each of another model; else null. */
+  #onlyRankingOf(listing: Omit<Listing, 'groups'>, groups: readonly Group[]): PlainRoute['only'] {
     const candidates = groups.flatMap(group => group.candidates)
     const [first] = candidates
     if (first === undefined || candidates.length > groups.length) return null
     if (new Set(candidates.map(({ endpoint }) => endpoint.modelId)).size < candidates.length) return null
     const choice = 'only'
     const count = this.#deps.metrics.ofProvider(first.endpoint.provider.slug).endpointChoice(choice)
-    const { route } = listing.named
+    const { route } = listing.namedModel
     return { ranking: { ...listing, route, candidates, affinity: null, choice, rather: null }, count }
   }
 
-  #keep(caller: Caller, name: string, plan: MadePlan): void {
-    if (this.#planCount >= PLANS_MAX) this.clear()
-    let callerPlans = this.#ofCaller.get(caller)
+  #keep(caller: Caller, name: string, plan: CachedPlan): void {
+    if (this.#planCount >= MAX_PLANS) this.clear()
+    let callerPlans = this.#plansByCaller.get(caller)
     if (callerPlans === undefined || callerPlans.organization.isVoid) {
       this.#planCount -= callerPlans?.plans.size ?? 0
       callerPlans = { organization: this.#organizationOf(caller), plans: new Map() }
-      this.#ofCaller.set(caller, callerPlans)
+      this.#plansByCaller.set(caller, callerPlans)
     }
     const { plans } = callerPlans
-    if (plans.size >= PLANS_PER_KEY && !plans.has(name)) {
+    if (plans.size >= MAX_PLANS_PER_KEY && !plans.has(name)) {
       this.#planCount -= plans.size
       plans.clear()
     }

@@ -45,13 +45,16 @@ export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock):
       const active: ActivePlugin[] = []
       for (const plugin of candidates) {
         const ownSettings = request.plugins?.find(({ id }) => id === plugin.id) ?? null
-        const isAsked = router !== null && standsFor(plugin, router.name)
+        const isRequested = router !== null && standsFor(plugin, router.name)
         // A router's slug is not a model, so the router runs with its defaults even if the plugin is turned off.
-        const settings = isAsked && ownSettings !== null && isOff(ownSettings) ? null : ownSettings
-        if (!isAsked && (settings === null ? plugin.alwaysOn !== true : isRouter(plugin) || isOff(settings)))
+        const settings = isRequested && ownSettings !== null && isOff(ownSettings) ? null : ownSettings
+        if (
+          !isRequested &&
+          (settings === null ? plugin.alwaysOn !== true : isRouter(plugin) || isOff(settings))
+        )
           continue
-        const activated = plugin.activate(settings as never, request)
-        if (activated !== null) active.push(activated)
+        const activePlugin = plugin.activate(settings as never, request)
+        if (activePlugin !== null) active.push(activePlugin)
       }
       return active.length === 0 ? null : new PluginChain(active, clock)
     },
@@ -80,10 +83,10 @@ function isOff(settings: object): boolean {
   return 'enabled' in settings && settings.enabled === false
 }
 
-const PASS: Verdict = { kind: 'pass' }
+const PASS_VERDICT: Verdict = { kind: 'pass' }
 const NO_CHOICE: RouterChoice = { models: [] }
-const ALWAYS = (): boolean => true
-const NEVER = (): boolean => false
+const alwaysWorked = (): boolean => true
+const neverWorked = (): boolean => false
 
 export class PluginChain {
   /** True if no part of a turn may be sent before it was judged. */
@@ -97,7 +100,7 @@ export class PluginChain {
   readonly maxCalls: number
   readonly #plugins: readonly ActivePlugin[]
   /** Plugins whose texts were refused, which errors must never repeat. */
-  readonly #muted = new Set<ActivePlugin>()
+  readonly #mutedPlugins = new Set<ActivePlugin>()
   readonly #times: PluginTimes
 
   constructor(plugins: readonly ActivePlugin[], clock: Clock) {
@@ -118,7 +121,7 @@ export class PluginChain {
       const name = routerOf(exchange.request)?.name ?? null
       exchange.router = name === null || name.includes('/') ? name : `gateway/${name}`
       exchange.strategy = plugin.strategy ?? exchange.strategy
-      const choice = this.#times.run(plugin, () => plugin.route?.(exchange) ?? NO_CHOICE, ALWAYS)
+      const choice = this.#times.run(plugin, () => plugin.route?.(exchange) ?? NO_CHOICE, alwaysWorked)
       return whenReady(choice, ({ models, prompt = exchange.prompt }) => {
         exchange.signal.throwIfAborted()
         exchange.prompt = withModels(prompt, models)
@@ -134,19 +137,25 @@ export class PluginChain {
     for (const plugin of this.#plugins) {
       const before = exchange.prompt
       const changes = (prompt = before): boolean => prompt !== before
-      const inspect: Inspect = text => this.#times.inside(() => this.#inspect(text, exchange, guard))
+      const inspect: Inspect = text => this.#times.runUncounted(() => this.#inspect(text, exchange, guard))
       const preparing = this.#times.run(plugin, () => plugin.prepare?.(exchange, inspect), changes)
-      const prepared = isPending(preparing) ? await preparing : preparing
+      const preparedPrompt = isPending(preparing) ? await preparing : preparing
       exchange.signal.throwIfAborted()
       exchange.strategy = plugin.strategy ?? exchange.strategy
-      exchange.prompt = prepared ?? before
+      exchange.prompt = preparedPrompt ?? before
       if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
     }
   }
 
   /** The candidates in the order that all plugins give them. */
-  order<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[] {
-    return this.#plugins.reduce((ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered, candidates)
+  order<AnyCandidate extends Candidate>(
+    candidates: readonly AnyCandidate[],
+    exchange: Exchange,
+  ): readonly AnyCandidate[] {
+    return this.#plugins.reduce(
+      (orderedCandidates, plugin) => plugin.order?.(orderedCandidates, exchange) ?? orderedCandidates,
+      candidates,
+    )
   }
 
   /** The way in which the prompt would fit this endpoint. */
@@ -196,12 +205,12 @@ export class PluginChain {
     for (const plugin of this.#plugins) {
       const verdict = await this.#times.run(
         plugin,
-        () => plugin.judge?.(turn, exchange) ?? PASS,
+        () => plugin.judge?.(turn, exchange) ?? PASS_VERDICT,
         ({ kind }) => kind !== 'pass',
       )
       if (verdict.kind !== 'pass') return verdict
     }
-    return PASS
+    return PASS_VERDICT
   }
 
   /** The items after all plugins. */
@@ -234,7 +243,7 @@ export class PluginChain {
   failureFields(): Readonly<Record<string, unknown>> {
     let fields: Readonly<Record<string, unknown>> = {}
     for (const plugin of this.#plugins) {
-      if (!this.#muted.has(plugin)) fields = { ...fields, ...plugin.report?.().failure }
+      if (!this.#mutedPlugins.has(plugin)) fields = { ...fields, ...plugin.report?.().failure }
     }
     return fields
   }
@@ -245,14 +254,14 @@ export class PluginChain {
   }
 
   /** Results of searches that plugins have added to the prompt. */
-  found(): readonly Citable[] {
-    return this.#plugins.flatMap(plugin => plugin.report?.().found ?? [])
+  searchResults(): readonly Citable[] {
+    return this.#plugins.flatMap(plugin => plugin.report?.().searchResults ?? [])
   }
 
   async #inspect(text: string, exchange: Exchange, guard: InputGuard | null): Promise<string> {
-    const redacted = guard === null ? text : await guard.text(exchange, text)
-    if (redacted !== '') await this.#show([redacted], exchange)
-    return redacted
+    const redactedText = guard === null ? text : await guard.text(exchange, text)
+    if (redactedText !== '') await this.#inspectTexts([redactedText], exchange)
+    return redactedText
   }
 
   /**
@@ -267,32 +276,34 @@ export class PluginChain {
     if (plugin.skipsRescan === true) return
     try {
       await guard?.prompt(exchange, before)
-      if (this.#plugins.every(other => other.inspect === undefined)) return
+      if (this.#plugins.every(activePlugin => activePlugin.inspect === undefined)) return
       const texts = unseenTexts(exchange.prompt, before).flatMap(({ text }) => (text === '' ? [] : [text]))
-      if (texts.length > 0) await this.#show(texts, exchange)
+      if (texts.length > 0) await this.#inspectTexts(texts, exchange)
     } catch (error) {
-      this.#muted.add(plugin)
+      this.#mutedPlugins.add(plugin)
       throw error
     }
   }
 
-  async #show(texts: readonly string[], exchange: Exchange): Promise<void> {
+  async #inspectTexts(texts: readonly string[], exchange: Exchange): Promise<void> {
     for (const plugin of this.#plugins) {
-      await this.#times.run(plugin, () => plugin.inspect?.(exchange, texts), NEVER)
+      await this.#times.run(plugin, () => plugin.inspect?.(exchange, texts), neverWorked)
       exchange.signal.throwIfAborted()
     }
   }
 }
 
 /** The request with models in place of the router that it names. */
-function withModels(request: ResponsesRequest, chosen: readonly string[]): ResponsesRequest {
-  const { model, models = [], ...rest } = request
+function withModels(request: ResponsesRequest, chosenModels: readonly string[]): ResponsesRequest {
+  const { model, models = [], ...otherFields } = request
   const names = [...(model === undefined ? [] : [model]), ...models]
-  const [first, ...others] = new Set(names.flatMap(name => (routerSlug(name) === null ? [name] : chosen)))
+  const [first, ...otherModels] = new Set(
+    names.flatMap(name => (routerSlug(name) === null ? [name] : chosenModels)),
+  )
   return {
-    ...rest,
+    ...otherFields,
     ...(first === undefined ? {} : { model: first }),
-    ...(others.length === 0 ? {} : { models: others }),
+    ...(otherModels.length === 0 ? {} : { models: otherModels }),
   }
 }
 

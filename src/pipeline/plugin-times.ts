@@ -8,16 +8,16 @@ import { isPending } from '../base/maybe-promise.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
 import type { ActivePlugin } from '../exchange/plugin.ts'
 
-interface Spent {
+interface PluginTime {
   ms: number
   hasWorked: boolean
 }
 
 export class PluginTimes {
   readonly #clock: Clock
-  readonly #spent = new Map<ActivePlugin['id'], Spent>()
+  readonly #timeByPlugin = new Map<ActivePlugin['id'], PluginTime>()
   /** Time within running verbs that does not count for their plugin. */
-  #insideMs = 0
+  #excludedMs = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -29,7 +29,7 @@ export class PluginTimes {
     verb: () => Result | Promise<Result>,
     hasWorked: (result: Result) => boolean,
   ): Result | Promise<Result> {
-    const startedMs = this.#clock.monotonicMs() - this.#insideMs
+    const startedMs = this.#clock.monotonicMs() - this.#excludedMs
     const end = (hasSucceeded: boolean): void => this.#add(id, startedMs, hasSucceeded)
     let result: Result | Promise<Result>
     try {
@@ -44,30 +44,30 @@ export class PluginTimes {
   }
 
   /** Runs work inside a verb that does not count as time of its plugin. */
-  async inside<Result>(work: () => Promise<Result>): Promise<Result> {
+  async runUncounted<Result>(work: () => Promise<Result>): Promise<Result> {
     const startedMs = this.#clock.monotonicMs()
-    const beforeMs = this.#insideMs
+    const excludedBeforeMs = this.#excludedMs
     try {
       return await work()
     } finally {
-      this.#insideMs = beforeMs + this.#clock.monotonicMs() - startedMs
+      this.#excludedMs = excludedBeforeMs + this.#clock.monotonicMs() - startedMs
     }
   }
 
   /** Observes each plugin that has worked. */
   observe({ pluginSeconds }: Pick<Metrics, 'pluginSeconds'>): void {
-    for (const [plugin, { ms, hasWorked }] of this.#spent) {
+    for (const [plugin, { ms, hasWorked }] of this.#timeByPlugin) {
       if (hasWorked) pluginSeconds.observe({ plugin }, ms / 1000)
     }
   }
 
   #add(id: ActivePlugin['id'], startedMs: number, hasSucceeded: boolean): void {
-    const ms = this.#clock.monotonicMs() - this.#insideMs - startedMs
-    const spentMs = this.#spent.get(id)
-    if (spentMs === undefined) this.#spent.set(id, { ms, hasWorked: hasSucceeded })
+    const ms = this.#clock.monotonicMs() - this.#excludedMs - startedMs
+    const time = this.#timeByPlugin.get(id)
+    if (time === undefined) this.#timeByPlugin.set(id, { ms, hasWorked: hasSucceeded })
     else {
-      spentMs.ms += ms
-      spentMs.hasWorked ||= hasSucceeded
+      time.ms += ms
+      time.hasWorked ||= hasSucceeded
     }
   }
 }

@@ -7,29 +7,32 @@ import { randomUUID } from 'node:crypto'
 import type { WireRequest } from '../formats/format.ts'
 
 /** Smaller requests have no text for which the search pays off. */
-export const LARGE_BYTES = 1024 * 1024
+export const LARGE_REQUEST_BYTES = 1024 * 1024
 /**
  * A text of this length or more is written separately and in pieces, so that an escape slows down only its own piece.
  */
 const PIECE_CHARS = 64 * 1024
 
 /** Characters that JSON escapes, and surrogates: V8 must check them, because a valid pair is not escaped. */
-const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
+const ESCAPED_CHARACTER = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
 /** Placeholder for a list that is already JSON. No client can know it. */
-const RAW = randomUUID()
+const RAW_LIST_PLACEHOLDER = randomUUID()
 
 /** The request with one list exactly as its client wrote it. */
 export function withRawList(
   body: Readonly<Record<string, unknown>>,
   { name, json }: NonNullable<WireRequest['raw']>,
 ): string {
-  return JSON.stringify({ ...body, [name]: RAW }).replace(`"${RAW}"`, () => json)
+  return JSON.stringify({ ...body, [name]: RAW_LIST_PLACEHOLDER }).replace(
+    `"${RAW_LIST_PLACEHOLDER}"`,
+    () => json,
+  )
 }
 
 /** Serialises a request. @param heldBytes memory that the request holds, an upper bound for the length of its texts */
 export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: number): string {
-  if (heldBytes < LARGE_BYTES) return JSON.stringify(body)
+  if (heldBytes < LARGE_REQUEST_BYTES) return JSON.stringify(body)
   const texts: string[] = []
   // A random value, which cannot already be in the request.
   const mark = randomUUID()
@@ -37,7 +40,7 @@ export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: 
   if (texts.length === 0) return frame
   const [head = '', ...parts] = frame.split(`"${mark}"`)
   let json = head
-  for (const [at, part] of parts.entries()) json += quote(texts[at] ?? '') + part
+  for (const [index, part] of parts.entries()) json += quote(texts[index] ?? '') + part
   return json
 }
 
@@ -54,33 +57,34 @@ function withoutLongTexts(value: unknown, mark: string, texts: string[]): unknow
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) {
     let list: readonly unknown[] = value
-    for (let at = 0; at < value.length; at++) {
-      const element: unknown = value[at]
+    for (let index = 0; index < value.length; index++) {
+      const element: unknown = value[index]
       if (typeof element === 'number') continue
       const member = withoutLongTexts(element, mark, texts)
       if (member === element) continue
       if (list === value) list = [...value]
-      ;(list as unknown[])[at] = member
+      ;(list as unknown[])[index] = member
     }
     return list
   }
   const fields = value as Readonly<Record<string, unknown>>
-  let changed: Map<string, unknown> | null = null
+  let changedFields: Map<string, unknown> | null = null
   for (const name of Object.keys(fields)) {
     const member = withoutLongTexts(fields[name], mark, texts)
-    if (member !== fields[name]) changed = (changed ?? new Map(Object.entries(fields))).set(name, member)
+    if (member !== fields[name])
+      changedFields = (changedFields ?? new Map(Object.entries(fields))).set(name, member)
   }
   // fromEntries defines properties: a foreign key cannot reach a prototype.
-  return changed === null ? value : Object.fromEntries(changed)
+  return changedFields === null ? value : Object.fromEntries(changedFields)
 }
 
 function quote(text: string): string {
-  if (!ESCAPED.test(text)) return `"${text}"`
+  if (!ESCAPED_CHARACTER.test(text)) return `"${text}"`
   let json = '"'
   for (let from = 0; from < text.length; ) {
     const to = endOfPiece(text, from)
     const piece = text.slice(from, to)
-    json += ESCAPED.test(piece) ? JSON.stringify(piece).slice(1, -1) : piece
+    json += ESCAPED_CHARACTER.test(piece) ? JSON.stringify(piece).slice(1, -1) : piece
     from = to
   }
   return `${json}"`

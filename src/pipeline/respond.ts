@@ -11,6 +11,7 @@ import { whenReady } from '../base/maybe-promise.ts'
 import { type Candidate, type ClientRequest, type EndedExchange, endOf } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import type { ResponseUsage } from '../protocol/response.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
@@ -23,7 +24,7 @@ import { FinalSink, type Outcome, type Sink } from './answer/sink.ts'
 import { openCacheUse, type ResponseCacheDeps } from './cached-request.ts'
 import { type TokenCount, TokenCounter } from './count-tokens.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
-import { type Conclusion, failureOf, summarize, tellEnd, tellLostRight } from './ending.ts'
+import { type Conclusion, failureOf, summarize, tellLostRight, writeEnd } from './ending.ts'
 import {
   type ExchangeStage,
   guardBy,
@@ -41,13 +42,13 @@ import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import { runOnce } from './response-cache.ts'
 import { checkRights } from './rights.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
+import { requestedModel } from './routing/names.ts'
 import { rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
 import { type StoredFilesDeps, withStoredFiles } from './stored-files.ts'
-import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
+import { compactIfLong, openSummaries, type SummariesDeps } from './summaries.ts'
 import { openServerTools, type ServerToolDeps } from './tool-calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './tool-calls/tool-ways.ts'
-import { answerEmpty } from './turn/empty-answer.ts'
 import { StoredTransport } from './turn/stored-transport.ts'
 import { noteCalls } from './turn/tool-call-quality.ts'
 import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
@@ -55,7 +56,10 @@ import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
-  /** Answers a validated request that needs no model; see `turn/empty-answer.ts`. @throws GatewayError */
+  /**
+   * Answers `generate: false`, with which WebSocket clients open a conversation. The model must be known, but no provider
+   * is called, no spending limit is touched, and no usage is recorded. @throws GatewayError
+   */
   answerEmpty(call: ClientRequest, sink: Sink): void
   /** Runs a validated request for embeddings to its end. Never rejects. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
@@ -151,6 +155,34 @@ async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: Clien
   return await counter.count(exchange)
 }
 
+const NO_USAGE: ResponseUsage = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+  cost: 0,
+}
+
+/** Writes the events `response.created` and `response.completed`. @throws GatewayError for an unknown model */
+function answerEmpty(
+  { catalog, clock }: GatewayDeps,
+  { context, request, dialect }: ClientRequest,
+  sink: Sink,
+): void {
+  const model = requestedModel(request, catalog, dialect)
+  const createdAt = unixSeconds(clock)
+  const response = echoRequest(request, { id: context.id, createdAt, model })
+  sink.cork()
+  sink.write({ type: 'response.created', sequence_number: 0, response: { ...response } })
+  sink.write({
+    type: 'response.completed',
+    sequence_number: 1,
+    response: { ...response, status: 'completed', completed_at: createdAt, usage: NO_USAGE },
+  })
+  sink.end()
+}
+
 async function endFailed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
   return endExchange(deps, exchange, await failureOf(deps, exchange, thrown))
 }
@@ -167,15 +199,15 @@ function endExchange(
   plugins?.observeTimes(deps.metrics)
   if (exchange.isSubmitted) {
     exchange.recording?.drop()
-    return SUBMITTED
+    return SUBMITTED_OUTCOME
   }
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
   // The provider may have ended its reply long after the client got the error of a lost right.
-  const lost = conclusion === null && exchange.signal.aborted ? lostRightOf(exchange) : null
-  const end = endOf(exchange, conclusion?.error ?? lost, deps.clock.monotonicMs())
+  const lostRight = conclusion === null && exchange.signal.aborted ? lostRightOf(exchange) : null
+  const end = endOf(exchange, conclusion?.error ?? lostRight, deps.clock.monotonicMs())
   exchange.sessionSpending?.add(end.cost + end.fees + exchange.bill.inner.cost)
   account(deps, end)
-  const writing = deps.ledger.written()
+  const writing = deps.ledger.whenWritten()
   return writing === null
     ? conclude(deps, end, conclusion)
     : writing.then(() => conclude(deps, end, conclusion))
@@ -191,7 +223,7 @@ function conclude(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclu
   const { answer, guarding, recording } = exchange
   let outcome: Outcome
   try {
-    outcome = tellEnd(deps, end, conclusion)
+    outcome = writeEnd(deps, end, conclusion)
     recording?.end(end, {
       isReplyGuarded: guarding?.reply != null,
       // Output before a failure was dropped if the failure is the whole answer.
@@ -219,7 +251,7 @@ export type RequestCheck = (call: ClientRequest) => Promise<Candidate | null>
 export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   return async call => {
     const router = routerOf(call.request)
-    if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
+    if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ROUTER_IN_BATCH}`)
     const exchange = open(deps, call, new FinalSink(), null)
     try {
       exchange.prompt = openSummaries(deps, exchange)
@@ -235,10 +267,10 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   }
 }
 
-const ONE_BY_ONE = 'is a router for single requests: a batch has to name its model'
+const ROUTER_IN_BATCH = 'is a router for single requests: a batch has to name its model'
 
 /** The kind of a request: it decides which stages the request has. */
-interface Kind {
+interface RequestKind {
   /** False for a plain request, which has a plan. */
   readonly isGeneral: boolean
   /** True if a batch service has stored its reply: its admission was decided earlier. */
@@ -252,44 +284,50 @@ interface Kind {
 }
 
 interface RequestStage extends ExchangeStage<GatewayDeps, RunningExchange> {
-  readonly when: (kind: Kind) => boolean
+  readonly when: (kind: RequestKind) => boolean
 }
 
 /** The stages of a request, in order. */
 const STAGES: readonly RequestStage[] = [
-  { timed: 'guard', run: guard, when: kind => kind.isGuarded },
-  { timed: 'tools', run: sumUpIfLong, when: kind => kind.isGeneral && !kind.isCollected },
-  { timed: 'route', run: prepare, when: kind => kind.isGeneral },
-  { timed: 'route', run: rankCandidates, when: kind => !kind.isCollected },
-  { timed: 'route', run: continueCollected, when: kind => kind.isCollected },
-  { timed: 'admit', run: admit, when: kind => kind.isLimited && !kind.isCollected },
-  { timed: null, run: runTurns, when: kind => !kind.isCached },
-  { timed: null, run: runOnce, when: kind => kind.isCached },
-  { timed: null, run: finish, when: kind => kind.isGeneral },
+  { label: 'guard', run: guard, when: kind => kind.isGuarded },
+  { label: 'tools', run: compactIfLong, when: kind => kind.isGeneral && !kind.isCollected },
+  { label: 'route', run: prepare, when: kind => kind.isGeneral },
+  { label: 'route', run: rankCandidates, when: kind => !kind.isCollected },
+  { label: 'route', run: continueCollected, when: kind => kind.isCollected },
+  { label: 'admit', run: admit, when: kind => kind.isLimited && !kind.isCollected },
+  { label: null, run: runTurns, when: kind => !kind.isCached },
+  { label: null, run: runOnce, when: kind => kind.isCached },
+  { label: null, run: finish, when: kind => kind.isGeneral },
 ]
 
-const stagesWhen = (kind: Kind): readonly RequestStage[] => STAGES.filter(({ when }) => when(kind))
+const stagesWhen = (kind: RequestKind): readonly RequestStage[] => STAGES.filter(({ when }) => when(kind))
 const plannedStages = (isGuarded: boolean, isLimited: boolean): readonly RequestStage[] =>
   stagesWhen({ isGeneral: false, isCollected: false, isGuarded, isLimited, isCached: false })
 
-const ALL = { isGeneral: true, isCollected: false, isGuarded: true, isLimited: true, isCached: false }
-const GENERAL = stagesWhen(ALL)
-const CACHED = stagesWhen({ ...ALL, isCached: true })
-const COLLECTED = stagesWhen({ ...ALL, isCollected: true })
-const PLAIN = plannedStages(false, false)
-const PLAIN_GUARDED = plannedStages(true, false)
-const PLAIN_LIMITED = plannedStages(false, true)
-const PLAIN_GUARDED_LIMITED = plannedStages(true, true)
+const GENERAL_KIND = {
+  isGeneral: true,
+  isCollected: false,
+  isGuarded: true,
+  isLimited: true,
+  isCached: false,
+}
+const GENERAL_STAGES = stagesWhen(GENERAL_KIND)
+const CACHED_STAGES = stagesWhen({ ...GENERAL_KIND, isCached: true })
+const COLLECTED_STAGES = stagesWhen({ ...GENERAL_KIND, isCollected: true })
+const PLAIN_STAGES = plannedStages(false, false)
+const PLAIN_GUARDED_STAGES = plannedStages(true, false)
+const PLAIN_LIMITED_STAGES = plannedStages(false, true)
+const PLAIN_GUARDED_LIMITED_STAGES = plannedStages(true, true)
 
 function stagesOf({ batch, cache, plan }: RunningExchange): readonly RequestStage[] {
-  if (cache !== null) return CACHED
-  if (plan === null) return batch?.collected === undefined ? GENERAL : COLLECTED
-  if (plan.isGuarded) return plan.isLimited ? PLAIN_GUARDED_LIMITED : PLAIN_GUARDED
-  return plan.isLimited ? PLAIN_LIMITED : PLAIN
+  if (cache !== null) return CACHED_STAGES
+  if (plan === null) return batch?.collected === undefined ? GENERAL_STAGES : COLLECTED_STAGES
+  if (plan.isGuarded) return plan.isLimited ? PLAIN_GUARDED_LIMITED_STAGES : PLAIN_GUARDED_STAGES
+  return plan.isLimited ? PLAIN_LIMITED_STAGES : PLAIN_STAGES
 }
 
 /** Sends nothing: the exchange that collects the reply answers. */
-const SUBMITTED: Outcome = {
+const SUBMITTED_OUTCOME: Outcome = {
   answered: false,
   error: new GatewayError('service_unavailable', 'This request was handed to a batch service'),
   metadata: null,
@@ -343,7 +381,7 @@ function guard(deps: GatewayDeps, exchange: RunningExchange) {
 
 /** Lets plugins work on the request, unless it leads to a disabled tool, or its conversation runs in a circle. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
-  const { batch, caller, isWatched, parent } = exchange
+  const { batch, caller, isLoopChecked: isWatched, parent } = exchange
   const { loops } = deps
   if (
     caller.loops != null &&
@@ -352,7 +390,7 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<v
     parent === undefined &&
     !isWatched
   ) {
-    exchange.isWatched = true
+    exchange.isLoopChecked = true
     return whenReady(watchLoops(loops, exchange, caller.loops), spending => {
       exchange.sessionSpending = spending
       return prepare(deps, exchange)
@@ -360,11 +398,11 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<v
   }
   return whenReady(checkToolWays(deps, exchange), disabled => {
     exchange.disabledTools = disabled
-    return plugIn(deps, exchange)
+    return runPlugins(deps, exchange)
   })
 }
 
-function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+function runPlugins(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   exchange.plugins = deps.plugins.of(exchange.request)
   if (exchange.plugins === null) return openTools(deps, exchange)
   let earlyAdmission: Promise<void> | null = null

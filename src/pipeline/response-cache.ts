@@ -34,12 +34,12 @@ import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
 
 /** How long a run may last without its client and without another reader. Then it ends, as for a client that left. */
 const UNREAD_MS = 10_000
-/** How often a request looks for another answer after one that it waited for was lost. Then it runs for itself. */
-const TRIES = 3
+/** Claims of a request whose awaited answers get lost, one after the other. After these it runs for itself. */
+const MAX_CLAIMS = 3
 /** Changes whenever the form of kept answers changes. */
-const FORM = 1
+const KEPT_FORM_VERSION = 1
 /** Fields of a request that name its sender, or the form of the answer; they do not change what a model says. */
-const NOT_COMPARED: ReadonlySet<string> = new Set([
+const IGNORED_FIELDS: ReadonlySet<string> = new Set([
   ...['stream', 'stream_options', 'user', 'safety_identifier', 'session_id', 'metadata', 'trace'],
   ...['prompt_cache_key', 'prompt_cache_retention', 'store'],
 ])
@@ -49,17 +49,17 @@ export type RunOnceDeps = TurnsDeps & ResponseCacheDeps
 /** The turns of a request that may get the answer of another one. Rejects as `runTurns` does. */
 export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Promise<void> {
   const { cache, signal } = exchange
-  const counted = deps.metrics.responseCache
+  const counter = deps.metrics.responseCache
   if (cache === null || isUnfit(exchange)) {
-    counted.inc({ outcome: 'unfit' })
+    counter.inc({ outcome: 'unfit' })
     return runTurns(deps, exchange)
   }
   const { parts, policy, refreshes } = cache.terms
   const name = digestOf(exchange, policy.scope)
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let claimNumber = 0; claimNumber < MAX_CLAIMS; claimNumber++) {
     const nowMs = deps.clock.nowMs()
     const claim: TranscriptClaim = {
-      id: `${exchange.id}@cache${tries}`,
+      id: `${exchange.id}@cache${claimNumber}`,
       keyHash: ownerOf(exchange),
       name,
       digest: name,
@@ -68,26 +68,26 @@ export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Pro
       replacesBeforeMs: refreshes ? Number.POSITIVE_INFINITY : nowMs - policy.seconds * 1000,
       maxBytes: parts.maxBytes,
     }
-    const claimed = await claimOf(parts.transcripts, claim, notice => cache.follow(exchange, notice))
-    if (claimed === null) break
-    if (!isEarlierClaim(claimed)) {
-      if (signal.aborted) claimed.forget()
-      else cache.lead(exchange, claimed)
-      counted.inc({ outcome: refreshes ? 'refresh' : 'miss' })
+    const claimResult = await claimOf(parts.transcripts, claim, notice => cache.follow(exchange, notice))
+    if (claimResult === null) break
+    if (!isEarlierClaim(claimResult)) {
+      if (signal.aborted) claimResult.forget()
+      else cache.lead(exchange, claimResult)
+      counter.inc({ outcome: refreshes ? 'refresh' : 'miss' })
       signal.throwIfAborted()
       return runTurns(deps, exchange)
     }
     signal.throwIfAborted()
     // It waits for another request's answer, so its reservation is released meanwhile.
     exchange.reservation?.release?.({ cost: 0, isByok: false, tokens: 0 })
-    const outcome = await new AnswerReader(deps, exchange, cache, claimed, claim.keyHash).run()
+    const outcome = await new AnswerReader(deps, exchange, cache, claimResult, claim.keyHash).run()
     if (outcome === 'given') {
-      counted.inc({ outcome: claimed.endedMs === null ? 'shared' : 'hit' })
+      counter.inc({ outcome: claimResult.endedMs === null ? 'shared' : 'hit' })
       return
     }
     if (outcome === 'unreadable') break
   }
-  counted.inc({ outcome: 'alone' })
+  counter.inc({ outcome: 'alone' })
   return runTurns(deps, exchange)
 }
 
@@ -123,7 +123,7 @@ function digestOf(exchange: RunningExchange, scope: CachePolicy['scope']): strin
     exchange
   const { caching, keyHash } = caller
   const parts = [
-    FORM,
+    KEPT_FORM_VERSION,
     scope === 'key' ? keyHash : null,
     caching?.generation ?? null,
     guarding?.revision ?? null,
@@ -134,7 +134,7 @@ function digestOf(exchange: RunningExchange, scope: CachePolicy['scope']): strin
     plugins?.finishes === true && request.stream === true,
     candidates.map(referenceOf).sort(),
   ]
-  const fields = Object.entries(prompt).filter(([name, value]) => value != null && !NOT_COMPARED.has(name))
+  const fields = Object.entries(prompt).filter(([name, value]) => value != null && !IGNORED_FIELDS.has(name))
   return hash('sha256', `${JSON.stringify(parts)}\n${writtenJson(Object.fromEntries(fields))}`, 'base64url')
 }
 
@@ -146,10 +146,10 @@ class AnswerReader {
   readonly #deps: RunOnceDeps
   readonly #exchange: RunningExchange
   readonly #cache: CacheUse
-  readonly #claimed: EarlierClaim
+  readonly #claim: EarlierClaim
   readonly #owner: string
   readonly #frames = new WholeFrames()
-  readonly #done = Promise.withResolvers<ReadOutcome>()
+  readonly #outcome = Promise.withResolvers<ReadOutcome>()
   #reader: TranscriptReader | null = null
   #isPaused = false
   /** True while a part waits for the client. */
@@ -160,13 +160,13 @@ class AnswerReader {
     deps: RunOnceDeps,
     exchange: RunningExchange,
     cache: CacheUse,
-    claimed: EarlierClaim,
+    claim: EarlierClaim,
     owner: string,
   ) {
     this.#deps = deps
     this.#exchange = exchange
     this.#cache = cache
-    this.#claimed = claimed
+    this.#claim = claim
     this.#owner = owner
   }
 
@@ -184,10 +184,10 @@ class AnswerReader {
         this.#goOn()
       },
     })
-    const question = { id: this.#claimed.id, keyHash: this.#owner, after: -1, isClaimed: true } as const
+    const question = { id: this.#claim.id, keyHash: this.#owner, after: -1, isClaimed: true } as const
     this.#reader = this.#cache.terms.parts.transcripts.read(question, part => this.#take(part))
     signal.addEventListener('abort', this.#onAbort, { once: true })
-    return this.#done.promise
+    return this.#outcome.promise
   }
 
   #take(part: TranscriptPart): void {
@@ -239,22 +239,27 @@ class AnswerReader {
     const exchange = this.#exchange
     const { answer, candidates, watch } = exchange
     const { clock } = this.#deps
-    const found = candidates.find(each => referenceOf(each) === candidate)
-    if (found === undefined) {
+    const matchingCandidate = candidates.find(routeCandidate => referenceOf(routeCandidate) === candidate)
+    if (matchingCandidate === undefined) {
       this.#lose('unreadable')
       return
     }
-    const attempt = openRecord(found)
+    const attempt = openRecord(matchingCandidate)
     if (changes !== undefined) attempt.changes = changes
-    const { endedMs } = this.#claimed
+    const { endedMs } = this.#claim
     exchange.repeated = { attempt, source: id, endedAt: null }
     const nowMs = clock.monotonicMs()
     watch.enter('stream', nowMs)
     exchange.firstTokenMs = nowMs
     const age = endedMs === null ? 0 : Math.max(0, Math.floor((clock.nowMs() - endedMs) / 1000))
     answer.sink.reportCached?.(age)
-    if (changes !== undefined) answer.reportChanges(changes.length)
-    answer.begin(found.endpoint.modelId, found.endpoint.provider.name, [], read ?? null)
+    if (changes !== undefined) answer.sink.reportChanges?.(changes.length)
+    answer.begin(
+      matchingCandidate.endpoint.modelId,
+      matchingCandidate.endpoint.provider.name,
+      [],
+      read ?? null,
+    )
   }
 
   #end({ at, finish, usage, pipeline, fields, isLimited }: KeptEnd): void {
@@ -272,7 +277,7 @@ class AnswerReader {
     bill.repeat(usage)
     exchange.watch.enter('flush', this.#deps.clock.monotonicMs())
     this.#close()
-    this.#done.resolve('given')
+    this.#outcome.resolve('given')
   }
 
   /** The answer cannot be read to its end. */
@@ -291,12 +296,12 @@ class AnswerReader {
     answer.dropTurn()
     this.#exchange.repeated = null
     this.#exchange.firstTokenMs = null
-    this.#done.resolve(outcome)
+    this.#outcome.resolve(outcome)
   }
 
   #fail(thrown: unknown): void {
     this.#close()
-    this.#done.reject(thrown)
+    this.#outcome.reject(thrown)
   }
 
   #close(): void {

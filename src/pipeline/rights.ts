@@ -12,7 +12,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Guard } from './guard/guard.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
-import { namedModel } from './routing/names.ts'
+import { resolveModel } from './routing/names.ts'
 import { isOfLists, isOfModels, type Restrictions } from './routing/restrictions.ts'
 import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
 
@@ -47,8 +47,11 @@ export async function checkRights(
   )
 }
 
-function forbidden(what: string): GatewayError {
-  return new GatewayError('permission_denied', `A guardrail on this API key does not allow ${what} any more`)
+function forbidden(subject: string): GatewayError {
+  return new GatewayError(
+    'permission_denied',
+    `A guardrail on this API key does not allow ${subject} any more`,
+  )
 }
 
 /** The first model of the request, if none of its models has an allowed endpoint; null: one of them may serve. */
@@ -59,26 +62,26 @@ function forbiddenModel(
 ): string | null {
   let first: string | null = null
   for (const name of [...(model === undefined ? [] : [model]), ...(models ?? [])]) {
-    const named = namedModel(name, catalog, reasoning?.mode)
+    const namedModel = resolveModel(name, catalog, reasoning?.mode)
     // A router or an unknown model: routing decides about it.
-    if (named === null) return null
-    const isAllowed = named.model.endpoints.some(endpoint => {
+    if (namedModel === null) return null
+    const isAllowed = namedModel.model.endpoints.some(endpoint => {
       const restriction = restrictions.excludedBy({ endpoint, credential: null })
       return restriction === null || !isOfLists(restriction)
     })
     if (isAllowed) return null
-    first ??= named.model.id
+    first ??= namedModel.model.id
   }
   return first
 }
 
 export interface RunningRights {
   /**
-   * Finds what the caller may no longer do in an exchange that runs, after a record has changed: the reason to end it,
-   * or null. `caller`: as the records say now. Never rejects: what cannot be read now forbids nothing.
+   * The reason to end a running exchange whose caller lost a right when a record changed; null: no right was lost.
+   * `caller`: as the records are now. Never rejects: a record that cannot be read forbids nothing.
    */
   lostBy(exchange: Exchange, caller: Caller): Promise<GatewayError | null>
-  /** The reason to end an exchange of which a limit was overspent; null: there is none. Never rejects. */
+  /** The reason to end an exchange that has overspent a limit; null: it has not. Never rejects. */
   overspentBy(exchange: Exchange, caller: Caller): Promise<GatewayError | null>
 }
 
@@ -89,7 +92,7 @@ export function createRunningRights(
     async lostBy(exchange, caller) {
       try {
         return (
-          (await lostPlace(deps, exchange, caller)) ??
+          (await lostEndpoint(deps, exchange, caller)) ??
           (await lostTool(deps, exchange, caller)) ??
           (await deps.quota.overrun(caller, isPaidByCaller(exchange), true))
         )
@@ -117,7 +120,7 @@ export function hasReserved({ reservation }: Exchange): boolean {
   return reservation !== null && reservation.allowance !== null
 }
 
-async function lostPlace(
+async function lostEndpoint(
   { guard }: RightsDeps,
   { attempts, repeated }: Exchange,
   caller: Caller,

@@ -15,7 +15,7 @@ import type { Credential } from '../providers/credentials/catalog.ts'
 import { fitRequest } from '../providers/parameters.ts'
 
 /** The minimum that every known API accepts. */
-const OUTPUT_TOKENS = 16
+const MIN_OUTPUT_TOKENS = 16
 
 export function smallestRequest(endpoint: Endpoint): WireRequest {
   const { format, modelId: model } = endpoint
@@ -24,13 +24,13 @@ export function smallestRequest(endpoint: Endpoint): WireRequest {
     const settings = { dimensions: null, encoding: 'float', inputType: null, isList: false } as const
     return EMBEDDINGS_FORMATS[format].encode({ request, settings, endUser: null }, endpoint)
   }
-  const prompt = { model, input: 'Hi', max_output_tokens: OUTPUT_TOKENS }
+  const prompt = { model, input: 'Hi', max_output_tokens: MIN_OUTPUT_TOKENS }
   const request = outgoingRequest(fitRequest(prompt, endpoint), FORMATS[format], 'responses')
   return FORMATS[format].encode({ request, stream: false, endUser: null }, endpoint)
 }
 
 /** Reads the smallest reply. @throws GatewayError if the text reports a failure, or is not an answer */
-export function readSmallest(text: string, endpoint: Endpoint): void {
+export function readSmallestReply(text: string, endpoint: Endpoint): void {
   if (isEmbeddingsFormat(endpoint.format)) {
     const reply = record(parseJson(text))
     if (reply === null || reply['error'] != null) {
@@ -47,19 +47,17 @@ export function readSmallest(text: string, endpoint: Endpoint): void {
 export function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider): readonly Endpoint[] {
   const rank = ({ format, serviceTier, drawsImages }: Endpoint): number =>
     (isEmbeddingsFormat(format) ? 4 : 0) + (drawsImages ? 2 : 0) + (serviceTier === undefined ? 0 : 1)
-  return endpoints
-    .filter(({ provider }) => provider.slug === slug)
-    .toSorted((one, other) => rank(one) - rank(other))
+  return endpoints.filter(({ provider }) => provider.slug === slug).toSorted((a, b) => rank(a) - rank(b))
 }
 
 /** The endpoint with the cheapest answer; null if the credential may serve none of the provider's endpoints. */
-export function cheapest(
+export function cheapestEndpoint(
   catalog: Pick<Catalog, 'models'>,
   provider: Provider,
   credential: Credential | null,
 ): Endpoint | null {
   const allowed = credential?.allowedModels ?? null
-  const found = catalog
+  const allowedEndpoints = catalog
     .models()
     .filter(({ id }) => allowed === null || allowed.includes(id))
     .flatMap(({ endpoints }) => endpoints)
@@ -67,7 +65,7 @@ export function cheapest(
     pricing.isUnknown === true ? Number.MAX_SAFE_INTEGER : Number(pricing.prompt) + Number(pricing.completion)
   return (
     endpointsOf(
-      found.toSorted((one, other) => price(one) - price(other)),
+      allowedEndpoints.toSorted((a, b) => price(a) - price(b)),
       provider,
     )[0] ?? null
   )

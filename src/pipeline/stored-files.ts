@@ -25,10 +25,10 @@ export interface StoredFilesDeps {
 }
 
 /** Limit of one request in total: as much as its body may have. */
-const BYTES_MAX = 20 * 1024 * 1024
-const FILES_MAX = 20
+const MAX_FILE_BYTES = 20 * 1024 * 1024
+const MAX_FILES = 20
 
-interface FoundPart {
+interface StoredPart {
   readonly type: 'input_file' | 'input_image'
   readonly file_id: string
   readonly filename?: string | null
@@ -46,28 +46,31 @@ export function withStoredFiles(
   const { input } = prompt
   if (readStoredFile === undefined || typeof input === 'string') return prompt
   for (const item of input) {
-    if (listsOf(item).some(({ parts }) => parts.some(isStored))) return fill(readStoredFile, exchange, input)
+    if (listsOf(item).some(({ parts }) => parts.some(isStored)))
+      return fillParts(readStoredFile, exchange, input)
   }
   return prompt
 }
 
-async function fill(
+async function fillParts(
   read: ReadStoredFile,
   exchange: RoutedExchange,
   input: Exclude<ResponsesRequest['input'], string>,
 ): Promise<ResponsesRequest> {
   const reader = new Reader(read, exchange)
   const items: InputItem[] = []
-  for (const [at, item] of input.entries()) {
+  for (const [itemIndex, item] of input.entries()) {
     let copy = item
     for (const { field, parts } of listsOf(item)) {
       if (!parts.some(isStored)) continue
-      const changed: unknown[] = []
-      for (const [index, part] of parts.entries())
-        changed.push(
-          isStored(part) ? await reader.part(part, `input[${at}].${field}[${index}].file_id`) : part,
+      const changedParts: unknown[] = []
+      for (const [partIndex, part] of parts.entries())
+        changedParts.push(
+          isStored(part)
+            ? await reader.part(part, `input[${itemIndex}].${field}[${partIndex}].file_id`)
+            : part,
         )
-      copy = { ...copy, [field]: changed } as InputItem
+      copy = { ...copy, [field]: changedParts } as InputItem
     }
     items.push(copy)
   }
@@ -78,8 +81,8 @@ async function fill(
 class Reader {
   readonly #read: ReadStoredFile
   readonly #exchange: RoutedExchange
-  readonly #known = new Map<string, StoredFile>()
-  #bytes = 0
+  readonly #files = new Map<string, StoredFile>()
+  #totalBytes = 0
 
   constructor(read: ReadStoredFile, exchange: RoutedExchange) {
     this.#read = read
@@ -87,53 +90,53 @@ class Reader {
   }
 
   /** @throws GatewayError `invalid_request`, `payload_too_large` or `overloaded` */
-  async part(part: FoundPart, path: string): Promise<object> {
-    const { file_id, filename: givenName, ...rest } = part
+  async part(part: StoredPart, path: string): Promise<object> {
+    const { file_id, filename: givenName, ...otherFields } = part
     const { filename, bytes } = await this.#file(file_id, path)
     const image = imageType(bytes)
     if (part.type === 'input_image' || image !== null) {
       if (image === null) throw refusal(path, 'the file must be a PNG, JPEG, GIF or WebP image')
       const { detail = 'auto' } = part
-      return { ...rest, type: 'input_image', detail, image_url: dataUrl(image, bytes) }
+      return { ...otherFields, type: 'input_image', detail, image_url: dataUrl(image, bytes) }
     }
     const name = givenName ?? filename
     if (bytes.subarray(0, 1_024).includes('%PDF-'))
-      return { ...rest, filename: name, file_data: dataUrl('application/pdf', bytes) }
+      return { ...otherFields, filename: name, file_data: dataUrl('application/pdf', bytes) }
     const text = textOf(bytes)
     if (text === null) throw refusal(path, 'the file is neither text, nor a PDF, nor an image')
-    return { ...rest, type: 'input_text', text: `File: ${name}\n\n${text}` }
+    return { ...otherFields, type: 'input_text', text: `File: ${name}\n\n${text}` }
   }
 
   async #file(id: string, path: string): Promise<StoredFile> {
-    const before = this.#known.get(id)
+    const earlierFile = this.#files.get(id)
     // Each use of a file is a separate copy in the request.
-    if (before !== undefined) {
-      this.#count(before.bytes.byteLength)
-      return before
+    if (earlierFile !== undefined) {
+      this.#count(earlierFile.bytes.byteLength)
+      return earlierFile
     }
-    if (this.#known.size === FILES_MAX) throw refusal(path, `a request may name at most ${FILES_MAX} files`)
+    if (this.#files.size === MAX_FILES) throw refusal(path, `a request may name at most ${MAX_FILES} files`)
     const { caller, signal } = this.#exchange
-    const file = await this.#read(caller, id, BYTES_MAX - this.#bytes)
+    const file = await this.#read(caller, id, MAX_FILE_BYTES - this.#totalBytes)
     signal.throwIfAborted()
     if (file === null) throw refusal(path, 'no such file in this workspace')
     this.#count(file.bytes.byteLength)
-    this.#known.set(id, file)
+    this.#files.set(id, file)
     return file
   }
 
   /** Counts the bytes, and their base64 text, which is a third longer. */
   #count(bytes: number): void {
-    this.#bytes += bytes
-    if (this.#bytes > BYTES_MAX)
+    this.#totalBytes += bytes
+    if (this.#totalBytes > MAX_FILE_BYTES)
       throw new GatewayError(
         'payload_too_large',
-        `The files in a request may have at most ${BYTES_MAX} bytes in total`,
+        `The files in a request may have at most ${MAX_FILE_BYTES} bytes in total`,
       )
     if (!this.#exchange.held.count(Math.ceil((bytes * 7) / 3))) throw overloadError()
   }
 }
 
-function isStored(part: unknown): part is FoundPart {
+function isStored(part: unknown): part is StoredPart {
   if (typeof part !== 'object' || part === null) return false
   const { type, file_id, file_data, file_url, image_url } = part as Readonly<Record<string, unknown>>
   if (type !== 'input_file' && type !== 'input_image') return false

@@ -20,13 +20,13 @@ import {
   sealSummary,
   summaryIn,
   summaryRequest,
-  summedUp,
   thresholdOf,
   withOpenSummaries,
   withoutThreshold,
+  withSummary,
 } from './compaction.ts'
 import { type RunningExchange, SKIPPED } from './exchange-stages.ts'
-import { namedModel } from './routing/names.ts'
+import { resolveModel } from './routing/names.ts'
 
 export interface SummariesDeps {
   /** Absent: summaries are passed on unchanged. */
@@ -48,12 +48,12 @@ type Formats = Readonly<Record<FormatName, Format>>
 export function compactsItself(endpoint: Endpoint, formats: Formats, mode: CompactionMode): boolean {
   const { compaction } = formats[textFormat(endpoint)]
   if (compaction === undefined) return false
-  const row = endpoint.compaction ?? endpoint.provider.compaction
-  return row === undefined ? compaction.bySetting && mode === 'provider' : row === 'provider'
+  const rowMode = endpoint.compaction ?? endpoint.provider.compaction
+  return rowMode === undefined ? compaction.bySetting && mode === 'provider' : rowMode === 'provider'
 }
 
 /** Time limit for reading and summarizing a long conversation. */
-const SUMMARY_MS = 300_000
+const SUMMARY_TIMEOUT_MS = 300_000
 
 /** The prompt with its summaries open. @throws GatewayError `invalid_request` for a summary that cannot be opened */
 export function openSummaries(
@@ -67,7 +67,7 @@ export function openSummaries(
  * Replaces a conversation that is longer than its caller wants by a summary, or notes the wish for a summary if every
  * provider of the model creates it itself.
  */
-export function sumUpIfLong(
+export function compactIfLong(
   { summaries, catalog, formats }: SummariesDeps & { readonly catalog: Catalog; readonly formats: Formats },
   exchange: RunningExchange,
 ): typeof SKIPPED | Promise<void> {
@@ -75,7 +75,7 @@ export function sumUpIfLong(
   if (summaries === undefined || threshold === null) return SKIPPED
   exchange.prompt = withoutThreshold(exchange.prompt)
   const { prompt } = exchange
-  const model = namedModel(prompt.model ?? prompt.models?.[0] ?? '', catalog, prompt.reasoning?.mode)?.model
+  const model = resolveModel(prompt.model ?? prompt.models?.[0] ?? '', catalog, prompt.reasoning?.mode)?.model
   if (model !== undefined && !makesEmbeddings(model)) {
     if (model.endpoints.every(endpoint => compactsItself(endpoint, formats, summaries.mode))) {
       exchange.prompt = { ...prompt, [COMPACTS]: { threshold } } as ResponsesRequest
@@ -83,20 +83,20 @@ export function sumUpIfLong(
     }
   }
   const newest = summaries.inputTokens(prompt) <= threshold ? null : newestItems(prompt)
-  return newest === null ? SKIPPED : sumUp(summaries, exchange, newest)
+  return newest === null ? SKIPPED : compact(summaries, exchange, newest)
 }
 
-async function sumUp(
+async function compact(
   { seal, askAs }: Summaries,
   exchange: RunningExchange,
   newest: NonNullable<ReturnType<typeof newestItems>>,
 ): Promise<void> {
   const { answer, caller, masks, prompt, signal } = exchange
-  const response = await askAs(exchange, summaryRequest(prompt), { deadlineMs: SUMMARY_MS })
+  const response = await askAs(exchange, summaryRequest(prompt), { deadlineMs: SUMMARY_TIMEOUT_MS })
   signal.throwIfAborted()
   const text = summaryIn(response)
   // It comes back sealed, and is masked again.
-  const shown = masks === null ? text : masks.unmask(text)
-  answer.show({ ...sealSummary(seal, caller, { text: shown, replaces: true }) })
-  exchange.prompt = summedUp(prompt, text, newest)
+  const shownText = masks === null ? text : masks.unmask(text)
+  answer.show({ ...sealSummary(seal, caller, { text: shownText, replaces: true }) })
+  exchange.prompt = withSummary(prompt, text, newest)
 }

@@ -1,6 +1,6 @@
 /** The charge of a caller who leaves while the model thinks, or before a whole reply: the time, at the endpoint's speed. */
 import t, { type Test } from 'tap'
-import { USUAL_TOKENS_PER_SECOND } from '../../src/pipeline/accounting/unseen.ts'
+import { USUAL_TOKENS_PER_SECOND } from '../../src/pipeline/accounting/estimate.ts'
 import { until } from '../support/patience.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 import { startLeaving } from '../support/world.ts'

@@ -1,7 +1,7 @@
 /** Rollouts over two instances on one database: one of them moves a step, both give the same share, sessions stay. */
 import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { rolloutPlace } from '../../src/pipeline/routing/route-targets.ts'
+import { rolloutPosition } from '../../src/pipeline/routing/route-targets.ts'
 import type { Route } from '../../src/protocol/route.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
@@ -100,7 +100,7 @@ function placeOf(session: string): number {
   const request = { model: route, input: 'Hi', session_id: session }
   const routed = { id: '', organizationId: 'org_default', request, inputTokens: () => 0, nowMs: 0 }
   const found = { name: route, sticky: 'session' } as Route
-  return 100 * rolloutPlace(found, CANDIDATE, routed)
+  return 100 * rolloutPosition(found, CANDIDATE, routed)
 }
 
 for (const carrier of CARRIERS)

@@ -15,7 +15,7 @@ function chargeOf(n: number, exact = true): Charge {
     inputCost: 13 * n,
     outputCost: 17 * n,
     cost: 31 * n,
-    exact,
+    isExact: exact,
     isUnpriced: false,
   }
 }

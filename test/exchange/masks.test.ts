@@ -44,8 +44,8 @@ t.test('what looks like a placeholder is found, and nothing else', async t => {
 
 t.test("the caller's own text keeps its number, also where a value already has it", async t => {
   const masks = given('ann')
-  masks.own('EMAIL', '[EMAIL_1]')
-  masks.own('EMAIL', '[EMAIL_3]')
+  masks.reserve('EMAIL', '[EMAIL_1]')
+  masks.reserve('EMAIL', '[EMAIL_3]')
   t.equal(masks.tokenOf('EMAIL', '[EMAIL_1]'), '[EMAIL_2]')
   t.equal(masks.give('EMAIL', 'bob'), '[EMAIL_4]')
   t.equal(masks.unmask('[EMAIL_1] [EMAIL_2] [EMAIL_3] [EMAIL_4]'), 'ann [EMAIL_1] [EMAIL_3] bob')

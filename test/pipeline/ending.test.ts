@@ -7,7 +7,7 @@ import { chargeOf } from '../../src/pipeline/accounting/charge.ts'
 import { Answer } from '../../src/pipeline/answer/answer.ts'
 import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
 import { FinalSink } from '../../src/pipeline/answer/sink.ts'
-import { details, failureOf, routingMetadata, summarize, tellEnd } from '../../src/pipeline/ending.ts'
+import { details, failureOf, routingMetadata, summarize, writeEnd } from '../../src/pipeline/ending.ts'
 import { RunningExchange } from '../../src/pipeline/exchange-stages.ts'
 import { NO_PLUGINS } from '../../src/pipeline/plugin-chain.ts'
 import { RefusedTurn } from '../../src/pipeline/turn/tool-loop.ts'
@@ -91,7 +91,7 @@ t.test('the end has what was charged, by whom and in which tier', async t => {
 
 t.test('a reply that ended well has its usage, tier and finish', async t => {
   const { exchange, sink } = start()
-  t.same(tellEnd(deps, endOf(exchange, null, 5), null), { answered: true })
+  t.same(writeEnd(deps, endOf(exchange, null, 5), null), { answered: true })
   t.match(sink.response, {
     status: 'completed',
     model: 'acme/scripted',
@@ -108,14 +108,14 @@ t.test('a reply that ended well has its usage, tier and finish', async t => {
 t.test('a reply that met its limit is incomplete', async t => {
   const { exchange, sink } = start()
   exchange.finish = { reason: 'length', native: null, serviceTier: null }
-  tellEnd(deps, endOf(exchange, null, 5), null)
+  writeEnd(deps, endOf(exchange, null, 5), null)
   t.match(sink.response, { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } })
 })
 
 t.test('a failure before the first event is the whole reply, with its usage', async t => {
   const { exchange, sink } = start()
   const error = new GatewayError('provider_unavailable', 'down')
-  const outcome = tellEnd(deps, endOf(exchange, error, 5), { error, channel: 'envelope' })
+  const outcome = writeEnd(deps, endOf(exchange, error, 5), { error, channel: 'envelope' })
   t.match(outcome, {
     answered: false,
     error,
@@ -130,9 +130,9 @@ t.test('a failure after it is the last event, and keeps what was said', async t 
   const { answer, exchange } = start({ listener: event => void events.push(event) })
   const error = new GatewayError('upstream_timeout', 'late')
   t.equal(answer.committed, true)
-  t.same(tellEnd(deps, endOf(exchange, error, 5), { error, channel: 'stream' }), {
+  t.same(writeEnd(deps, endOf(exchange, error, 5), { error, channel: 'stream' }), {
     answered: true,
-    refused: error,
+    refusal: error,
   })
   t.match(events.at(-1), {
     type: 'response.failed',
@@ -221,7 +221,7 @@ t.test('the summary is the line of the log, in bounded names', async t => {
   })
   const error = new GatewayError('upstream_timeout', 'late')
   exchange.attempts[0] = scriptedRecord({ error, status: 504 })
-  t.match(summarize(deps, end, { answered: true, refused: error }), {
+  t.match(summarize(deps, end, { answered: true, refusal: error }), {
     error: 'upstream_timeout',
     failedAttempts: [{ provider: 'acme', error: 'upstream_timeout', status: 504 }],
   })

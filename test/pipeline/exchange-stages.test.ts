@@ -29,7 +29,7 @@ function world() {
     ms: number,
     result?: () => unknown,
   ): ExchangeStage<Deps, RunningExchange> => ({
-    timed,
+    label: timed,
     run: () => {
       ran.push(name)
       clock.advance(ms)

@@ -389,7 +389,7 @@ t.test('planned requests have the candidates of the general way, in their order'
             )
             t.equal(short.fallbacks, general.fallbacks)
             t.same(short.skipped, general.skipped)
-            t.equal(short.named.kind, general.named.kind)
+            t.equal(short.namedModel.kind, general.namedModel.kind)
           }
         }
       }

@@ -28,7 +28,7 @@ export function plainCalls(clock: Clock, records: UsageRecord[]) {
     ...plainRouting(clock),
     ledger: {
       append: (record: UsageRecord) => void records.push(record),
-      written: () => null,
+      whenWritten: () => null,
       find: async () => null,
     },
     abandoned: new AbandonedReplies(),

@@ -314,7 +314,7 @@ t.test('the reservation of a deferred request goes with its call', async t => {
   const body = { model: 'sim/chat-echo', input: 'Hi', max_output_tokens: 900_000 }
   const { call } = await s.submit(body, { caller })
   if (call === undefined) throw new Error('not deferred')
-  t.ok(call.reserved >= 0.36e12, 'for all that it may write')
+  t.ok(call.reservedAmount >= 0.36e12, 'for all that it may write')
   t.equal(call.attempt.endpoint.modelId, 'sim/chat-echo')
   const second = await s.submit(body, { caller })
   t.match(second.outcome, { answered: false, error: { code: 'rate_limit_exceeded' } }, 'it is still reserved')

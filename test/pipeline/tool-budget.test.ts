@@ -34,11 +34,11 @@ function turnAfter(spent: Spent = {}): ToolTurn {
       reasoningTokens: outputTokens,
       webSearchRequests: 0,
     }
-    bill.charge({ usage, inputCost: cost, outputCost: 0, cost, exact: true, isUnpriced: false })
+    bill.charge({ usage, inputCost: cost, outputCost: 0, cost, isExact: true, isUnpriced: false })
     bill.closeTurn()
   }
   bill.addToolCall(true, toolCost)
-  return { bill, finish: spent.finish ?? FINISH, called: spent.called ?? [] }
+  return { bill, finish: spent.finish ?? FINISH, calledNames: spent.called ?? [] }
 }
 
 /** Both forms of the field, which mean the same. */

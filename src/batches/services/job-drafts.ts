@@ -160,7 +160,12 @@ export class JobDrafts {
     return [...this.#drafts.values(), ...this.#fullDrafts]
   }
 
-  #add(draft: JobDraft, line: ClaimedLine, { exchange, reserved }: DeferredCall, text: string): void {
+  #add(
+    draft: JobDraft,
+    line: ClaimedLine,
+    { exchange, reservedAmount: reserved }: DeferredCall,
+    text: string,
+  ): void {
     const { reservation } = exchange
     // The draft owns the reservation from now on.
     exchange.reservation = null

@@ -6,7 +6,7 @@
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { ExchangeLine } from '../../base/log/log.ts'
 import type { EndpointChoice } from '../../base/metrics/table.ts'
-import { type ReportedChange, reported } from '../../exchange/changes.ts'
+import { type ReportedChange, reportedChanges } from '../../exchange/changes.ts'
 import type { RequestEnd } from '../../exchange/exchange.ts'
 import type { NewExplanation } from '../../storage/ledger.ts'
 import { type ExplainedRequest, explanationOf } from './noted-request.ts'
@@ -126,7 +126,7 @@ export class ExplanationWriter {
               },
               passedOver: exchange.passedOver,
               lossy: exchange.lossy,
-              changes: changes === undefined ? UNCHANGED : reported(changes, exchange.clientRequest),
+              changes: changes === undefined ? UNCHANGED : reportedChanges(changes, exchange.clientRequest),
               toolCalls: exchange.toolCalls,
               innerCalls: exchange.innerCalls,
               pipeline: exchange.pipeline,

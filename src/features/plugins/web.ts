@@ -50,7 +50,7 @@ class ActiveWeb implements ActivePlugin {
   }
 
   report(): PluginReport {
-    return this.#found.length === 0 ? {} : { found: this.#found }
+    return this.#found.length === 0 ? {} : { searchResults: this.#found }
   }
 
   prepare(exchange: Exchange): undefined | Promise<ResponsesRequest> {

@@ -28,7 +28,7 @@ export interface Ledger {
   /** Keeps the record, together with others of this turn of the event loop. Never throws. */
   append(record: UsageRecord): void
   /** Resolves when all records so far survive a kill of the process; null if they already do. Never rejects. */
-  written(): Promise<void> | null
+  whenWritten(): Promise<void> | null
   /** Null if the organization has no record with this id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
 }
@@ -36,7 +36,7 @@ export interface Ledger {
 export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
   return {
     append: spool.append.bind(spool),
-    written: spool.whenWritten.bind(spool),
+    whenWritten: spool.whenWritten.bind(spool),
     async find(id, organizationId) {
       const line = spool.find(id)
       if (line === null) return store.find(id, organizationId)
@@ -49,7 +49,7 @@ export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
 export interface ReserveDeps {
   readonly clock: Clock
   readonly quota: Quota
-  /** Absent: the request is only checked: it does not wait until reserved amounts are released, and takes no place. */
+  /** Absent: the request is only checked: it does not wait until reserved amounts are released, and takes no slot. */
   readonly reservationWait?: ReservationQueue | undefined
 }
 
@@ -61,8 +61,8 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
   const { caller } = exchange
   const { rates } = exchange.clientRequest
   try {
-    const reserved = deps.quota.admit(caller, demand, ratedOf(deps, exchange))
-    exchange.reservation = isPending(reserved) ? await reserved : reserved
+    const reservationOrPromise = deps.quota.admit(caller, demand, ratedRequestOf(deps, exchange))
+    exchange.reservation = isPending(reservationOrPromise) ? await reservationOrPromise : reservationOrPromise
   } catch (error) {
     exchange.reservation = await reserveLater(deps, exchange, demand, error)
   }
@@ -71,8 +71,11 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
   if (rooms !== undefined) for (const [kind, room] of rooms) rates.setRate(kind, room, deps.clock.nowMs())
 }
 
-/** A call within another request has no place of its own, nor has a line that a batch service may take for hours. */
-function ratedOf({ reservationWait }: ReserveDeps, { parent, batch, request }: Exchange): RatedRequest {
+/** A call within another request takes no slot of its own, nor does a line that a batch service may hold for hours. */
+function ratedRequestOf(
+  { reservationWait }: ReserveDeps,
+  { parent, batch, request }: Exchange,
+): RatedRequest {
   return {
     endUser: request.safety_identifier ?? request.user ?? null,
     isCounted: reservationWait !== undefined && parent === undefined && batch?.submit === undefined,
@@ -84,21 +87,21 @@ async function reserveLater(
   deps: ReserveDeps,
   exchange: Exchange,
   demand: Demand,
-  refused: unknown,
+  refusal: unknown,
 ): Promise<Reservation> {
   const { quota, reservationWait } = deps
   const { batch, caller, signal } = exchange
   try {
-    if (!(refused instanceof BusyError) || reservationWait === undefined || batch !== undefined) throw refused
+    if (!(refusal instanceof BusyError) || reservationWait === undefined || batch !== undefined) throw refusal
     return await reservationWait.reserve(
-      now => quota.admit(now, demand, ratedOf(deps, exchange)),
+      currentCaller => quota.admit(currentCaller, demand, ratedRequestOf(deps, exchange)),
       caller,
       signal,
-      refused,
+      refusal,
     )
-  } catch (last) {
+  } catch (thrown) {
     exchange.overLimit = true
-    throw last
+    throw thrown
   }
 }
 
@@ -182,13 +185,13 @@ function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
 function countAttempts(metrics: Metrics, exchange: Exchange): void {
   for (const attempt of exchange.attempts) {
     const provider = metrics.ofProvider(attempt.endpoint.provider.slug)
-    const counted = attempt.error === null ? provider.answered : provider.failure(attempt.error.code)
-    counted.inc()
+    const counter = attempt.error === null ? provider.answered : provider.failure(attempt.error.code)
+    counter.inc()
   }
 }
 
 /** Larger counts are not plausible; sums of this many still fit in 63 bits for some million records. */
-const COUNT_MAX = 1e12
+const MAX_RECORDED_COUNT = 1e12
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
 
@@ -206,7 +209,7 @@ export function usageRecord({
   const usage = bill.total?.usage
   const endpoint = last?.endpoint
   // The caller of a reply that is delivered as a whole may have left before it was complete.
-  const cancelled =
+  const isCancelled =
     error?.code === 'client_closed' ||
     (signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed')
   const record: Writable<UsageRecord> = {
@@ -220,18 +223,18 @@ export function usageRecord({
     providerName: endpoint?.provider.name ?? null,
     upstreamId: last?.upstreamId == null ? null : cutForeign(last.upstreamId),
     streamed: request.stream === true,
-    outcome: outcomeOf(exchange, error, cancelled),
-    cancelled,
+    outcome: outcomeOf(exchange, error, isCancelled),
+    cancelled: isCancelled,
     error: error?.code ?? null,
     finishReason: finish?.reason ?? null,
     nativeFinishReason: finish?.native == null ? null : cutForeign(finish.native),
     accounting: bill.accounting,
-    inputTokens: Math.min(usage?.inputTokens ?? 0, COUNT_MAX),
-    cachedTokens: Math.min(usage?.cachedTokens ?? 0, COUNT_MAX),
-    cacheWriteTokens: Math.min(usage?.cacheWriteTokens ?? 0, COUNT_MAX),
-    outputTokens: Math.min(usage?.outputTokens ?? 0, COUNT_MAX),
-    reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, COUNT_MAX),
-    webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, COUNT_MAX),
+    inputTokens: Math.min(usage?.inputTokens ?? 0, MAX_RECORDED_COUNT),
+    cachedTokens: Math.min(usage?.cachedTokens ?? 0, MAX_RECORDED_COUNT),
+    cacheWriteTokens: Math.min(usage?.cacheWriteTokens ?? 0, MAX_RECORDED_COUNT),
+    outputTokens: Math.min(usage?.outputTokens ?? 0, MAX_RECORDED_COUNT),
+    reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, MAX_RECORDED_COUNT),
+    webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, MAX_RECORDED_COUNT),
     cost: Math.min(cost, Number.MAX_SAFE_INTEGER),
     isByok,
     serviceTier: tier === null || tier === 'default' ? tier : cutForeign(tier),
@@ -286,8 +289,8 @@ function noteRollout(record: Writable<UsageRecord>, exchange: Exchange): void {
 }
 
 /**
- * Without a model call, longer names are not stored, nor are other facts that the client states about itself:
- * it costs the client nothing, and its record stays for as long as others.
+ * If no model was called, longer names are not stored, nor are other facts that the client states about itself: such a
+ * request costs the client nothing, but its record is kept for as long as others.
  */
 const SHORT_NAME_CHARS = 64
 
@@ -307,8 +310,8 @@ function usageAttempt({ endpoint, status, error, isByok }: AttemptRecord): Usage
   }
 }
 
-function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: boolean): UsageOutcome {
-  if (cancelled) return 'aborted'
+function outcomeOf(exchange: Exchange, error: GatewayError | null, isCancelled: boolean): UsageOutcome {
+  if (isCancelled) return 'aborted'
   if (error !== null) return 'failed'
   const reason = exchange.finish?.reason
   return reason === 'length' || reason === 'content_filter' ? 'incomplete' : 'completed'

@@ -97,7 +97,7 @@ export interface CallTerms {
   readonly cap: number | null
   readonly meter: Meter
   /** The initial reservation of the exchange. */
-  readonly reserved: PicoUsd
+  readonly reservedAmount: PicoUsd
 }
 
 /**
@@ -114,17 +114,17 @@ export function admitCall(
   const spentCost = bill.closedCost
   const fullOffer = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
-  const rest = allowance.remaining(fullOffer.isOwn) - spentCost - bill.inner.cost
-  const affordableTokens = maxAffordableTokens(fullOffer, rest)
+  const remainingAmount = allowance.remaining(fullOffer.isOwn) - spentCost - bill.inner.cost
+  const affordableTokens = maxAffordableTokens(fullOffer, remainingAmount)
   if (affordableTokens === 0) return null
   const first = Math.min(fullOffer.first, affordableTokens)
-  const fetched = reservedPrice(fullOffer, first, rest) - priceOf(fullOffer, first)
+  const fetched = reservedPrice(fullOffer, first, remainingAmount) - priceOf(fullOffer, first)
   const offer = fetched === 0 ? fullOffer : { ...fullOffer, base: fullOffer.base + fetched }
   const cap = capOf(prompt, candidate, offer, affordableTokens)
-  const reserved = spentCost + priceOf(offer, first)
+  const reservedAmount = spentCost + priceOf(offer, first)
   const meter = new Meter(allowance, offer, spentCost, cap ?? affordableTokens, cap !== null)
-  const terms: CallTerms = { cap, meter, reserved }
-  const coverage = allowance.cover(reserved, offer.isOwn)
+  const terms: CallTerms = { cap, meter, reservedAmount }
+  const coverage = allowance.cover(reservedAmount, offer.isOwn)
   if (isPending(coverage)) return coverage.then(isCovered => (isCovered ? terms : null))
   return coverage ? terms : null
 }
@@ -155,26 +155,26 @@ export class Meter {
   readonly #allowance: Allowance
   readonly #offer: Offer
   /** Amount spent by earlier calls of the exchange. */
-  readonly #spent: number
+  readonly #spentCost: number
   /** Tokens after which the provider itself ends the reply; infinite without such a limit. */
   readonly #cap: number
-  #covered: number
+  #coveredTokens: number
   #state: 'free' | 'asking' | 'refused' = 'free'
   /** Quarters of tokens at which `reach` has to be called next. */
-  nextAt: number
+  nextCheckQuarters: number
 
-  constructor(allowance: Allowance, offer: Offer, spentCost: number, maxTokens: number, capped: boolean) {
+  constructor(allowance: Allowance, offer: Offer, spentCost: number, maxTokens: number, isCapped: boolean) {
     this.#allowance = allowance
     this.#offer = offer
-    this.#spent = spentCost
-    this.#cap = capped ? maxTokens : Number.POSITIVE_INFINITY
-    this.#covered = Math.min(offer.first, maxTokens)
-    this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
+    this.#spentCost = spentCost
+    this.#cap = isCapped ? maxTokens : Number.POSITIVE_INFINITY
+    this.#coveredTokens = Math.min(offer.first, maxTokens)
+    this.nextCheckQuarters = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#nextReserveQuarters()
   }
 
   /** The number of output tokens that are reserved. */
   get coveredTokens(): number {
-    return this.#covered
+    return this.#coveredTokens
   }
 
   /**
@@ -191,18 +191,18 @@ export class Meter {
    */
   reach(quarters: number, go: () => void): 'go' | 'wait' | 'stop' {
     const tokens = Math.ceil(quarters / QUARTERS)
-    const isOver = tokens >= this.#covered
+    const isOver = tokens >= this.#coveredTokens
     if (this.#state === 'refused') return isOver ? 'stop' : 'go'
     if (this.#state === 'asking') return isOver ? 'wait' : 'go'
     const maxTokens = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
-    const target = Math.min(maxTokens, Math.max(tokens, this.#covered) + PIECE_TOKENS)
-    const coverage = this.#allowance.cover(this.#spent + priceOf(this.#offer, target), this.#offer.isOwn)
+    const target = Math.min(maxTokens, Math.max(tokens, this.#coveredTokens) + PIECE_TOKENS)
+    const coverage = this.#allowance.cover(this.#spentCost + priceOf(this.#offer, target), this.#offer.isOwn)
     if (!isPending(coverage)) {
       this.#note(coverage, target)
       return coverage || !isOver ? 'go' : 'stop'
     }
     this.#state = 'asking'
-    this.nextAt = this.#covered * QUARTERS
+    this.nextCheckQuarters = this.#coveredTokens * QUARTERS
     void coverage.then(isCovered => {
       this.#note(isCovered, target)
       go()
@@ -212,13 +212,13 @@ export class Meter {
 
   #note(isCovered: boolean, target: number): void {
     this.#state = isCovered ? 'free' : 'refused'
-    if (isCovered) this.#covered = target
-    this.nextAt = isCovered ? this.#aheadAt() : this.#covered * QUARTERS
+    if (isCovered) this.#coveredTokens = target
+    this.nextCheckQuarters = isCovered ? this.#nextReserveQuarters() : this.#coveredTokens * QUARTERS
   }
 
-  #aheadAt(): number {
-    // A provider that respects its cap writes no more than this, as far as the weight of a text can show.
-    if (this.#covered === this.#cap) return this.#cap * QUARTERS
-    return Math.max(0, this.#covered - AHEAD_TOKENS) * QUARTERS
+  #nextReserveQuarters(): number {
+    // A provider that respects its cap writes no more than this, if the estimate from the text is right.
+    if (this.#coveredTokens === this.#cap) return this.#cap * QUARTERS
+    return Math.max(0, this.#coveredTokens - AHEAD_TOKENS) * QUARTERS
   }
 }

@@ -32,24 +32,24 @@ interface UsageCost {
  */
 export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCost {
   const prices = pricing.overrides == null ? pricing : pricesFor(pricing, usage.inputTokens)
-  const cached = Math.min(usage.cachedTokens, usage.inputTokens)
-  const cacheWrites = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
-  const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites)
+  const cachedTokens = Math.min(usage.cachedTokens, usage.inputTokens)
+  const cacheWrites = Math.min(usage.cacheWriteTokens, usage.inputTokens - cachedTokens)
+  const oneHourWrites = Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites)
   // Audio that was cached or written is charged at the cache prices.
-  const audio = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cached - cacheWrites)
-  const plainTokens = usage.inputTokens - cached - cacheWrites - audio
+  const audioTokens = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cachedTokens - cacheWrites)
+  const plainTokens = usage.inputTokens - cachedTokens - cacheWrites - audioTokens
   const writePrice = prices.inputCacheWrite ?? prices.prompt
   const input =
     plainTokens * prices.prompt +
-    audio * (prices.audio ?? prices.prompt) +
-    cached * (prices.inputCacheRead ?? prices.prompt) +
-    (cacheWrites - writtenForAnHour) * writePrice +
-    writtenForAnHour * (prices.inputCacheWrite1h ?? writePrice) +
+    audioTokens * (prices.audio ?? prices.prompt) +
+    cachedTokens * (prices.inputCacheRead ?? prices.prompt) +
+    (cacheWrites - oneHourWrites) * writePrice +
+    oneHourWrites * (prices.inputCacheWrite1h ?? writePrice) +
     images * (pricing.image ?? 0)
-  const reasoning = Math.min(usage.reasoningTokens, usage.outputTokens)
+  const reasoningTokens = Math.min(usage.reasoningTokens, usage.outputTokens)
   const output =
-    (usage.outputTokens - reasoning) * prices.completion +
-    reasoning * (prices.internalReasoning ?? prices.completion)
+    (usage.outputTokens - reasoningTokens) * prices.completion +
+    reasoningTokens * (prices.internalReasoning ?? prices.completion)
   return { input, output, total: input + output + pricing.request }
 }
 
@@ -59,10 +59,10 @@ export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
 }
 
 /** The charge of one model call at the prices of the endpoint that answered it. */
-export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean, images = 0): Charge {
+export function chargeOf(usage: Usage, pricing: Pricing, isExact: boolean, images = 0): Charge {
   const { input, output, total } = priceUsage(usage, pricing, images)
   const isUnpriced = pricing.isUnknown === true
-  return { usage, inputCost: input, outputCost: output, cost: total, exact, isUnpriced }
+  return { usage, inputCost: input, outputCost: output, cost: total, isExact, isUnpriced }
 }
 
 /** The input of a call in the terms of a response's `usage`. */
@@ -85,7 +85,7 @@ export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'inp
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { tools, inner } = bill
   // A request may call other models without calling its own.
-  const total = bill.total ?? (inner.inputTokens + inner.outputTokens === 0 ? null : NOTHING)
+  const total = bill.total ?? (inner.inputTokens + inner.outputTokens === 0 ? null : ZERO_CHARGE)
   if (total === null) return null
   const usage = inner.inputTokens + inner.outputTokens === 0 ? total.usage : withInner(total.usage, inner)
   const { inputCost, outputCost, cost, isUnpriced } = total
@@ -116,16 +116,18 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
         }
       : {}),
   }
-  const prompts = usage.toolPromptTokens
-  return prompts === undefined ? response : withNative(response, { [TOOL_PROMPT_FIELD]: prompts })
+  const toolPromptTokens = usage.toolPromptTokens
+  return toolPromptTokens === undefined
+    ? response
+    : withNative(response, { [TOOL_PROMPT_FIELD]: toolPromptTokens })
 }
 
-const NOTHING: Charge = {
+const ZERO_CHARGE: Charge = {
   usage: ZERO_USAGE,
   inputCost: 0,
   outputCost: 0,
   cost: 0,
-  exact: true,
+  isExact: true,
   isUnpriced: false,
 }
 
@@ -157,7 +159,7 @@ export interface CallFigures extends ObservedReply {
 
 /**
  * Adds the last model call to the exchange and to the running turn of its bill. False if the provider reported
- * implausible usage, so that another usage was charged. `unseenTokens`: as `Said` has them.
+ * implausible usage, so that another usage was charged. `unseenTokens`: see ObservedReply.
  */
 export function settle(
   exchange: Exchange,

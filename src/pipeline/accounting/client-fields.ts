@@ -8,8 +8,8 @@ import type { AppFields, TraceFields } from '../../storage/usage.ts'
 
 const TEXT_MAX_CHARS = 256
 /** Maximum number of fields in a trace, and maximum length of a field name. */
-const FIELDS_MAX = 16
-const NAME = /^[\w.-]{1,64}$/
+const MAX_TRACE_FIELDS = 16
+const FIELD_NAME = /^[\w.-]{1,64}$/
 
 /** Makes a text storable in every database, and bounds its length. */
 export function boundedText(text: string): string {
@@ -17,7 +17,7 @@ export function boundedText(text: string): string {
 }
 
 /** Our keys, wherever a client has put one. */
-const KEY = /sk-gw-/i
+const GATEWAY_KEY = /sk-gw-/i
 
 /**
  * Reads the field `trace`; undefined if the request has none. Leaves out lists, objects, fields with unusual names,
@@ -27,9 +27,9 @@ export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   if (trace === undefined) return undefined
   const fields: [string, string | number | boolean][] = []
   for (const [name, value] of Object.entries<unknown>(trace)) {
-    if (fields.length === FIELDS_MAX || !NAME.test(name)) continue
+    if (fields.length === MAX_TRACE_FIELDS || !FIELD_NAME.test(name)) continue
     if (typeof value === 'string') {
-      if (isKept(value)) fields.push([name, boundedText(value)])
+      if (isStorable(value)) fields.push([name, boundedText(value)])
     } else if (typeof value === 'boolean' || Number.isFinite(value)) fields.push([name, value as boolean])
   }
   return fields.length === 0 ? undefined : Object.fromEntries(fields)
@@ -57,9 +57,9 @@ function pageOf(referer: string | undefined): string | undefined {
 
 /** Accepts a name that is printable, short enough and without a key; undefined for anything else. */
 export function keptName(text: string | undefined): string | undefined {
-  return text !== undefined && isKept(text) && /^[\x20-\x7e]+$/.test(text) ? text : undefined
+  return text !== undefined && isStorable(text) && /^[\x20-\x7e]+$/.test(text) ? text : undefined
 }
 
-function isKept(text: string): boolean {
-  return text.length <= TEXT_MAX_CHARS && !KEY.test(text)
+function isStorable(text: string): boolean {
+  return text.length <= TEXT_MAX_CHARS && !GATEWAY_KEY.test(text)
 }

@@ -14,12 +14,12 @@ import { supportsParameter } from '../../providers/parameters.ts'
 const QUARTERS = 4
 /** Minimum for an attachment; for one behind a link, nothing else is known. */
 const ATTACHMENT_QUARTERS = 1_000 * QUARTERS
-const ATTACHMENTS = new Set(['image_url', 'file_url', 'file_data', 'data', 'encrypted_content'])
+const ATTACHMENT_FIELDS = new Set(['image_url', 'file_url', 'file_data', 'data', 'encrypted_content'])
 /**
  * Attachments that are not text, recognized by their data URL or the first bytes of their base64, and the number of
  * characters per token. Providers scale images down, read sound by the second, and PDFs as pages of text and image.
  */
-const MEDIA: readonly {
+const MEDIA_KINDS: readonly {
   readonly url: RegExp
   readonly base64: RegExp
   readonly charactersPerToken: number
@@ -38,7 +38,7 @@ const MEDIA: readonly {
 ]
 const MEDIA_HEAD_MAX_CHARS = 128
 /** Everything in these is text, whatever its field name: declarations, and maps whose keys the caller chooses. */
-const ALL_TEXT = new Set(['tools', 'attributes', 'env', 'environment'])
+const TEXT_ONLY_FIELDS = new Set(['tools', 'attributes', 'env', 'environment'])
 /** For a number in a schema, including sign and punctuation. */
 const NUMBER_QUARTERS = 8
 /** Output limit of a model if none is known: a long answer. */
@@ -165,12 +165,13 @@ function roomAfter(value: unknown, room: number): number {
   if (typeof value !== 'object' || value === null) return room - NUMBER_QUARTERS / QUARTERS
   let remaining = room
   if (Array.isArray(value)) {
-    for (let at = 0; at < value.length && remaining >= 0; at++) remaining = roomAfter(value[at], remaining)
+    for (let index = 0; index < value.length && remaining >= 0; index++)
+      remaining = roomAfter(value[index], remaining)
     return remaining
   }
   for (const key in value) {
     if (remaining < 0) break
-    if (ATTACHMENTS.has(key)) remaining -= ATTACHMENT_QUARTERS / QUARTERS
+    if (ATTACHMENT_FIELDS.has(key)) remaining -= ATTACHMENT_QUARTERS / QUARTERS
     remaining = roomAfter((value as Record<string, unknown>)[key], remaining - key.length)
   }
   return remaining
@@ -183,23 +184,24 @@ export function estimateInput(values: readonly unknown[]): number {
 
 /**
  * Every value counts, because an omitted one may be the longest; the work is bounded by the depth and the number of
- * parts of a body, and takes a fraction of the parsing time. `allText`: nothing is an attachment, and names count as
+ * parts of a body, and takes a fraction of the parsing time. `isAllText`: nothing is an attachment, and names count as
  * well. `countsMedia`: attachments that are not text count too.
  */
-function quartersOf(value: unknown, allText: boolean, countsMedia = true): number {
+function quartersOf(value: unknown, isAllText: boolean, countsMedia = true): number {
   if (typeof value === 'string') return quartersIn(value)
-  if (typeof value !== 'object' || value === null) return allText ? NUMBER_QUARTERS : 0
+  if (typeof value !== 'object' || value === null) return isAllText ? NUMBER_QUARTERS : 0
   let quarters = 0
   if (Array.isArray(value)) {
-    for (let at = 0; at < value.length; at++) quarters += quartersOf(value[at], allText, countsMedia)
+    for (let index = 0; index < value.length; index++)
+      quarters += quartersOf(value[index], isAllText, countsMedia)
     return quarters
   }
   for (const key of Object.keys(value)) {
     const inner = (value as Record<string, unknown>)[key]
-    if (allText) quarters += key.length + quartersOf(inner, true)
-    else if (typeof inner === 'string' && ATTACHMENTS.has(key))
+    if (isAllText) quarters += key.length + quartersOf(inner, true)
+    else if (typeof inner === 'string' && ATTACHMENT_FIELDS.has(key))
       quarters += countsMedia ? attachmentQuarters(inner) : 0
-    else quarters += quartersOf(inner, ALL_TEXT.has(key), countsMedia)
+    else quarters += quartersOf(inner, TEXT_ONLY_FIELDS.has(key), countsMedia)
   }
   return quarters
 }
@@ -212,12 +214,42 @@ export function attachmentTokens(attachment: string): number {
 /** Anything but media may be text in disguise, such as a file of plain text. */
 function attachmentQuarters(attachment: string): number {
   const head = attachment.slice(0, MEDIA_HEAD_MAX_CHARS)
-  const media = MEDIA.find(({ url, base64 }) => url.test(head) || base64.test(head))
+  const media = MEDIA_KINDS.find(({ url, base64 }) => url.test(head) || base64.test(head))
   const quarters =
     media === undefined
       ? quartersIn(attachment)
       : Math.ceil((attachment.length * QUARTERS) / media.charactersPerToken)
   return Math.max(ATTACHMENT_QUARTERS, quarters)
+}
+
+// Tokens that nobody saw: a model may think for minutes before its first word, a whole reply shows nothing before its
+// end, and the provider bills what the model has written until the connection closes. If the caller leaves meanwhile,
+// nobody reports the number of tokens, so it is estimated from the time.
+
+/** Tokens per second while the speed of an endpoint is unknown: the usual speed of a model that thinks. */
+export const USUAL_TOKENS_PER_SECOND = 50
+
+/** A model call that ended before its first content. */
+export interface SilentCall {
+  readonly endpoint: Endpoint
+  readonly request: ResponsesRequest
+  /** True if the reply is not streamed, so that its silence says nothing. */
+  readonly isWhole: boolean
+  /** True if the endpoint is known to stream everything that it bills, so a silent stream has written nothing. */
+  readonly isVisible: boolean
+  /** Milliseconds from the request to the end of the call. */
+  readonly silentMs: number
+  /** The endpoint's usual speed; null if it is not known. */
+  readonly tokensPerSecond: number | null
+  /** The maximum number of tokens that the model may write, or that the caller's limits have reserved. */
+  readonly mostTokens: number
+}
+
+/** The number of tokens that the model may have written; 0 for the stream of a model that cannot think. */
+export function unseenTokens(call: SilentCall): number {
+  if (!call.isWhole && (call.isVisible || !mayThink(call.request, call.endpoint))) return 0
+  const tokens = Math.ceil((call.silentMs / 1_000) * (call.tokensPerSecond ?? USUAL_TOKENS_PER_SECOND))
+  return Math.max(0, Math.min(tokens, call.mostTokens))
 }
 
 // The weight of a text, in quarters of tokens. A token has about four Latin letters; a character of Chinese, Japanese
@@ -226,19 +258,20 @@ function attachmentQuarters(attachment: string): number {
 /** A character of the scripts in which each character is a token. */
 const WIDE_QUARTERS = 4
 /** The first such character; alphabets are below it. */
-const WIDE = 0x2e80
+const FIRST_WIDE_CODE = 0x2e80
 /** Number of evenly spread characters of a long text that are examined: more would block the event loop. */
-const SAMPLES_MAX = 65_536
+const MAX_SAMPLED_CHARS = 65_536
 /** Below this length a loop is faster than a search; for a long text a search takes a tenth of the time. */
-const SHORT = 16
-const WIDE_ANYWHERE = /[\u2e80-\uffff]/
+const SHORT_TEXT_CHARS = 16
+const WIDE_CHARACTER = /[\u2e80-\uffff]/
 
 /** The weight of a text. For a delta of a stream it takes a handful of comparisons. */
 export function quartersIn(text: string): number {
   const { length } = text
-  if (length > SHORT && length <= SAMPLES_MAX && !WIDE_ANYWHERE.test(text)) return length
-  const stride = length > SAMPLES_MAX ? Math.ceil(length / SAMPLES_MAX) : 1
+  if (length > SHORT_TEXT_CHARS && length <= MAX_SAMPLED_CHARS && !WIDE_CHARACTER.test(text)) return length
+  const stride = length > MAX_SAMPLED_CHARS ? Math.ceil(length / MAX_SAMPLED_CHARS) : 1
   let wideCount = 0
-  for (let at = 0; at < length; at += stride) if (text.charCodeAt(at) >= WIDE) wideCount++
+  for (let index = 0; index < length; index += stride)
+    if (text.charCodeAt(index) >= FIRST_WIDE_CODE) wideCount++
   return length + wideCount * stride * (WIDE_QUARTERS - 1)
 }

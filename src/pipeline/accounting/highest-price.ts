@@ -33,14 +33,17 @@ export function dearestPrices(
   const { pricing } = endpoint
   const prices = pricesFor(pricing, inputTokens)
   const longPrices = pricesFor(pricing, Math.ceil(inputTokens * LENGTH_MARGIN))
-  const hasHourMark = pricesAnHour(pricing) && marksAnHour(request)
-  const perInputToken = Math.max(inputPrice(prices, hasHourMark), inputPrice(longPrices, hasHourMark))
+  const isHourPriced = hasOneHourPrice(pricing) && hasOneHourMark(request)
+  const perInputToken = Math.max(inputPrice(prices, isHourPriced), inputPrice(longPrices, isHourPriced))
   const perAudioToken = Math.max(perInputToken, prices.audio ?? 0, longPrices.audio ?? 0)
-  const { counted, charged } = audioIn(request.input)
+  const audio = audioIn(request.input)
   const images = imagesIn(pricing, request) * (pricing.image ?? 0)
   return {
     input:
-      Math.max(0, inputTokens - counted) * perInputToken + charged * perAudioToken + images + pricing.request,
+      Math.max(0, inputTokens - audio.estimatedTokens) * perInputToken +
+      audio.maxTokens * perAudioToken +
+      images +
+      pricing.request,
     fetched: fetchedTokens(request, inputTokens, endpoint) * perAudioToken,
     perInputToken,
     perOutputToken: Math.max(outputPrice(prices), outputPrice(longPrices)),
@@ -52,21 +55,23 @@ function inputPrice(
   hasHourMark: boolean,
 ): PicoUsd {
   // If there is only one price for cache writes, it applies to the provider's default lifetime.
-  const hour = hasHourMark || inputCacheWrite === null ? inputCacheWrite1h : null
-  return Math.max(prompt, inputCacheRead ?? 0, inputCacheWrite ?? 0, hour ?? 0)
+  const oneHourPrice = hasHourMark || inputCacheWrite === null ? inputCacheWrite1h : null
+  return Math.max(prompt, inputCacheRead ?? 0, inputCacheWrite ?? 0, oneHourPrice ?? 0)
 }
 
 function outputPrice({ completion, internalReasoning }: TokenPrices): PicoUsd {
   return Math.max(completion, internalReasoning ?? 0)
 }
 
-function pricesAnHour({ inputCacheWrite1h, overrides }: Pricing): boolean {
+function hasOneHourPrice({ inputCacheWrite1h, overrides }: Pricing): boolean {
   return inputCacheWrite1h != null || (overrides ?? []).some(({ inputCacheWrite1h: price }) => price != null)
 }
 
 /** True if any cache mark asks for an hour, anywhere: tools and native fields have marks too. */
-export function marksAnHour(value: unknown): boolean {
+export function hasOneHourMark(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
-  if (Array.isArray(value)) return value.some(marksAnHour)
-  return Object.entries(value).some(([name, inner]) => (name === 'ttl' ? inner === '1h' : marksAnHour(inner)))
+  if (Array.isArray(value)) return value.some(hasOneHourMark)
+  return Object.entries(value).some(([name, inner]) =>
+    name === 'ttl' ? inner === '1h' : hasOneHourMark(inner),
+  )
 }

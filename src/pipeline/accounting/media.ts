@@ -18,33 +18,33 @@ function countImages(value: unknown): number {
 
 interface Audio {
   /** The audio's tokens in the estimate of the input. */
-  readonly counted: number
+  readonly estimatedTokens: number
   /** The maximum number of tokens that the audio may have. */
-  readonly charged: number
+  readonly maxTokens: number
 }
 
-const SILENCE: Audio = { counted: 0, charged: 0 }
+const NO_AUDIO: Audio = { estimatedTokens: 0, maxTokens: 0 }
 /** Voice codecs use about this many base64 characters per counted token. */
 const VOICE_CHARS_PER_TOKEN = 32
 /** Audio without a codec uses at least this many. */
 const WAV_CHARS_PER_TOKEN = 256
-const WAV = /^(?:data:audio\/(?:x-)?wav[^,]{0,80};base64,)?UklGR/i
+const WAV_FILE = /^(?:data:audio\/(?:x-)?wav[^,]{0,80};base64,)?UklGR/i
 const WAV_HEAD_CHARS = 128
 /** Files of these kinds contain no audio. */
-const SILENT = /^(?:data:(?:image|text|application)\/|JVBERi0|iVBORw0KGgo|\/9j\/|R0lGOD)/i
+const SILENT_FILE = /^(?:data:(?:image|text|application)\/|JVBERi0|iVBORw0KGgo|\/9j\/|R0lGOD)/i
 
 /** The audio of parts, and everything that may be audio: videos, and files of unknown type. */
 export function audioIn(value: unknown): Audio {
-  if (typeof value !== 'object' || value === null) return SILENCE
+  if (typeof value !== 'object' || value === null) return NO_AUDIO
   if (Array.isArray(value)) {
-    let counted = 0
-    let charged = 0
-    for (const each of value) {
-      const audio = audioIn(each)
-      counted += audio.counted
-      charged += audio.charged
+    let estimatedTokens = 0
+    let maxTokens = 0
+    for (const entry of value) {
+      const audio = audioIn(entry)
+      estimatedTokens += audio.estimatedTokens
+      maxTokens += audio.maxTokens
     }
-    return { counted, charged }
+    return { estimatedTokens, maxTokens }
   }
   const part = value as Readonly<Record<string, unknown>>
   switch (part['type']) {
@@ -57,14 +57,17 @@ export function audioIn(value: unknown): Audio {
     default: {
       const content = audioIn(part['content'])
       const output = audioIn(part['output'])
-      return { counted: content.counted + output.counted, charged: content.charged + output.charged }
+      return {
+        estimatedTokens: content.estimatedTokens + output.estimatedTokens,
+        maxTokens: content.maxTokens + output.maxTokens,
+      }
     }
   }
 }
 
 function audioOf(data: unknown): Audio {
-  if (typeof data !== 'string' || SILENT.test(data)) return SILENCE
-  const counted = attachmentTokens(data)
-  const chars = WAV.test(data.slice(0, WAV_HEAD_CHARS)) ? WAV_CHARS_PER_TOKEN : VOICE_CHARS_PER_TOKEN
-  return { counted, charged: Math.max(counted, Math.ceil(data.length / chars)) }
+  if (typeof data !== 'string' || SILENT_FILE.test(data)) return NO_AUDIO
+  const estimatedTokens = attachmentTokens(data)
+  const chars = WAV_FILE.test(data.slice(0, WAV_HEAD_CHARS)) ? WAV_CHARS_PER_TOKEN : VOICE_CHARS_PER_TOKEN
+  return { estimatedTokens, maxTokens: Math.max(estimatedTokens, Math.ceil(data.length / chars)) }
 }

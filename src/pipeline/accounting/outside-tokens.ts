@@ -20,9 +20,9 @@ const IMAGE_TOKENS = 5_000
 export const CONTEXT_TOKENS = 1_000_000
 
 /** Providers show a model no more search results than this per request. */
-const SEARCHED_TOKENS = 128_000
+const SEARCH_RESULT_TOKENS = 128_000
 /** Tools in providers' own spellings, which providers run and whose results they read. */
-const SEARCHING =
+const SEARCH_TOOL =
   /^(?:web_search|web_fetch|file_search|code_interpreter|code_execution|url_context|google_search)/
 /** Fields that make a provider search, or call other servers, without a tool. */
 const SEARCH_FIELDS = [SEARCH_PARAMETER, 'search_parameters', 'enable_search', 'mcp_servers'] as const
@@ -36,10 +36,10 @@ export function fetchedTokens(
   endpoint: FetchingEndpoint,
 ): number {
   const { images, files } = linksIn(request.input)
-  const searched = searchesThere(request, endpoint) ? SEARCHED_TOKENS : 0
-  if (images + files + searched === 0) return 0
+  const searchTokens = searchesAtProvider(request, endpoint) ? SEARCH_RESULT_TOKENS : 0
+  if (images + files + searchTokens === 0) return 0
   const room = Math.max(0, (endpoint.contextLength ?? CONTEXT_TOKENS) - inputTokens)
-  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS + searched)
+  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS + searchTokens)
 }
 
 /**
@@ -50,7 +50,7 @@ export function mayFetch(request: ResponsesRequest, endpoint: MayFetchEndpoint):
   const { tools, input } = request
   if (endpoint.supportedParameters?.has(SEARCH_PARAMETER) === true) return true
   if (hasSearchFields(request) || hasAny(request, STORED_FIELDS)) return true
-  const mayRun = (tool: { readonly type: string }): boolean => mayRunThere(tool, endpoint)
+  const mayRun = (tool: { readonly type: string }): boolean => mayRunAtProvider(tool, endpoint)
   if (tools?.some(mayRun) === true) return true
   if (typeof input === 'string') return false
   return input.some(item => item.type === 'additional_tools' && item.tools.some(mayRun)) || namesFile(input)
@@ -58,8 +58,8 @@ export function mayFetch(request: ResponsesRequest, endpoint: MayFetchEndpoint):
 
 type MayFetchEndpoint = FetchingEndpoint & Pick<Endpoint, 'supportedParameters'>
 
-/** Tools that run at the client or here, unless `runsThere` says otherwise. */
-const RUNS_ELSEWHERE: ReadonlySet<string> = new Set<keyof typeof hostedTools>([
+/** Tools that run at the client or at the gateway, unless `runsAtProvider` says otherwise. */
+const CLIENT_TOOLS: ReadonlySet<string> = new Set<keyof typeof hostedTools>([
   'mcp',
   'shell',
   'local_shell',
@@ -69,10 +69,10 @@ const RUNS_ELSEWHERE: ReadonlySet<string> = new Set<keyof typeof hostedTools>([
 ])
 
 /** A provider may run any tool that is not known here. */
-function mayRunThere(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
+function mayRunAtProvider(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
   if (isVisibleTool(tool as Tool)) return false
-  if (runsThere(tool, endpoint)) return true
-  return serverToolName(tool.type) === null && !RUNS_ELSEWHERE.has(tool.type)
+  if (runsAtProvider(tool, endpoint)) return true
+  return serverToolName(tool.type) === null && !CLIENT_TOOLS.has(tool.type)
 }
 
 /** True if a part of the input names a file or an image that only the provider can read. */
@@ -93,13 +93,13 @@ const FILE_FIELDS: ReadonlySet<string> = new Set([
   'file_id',
 ])
 
-function searchesThere(request: ResponsesRequest, endpoint: FetchingEndpoint): boolean {
+function searchesAtProvider(request: ResponsesRequest, endpoint: FetchingEndpoint): boolean {
   const { tools, input } = request
-  if (tools?.some(tool => runsThere(tool, endpoint)) === true) return true
+  if (tools?.some(tool => runsAtProvider(tool, endpoint)) === true) return true
   if (hasSearchFields(request)) return true
   if (typeof input === 'string') return false
   return input.some(
-    item => item.type === 'additional_tools' && item.tools.some(tool => runsThere(tool, endpoint)),
+    item => item.type === 'additional_tools' && item.tools.some(tool => runsAtProvider(tool, endpoint)),
   )
 }
 
@@ -117,9 +117,9 @@ function isAsked(value: unknown): boolean {
 }
 
 /** True for a tool that the provider runs, or may run. */
-function runsThere(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
+function runsAtProvider(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
   const { type } = tool
-  if (SEARCHING.test(type)) return true
+  if (SEARCH_TOOL.test(type)) return true
   if (type === 'mcp') return hosts(endpoint, type)
   if (type === 'shell') return runsInContainer(tool)
   const name = serverToolName(type)
@@ -149,8 +149,8 @@ function linksIn(value: unknown): Links {
   if (typeof value !== 'object' || value === null) return NO_LINKS
   if (Array.isArray(value)) {
     let [images, files] = [0, 0]
-    for (const each of value) {
-      const links = linksIn(each)
+    for (const entry of value) {
+      const links = linksIn(entry)
       images += links.images
       files += links.files
     }

@@ -8,20 +8,24 @@ import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.t
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { estimateUsage, inputTokensOf, type ObservedReply, reasoningBudget } from './estimate.ts'
-import { marksAnHour } from './highest-price.ts'
+import { hasOneHourMark } from './highest-price.ts'
 import { audioIn } from './media.ts'
 import { CONTEXT_TOKENS, mayFetch } from './outside-tokens.ts'
 
 /** Allowance for text that providers add: templates, their own instructions, and tool instructions. */
 const TEMPLATE_TOKENS = 4_096
 /** Output limit if the catalogue states none: more than any current model writes. */
-const OUTPUT_TOKENS = 262_144
+const MAX_OUTPUT_TOKENS = 262_144
 /** No vocabulary needs more tokens than this for a character. */
 const TOKENS_PER_CHARACTER = 4
 /** Maximum number of searches in one reply. */
-const SEARCHES = 1_000
+const MAX_SEARCHES = 1_000
 /** Members with a cache mark, in the spelling of each API. */
-const MARKS: ReadonlySet<string> = new Set(['cache_control', 'prompt_cache_breakpoint', 'cachePoint'])
+const CACHE_MARK_FIELDS: ReadonlySet<string> = new Set([
+  'cache_control',
+  'prompt_cache_breakpoint',
+  'cachePoint',
+])
 
 /** The part of a model call that the gateway knows itself. */
 export interface Observed {
@@ -66,39 +70,39 @@ export function plausibleUsage(usage: Usage, call: BoundedCall, contextReads: nu
   const { contextLength, maxOutputTokens } = endpoint
   const { outputQuarters, sentBytes } = observed
   const contextTokens = contextLength === null ? Number.POSITIVE_INFINITY : contextReads * contextLength
-  const maxOutput = Math.max(reasoningBudget(request, endpoint), maxOutputTokens ?? OUTPUT_TOKENS)
-  const outputMost = Math.min(
+  const maxOutput = Math.max(reasoningBudget(request, endpoint), maxOutputTokens ?? MAX_OUTPUT_TOKENS)
+  const outputBound = Math.min(
     outputQuarters * TOKENS_PER_CHARACTER + maxOutput,
     Math.max(maxOutput, contextLength ?? Number.POSITIVE_INFINITY),
   )
-  const sentMost = Math.min(contextTokens, sentBytes + TEMPLATE_TOKENS)
+  const sentBound = Math.min(contextTokens, sentBytes + TEMPLATE_TOKENS)
   const { cacheWriteTokens, audioTokens, webSearchRequests } = usage
   const isPlain = cacheWriteTokens === 0 && audioTokens === undefined && webSearchRequests === 0
-  if (isPlain && usage.inputTokens <= sentMost && usage.outputTokens <= outputMost) return usage
+  if (isPlain && usage.inputTokens <= sentBound && usage.outputTokens <= outputBound) return usage
   const fetches = mayFetch(request, endpoint)
-  const fetchedMost = fetches ? contextReads * (contextLength ?? CONTEXT_TOKENS) : 0
+  const fetchedBound = fetches ? contextReads * (contextLength ?? CONTEXT_TOKENS) : 0
   // A small image may have more tokens than bytes.
-  const inputMost =
-    usage.inputTokens <= sentMost ? sentMost : Math.max(sentMost + inputTokensOf(request), fetchedMost)
-  const inputTokens = Math.min(usage.inputTokens, contextTokens, inputMost)
-  const outputTokens = Math.min(usage.outputTokens, outputMost)
+  const inputBound =
+    usage.inputTokens <= sentBound ? sentBound : Math.max(sentBound + inputTokensOf(request), fetchedBound)
+  const inputTokens = Math.min(usage.inputTokens, contextTokens, inputBound)
+  const outputTokens = Math.min(usage.outputTokens, outputBound)
   const cachedTokens = Math.min(usage.cachedTokens, inputTokens)
   const cacheWrites = mayWrite(call) ? Math.min(cacheWriteTokens, inputTokens - cachedTokens) : 0
-  const hour = writesForAnHour(call) ? Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites) : 0
-  const heardMost = audioTokens === undefined ? 0 : fetches ? inputTokens : audioIn(request.input).charged
-  const audio = Math.min(audioTokens ?? 0, inputTokens, heardMost)
+  const oneHourWrites = mayWriteForAnHour(call) ? Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites) : 0
+  const audioBound = audioTokens === undefined ? 0 : fetches ? inputTokens : audioIn(request.input).maxTokens
+  const audio = Math.min(audioTokens ?? 0, inputTokens, audioBound)
   const bounded: Usage = {
     inputTokens,
     cachedTokens,
     cacheWriteTokens: cacheWrites,
-    ...(hour === 0 ? {} : { cacheWrite1hTokens: hour }),
+    ...(oneHourWrites === 0 ? {} : { cacheWrite1hTokens: oneHourWrites }),
     ...(audio === 0 ? {} : { audioTokens: audio }),
     ...(usage.toolPromptTokens === undefined
       ? {}
       : { toolPromptTokens: Math.min(usage.toolPromptTokens, inputTokens) }),
     outputTokens,
     reasoningTokens: Math.min(usage.reasoningTokens, outputTokens),
-    webSearchRequests: fetches ? Math.min(webSearchRequests, SEARCHES) : 0,
+    webSearchRequests: fetches ? Math.min(webSearchRequests, MAX_SEARCHES) : 0,
   }
   return isSame(bounded, usage) ? usage : bounded
 }
@@ -128,10 +132,12 @@ function endsInResult({ input }: ResponsesRequest): boolean {
 function hasMark(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (Array.isArray(value)) return value.some(hasMark)
-  return Object.entries(value).some(([name, inner]) => (MARKS.has(name) ? inner != null : hasMark(inner)))
+  return Object.entries(value).some(([name, inner]) =>
+    CACHE_MARK_FIELDS.has(name) ? inner != null : hasMark(inner),
+  )
 }
 
 /** If there is only one price for cache writes, it applies to the provider's default lifetime. */
-function writesForAnHour({ request, endpoint: { pricing } }: BoundedCall): boolean {
-  return pricing.inputCacheWrite === null || marksAnHour(request)
+function mayWriteForAnHour({ request, endpoint: { pricing } }: BoundedCall): boolean {
+  return pricing.inputCacheWrite === null || hasOneHourMark(request)
 }

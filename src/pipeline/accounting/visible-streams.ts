@@ -9,11 +9,11 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isThoughtless, type ObservedReply } from './estimate.ts'
 
 /** Consecutive replies that an endpoint must have shown. */
-const REPLIES = 20
+const MIN_VISIBLE_REPLIES = 20
 /** They must come from this many keys, because a single key could choose what its replies show. */
-const KEYS = 2
+const MIN_KEYS = 2
 /** Keys kept per endpoint and effort. */
-const KEYS_MAX = 8
+const MAX_KEYS = 8
 /** Digits of a key hash that are kept. */
 const HASH_CHARS = 8
 const QUARTERS = 4
@@ -28,7 +28,7 @@ const TEMPLATE_TOKENS = 64
 /** The replies of one endpoint to requests of one effort. */
 interface StreamProof {
   /** Consecutive visible replies since the last reply with hidden output. */
-  good: number
+  visibleReplies: number
   /**
    * True after a reply with hidden output: the endpoint's row is not trusted until enough visible replies have
    * followed.
@@ -50,34 +50,35 @@ export interface ShownReply extends ObservedReply {
 
 export class VisibleStreams {
   /** Keyed by effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
-  readonly #shown = new WeakMap<Endpoint, Map<string, StreamProof>>()
+  readonly #proofs = new WeakMap<Endpoint, Map<string, StreamProof>>()
   /** Hashes of the keys of which a stream relies on observed replies. */
-  readonly #relying = new Set<string>()
+  readonly #relyingKeys = new Set<string>()
 
-  /** True if a stream of this endpoint may reserve piece by piece, because its row or its replies say so. */
+  /** True if a stream of this endpoint may reserve piece by piece, because of its row or its replies. */
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {
     return this.isPromised(endpoint, request) || this.isShown(endpoint, request)
   }
 
   /** The endpoints that an exchange of this key may rely on; call `leave` when the exchange ends. */
   trustOf(keyHash: string): StreamTrust {
-    return new KeyTrust(this, keyHash, this.#relying)
+    return new KeyTrust(this, keyHash, this.#relyingKeys)
   }
 
-  /** True if the endpoint's row says so, and no reply has contradicted it. */
+  /** True if the endpoint's row says that it streams everything, and no reply has contradicted the row. */
   isPromised(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     return (
-      endpoint.thinks === false && this.#shown.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
+      endpoint.thinks === false && this.#proofs.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
     )
   }
 
-  /** True if the endpoint's replies have proved it. */
+  /** True if the endpoint's replies have proved that it streams everything. */
   isShown(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
-    const proof = this.#shown.get(endpoint)?.get(effortOf(reasoning))
-    if (proof === undefined || proof.good < REPLIES) return false
+    const proof = this.#proofs.get(endpoint)?.get(effortOf(reasoning))
+    if (proof === undefined || proof.visibleReplies < MIN_VISIBLE_REPLIES) return false
     let keys = 0
-    for (const at of proof.keys.values()) if (at > proof.good - REPLIES) keys++
-    return keys >= KEYS || endpoint.thinks === false
+    for (const replyNumber of proof.keys.values())
+      if (replyNumber > proof.visibleReplies - MIN_VISIBLE_REPLIES) keys++
+    return keys >= MIN_KEYS || endpoint.thinks === false
   }
 
   /** Notes a complete streamed reply to a request on a key of the service. */
@@ -95,29 +96,29 @@ export class VisibleStreams {
     if (!isHidden && (!isLong || wasPaused)) return
     const proof = this.#of(endpoint, effortOf(reasoning))
     if (isHidden || pieceQuarters > outputQuarters * PIECE_SHARE) {
-      proof.good = 0
+      proof.visibleReplies = 0
       proof.hasHidden = true
       proof.keys.clear()
       return
     }
     const key = keyHash.slice(0, HASH_CHARS)
-    proof.good++
+    proof.visibleReplies++
     proof.keys.delete(key)
-    proof.keys.set(key, proof.good)
-    if (proof.keys.size <= KEYS_MAX) return
+    proof.keys.set(key, proof.visibleReplies)
+    if (proof.keys.size <= MAX_KEYS) return
     const [oldest] = proof.keys.keys()
     if (oldest !== undefined) proof.keys.delete(oldest)
   }
 
   #of(endpoint: Endpoint, effort: string): StreamProof {
-    let efforts = this.#shown.get(endpoint)
+    let efforts = this.#proofs.get(endpoint)
     if (efforts === undefined) {
       efforts = new Map()
-      this.#shown.set(endpoint, efforts)
+      this.#proofs.set(endpoint, efforts)
     }
     let proof = efforts.get(effort)
     if (proof === undefined) {
-      proof = { good: 0, hasHidden: false, keys: new Map() }
+      proof = { visibleReplies: 0, hasHidden: false, keys: new Map() }
       efforts.set(effort, proof)
     }
     return proof
@@ -132,28 +133,28 @@ export class VisibleStreams {
 class KeyTrust implements StreamTrust {
   readonly #streams: VisibleStreams
   readonly #keyHash: string
-  readonly #relying: Set<string>
+  readonly #relyingKeys: Set<string>
   /** Null if it has not been determined yet. */
   #mayRely: boolean | null = null
 
   constructor(streams: VisibleStreams, keyHash: string, relyingKeys: Set<string>) {
     this.#streams = streams
     this.#keyHash = keyHash
-    this.#relying = relyingKeys
+    this.#relyingKeys = relyingKeys
   }
 
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {
     if (this.#streams.isPromised(endpoint, request)) return true
     if (!this.#streams.isShown(endpoint, request)) return false
     if (this.#mayRely === null) {
-      this.#mayRely = !this.#relying.has(this.#keyHash)
-      this.#relying.add(this.#keyHash)
+      this.#mayRely = !this.#relyingKeys.has(this.#keyHash)
+      this.#relyingKeys.add(this.#keyHash)
     }
     return this.#mayRely
   }
 
   leave(): void {
-    if (this.#mayRely === true) this.#relying.delete(this.#keyHash)
+    if (this.#mayRely === true) this.#relyingKeys.delete(this.#keyHash)
     this.#mayRely = false
   }
 }

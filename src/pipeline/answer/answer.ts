@@ -48,12 +48,12 @@ export type ItemEvent =
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
 
 /** Finish reasons that leave a response incomplete. */
-const INCOMPLETE: Partial<Record<FinishReason, 'max_output_tokens' | 'content_filter'>> = {
+const INCOMPLETE_REASONS: Partial<Record<FinishReason, 'max_output_tokens' | 'content_filter'>> = {
   length: 'max_output_tokens',
   content_filter: 'content_filter',
 }
 
-const NONE: readonly never[] = []
+const EMPTY_LIST: readonly never[] = []
 
 /** A text that is being written. */
 export interface OpenText {
@@ -82,51 +82,51 @@ export class Answer {
   /** Null until an item opens: a reply that is one message has none. */
   #open: OpenItems | null = null
   /** Open items of our own. */
-  #own: readonly ItemBuilder[] = NONE
+  #ownItems: readonly ItemBuilder[] = EMPTY_LIST
   /** Items of all turns by output index, each in its first form until it is done. Written only here. */
   output: OutputItem[] = shortList()
   /** Output indexes at which the running turn begins, and at which the model's own items in it begin. */
-  #turnFrom = 0
-  #saidFrom = 0
-  /** Annotations for the first text that the model did not write. */
-  #notes: readonly Annotation[] = []
-  /** True once the notes were added to a text. */
-  #noted = false
-  #notedBefore = false
-  /** Annotations from tools; those from `#toldFrom` on wait for the next text. */
-  readonly #found: Annotation[] = []
-  #toldFrom = 0
-  #toldBefore = 0
+  #turnStart = 0
+  #modelStart = 0
+  /** Annotations of plugins for the first text of the answer. */
+  #firstAnnotations: readonly Annotation[] = []
+  /** True once these annotations were added to a text. */
+  #hasAnnotated = false
+  #hadAnnotated = false
+  /** Annotations from tools. The first `#deliveredCount` of them are in a text; the others wait for the next text. */
+  readonly #toolAnnotations: Annotation[] = []
+  #deliveredCount = 0
+  #deliveredBefore = 0
   /** Null if no search result may be cited. */
   #citable: CitableResults | null = null
   /** Holds the running turn back; null: its events are sent at once. */
   #draft: Draft | null = null
   /** Number of the next event. */
-  next = 0
+  nextEventNumber = 0
   /** True if the client sees written events at once. */
   readonly live: boolean
   /** True if the opening events were written and not dropped again. Written only here. */
   hasBegun = false
   /** True if texts are searched for citations, so that every text has to be read. Written only here. */
   cites = false
-  /** True if its items are read at the end, so no copies of its texts are kept. */
+  /** True if its items are read at the end, so no placeholder may stand for a text. */
   isRead = false
   #hadBegun = false
   #turnSeen = false
   /** True if events reach the client in another way; see `overhear`. */
-  #silent = false
+  #isSilent = false
   /** Called with each event, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
   #source: AnswerSource | null = null
   /** Finished items of our own that wait for the model to begin, and those already shown in the running turn. */
   #waitingItems: HostedStart[] = []
   #shownItems: HostedStart[] = []
-  #inTurn = false
-  /** Set while `pass` waits for the reader. */
-  #waiting: (() => void) | null = null
+  #isInTurn = false
+  /** Continues `pass`; null unless it waits for the reader. */
+  #continuePass: (() => void) | null = null
 
   readonly #deliver = (event: StreamEvent): void => {
-    if (this.#silent) {
+    if (this.#isSilent) {
       this.sink.overhear?.(event)
       return
     }
@@ -138,7 +138,7 @@ export class Answer {
   }
 
   readonly #wait = (goOn: (() => void) | null): void => {
-    this.#waiting = goOn
+    this.#continuePass = goOn
   }
 
   /** `response` is the echoed request (see response-object.ts); the answer owns it from here on. */
@@ -148,12 +148,13 @@ export class Answer {
     this.#held = held
     this.#response = response
     this.#emit = sink.live ? this.#deliver : null
-    if (sink.live) sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
+    if (sink.live)
+      sink.onDrain(() => (this.#continuePass === null ? this.#source?.resume() : this.#continuePass()))
   }
 
   /** True once the client has seen something: from then on, failures are sent in the stream. */
   get committed(): boolean {
-    return this.live && this.next > 0
+    return this.live && this.nextEventNumber > 0
   }
 
   /** True once the client has seen something of the running turn, which can then no longer be dropped. */
@@ -163,25 +164,25 @@ export class Answer {
 
   /** The text that the model is writing, if nothing but open thoughts stands before it in the turn; otherwise null. */
   openText(): OpenText | null {
-    const [item, ...others] = this.#open?.keys() ?? NONE
-    if (item === undefined || others.length > 0) return null
+    const [item, ...otherItems] = this.#open?.keys() ?? EMPTY_LIST
+    if (item === undefined || otherItems.length > 0) return null
     const message = this.#open?.of(item)
     if (!(message instanceof MessageBuilder)) return null
     const isPlain = this.output
-      .slice(this.#saidFrom)
-      .every((each, at, all) => at === all.length - 1 || isOpenThought(each))
+      .slice(this.#modelStart)
+      .every((entry, index, entries) => index === entries.length - 1 || isOpenThought(entry))
     const open = isPlain ? message.onlyText() : null
     return open === null ? null : { item, ...open }
   }
 
-  /** Reports that another endpoint continues the answer, after `at` characters of its text. */
-  tellContinued(model: string, provider: string, at: number): void {
+  /** Reports that another endpoint continues the answer, after this many characters of its text. */
+  tellContinued(model: string, provider: string, characters: number): void {
     this.#deliver({
       type: 'response.gateway.continued',
       sequence_number: 0,
       model,
       provider,
-      continued_at: at,
+      continued_at: characters,
     })
   }
 
@@ -190,43 +191,43 @@ export class Answer {
     return this.#draft === null ? this.sink.relays : null
   }
 
-  /** Begins a model call. `held`: none of its events are sent before `pass`. */
+  /** Begins a model call. `isHeld`: none of its events are sent before `pass`. */
   openTurn(isHeld: boolean): void {
     // The decoder of a model call counts items from the start.
     this.#open?.clear()
-    this.#turnFrom = this.output.length
-    this.#saidFrom = this.output.length
-    this.#notedBefore = this.#noted
-    this.#toldBefore = this.#toldFrom
+    this.#turnStart = this.output.length
+    this.#modelStart = this.output.length
+    this.#hadAnnotated = this.#hasAnnotated
+    this.#deliveredBefore = this.#deliveredCount
     this.#citable?.openTurn()
     this.#draft = isHeld && this.live ? new Draft(this.#held) : null
     this.#hadBegun = this.hasBegun
     this.#turnSeen = false
     this.#listener = null
     this.#shownItems = []
-    this.#inTurn = true
+    this.#isInTurn = true
   }
 
   /** Drops the running turn, which the client has not seen, so that another attempt can replace it. */
   dropTurn(): void {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#open?.clear()
-    this.output.length = this.#turnFrom
-    this.#saidFrom = this.#turnFrom
-    this.#noted = this.#notedBefore
-    this.#toldFrom = this.#toldBefore
+    this.output.length = this.#turnStart
+    this.#modelStart = this.#turnStart
+    this.#hasAnnotated = this.#hadAnnotated
+    this.#deliveredCount = this.#deliveredBefore
     this.#citable?.dropTurn()
     this.#draft?.drain()
     this.hasBegun = this.#hadBegun
     this.#listener = null
     this.#waitingItems.unshift(...this.#shownItems)
     this.#shownItems = []
-    if (!this.hasBegun) this.next = 0
+    if (!this.hasBegun) this.nextEventNumber = 0
   }
 
   /** Adds these annotations to the first text of the answer. Call it before the turn has any content. */
   annotate(annotations: readonly Annotation[]): void {
-    this.#notes = annotations
+    this.#firstAnnotations = annotations
   }
 
   /** Results of a search that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
@@ -237,8 +238,8 @@ export class Answer {
   }
 
   /** Adds these annotations to the next text of the answer. */
-  note(annotations: readonly Annotation[]): void {
-    this.#found.push(...annotations)
+  annotateNext(annotations: readonly Annotation[]): void {
+    this.#toolAnnotations.push(...annotations)
   }
 
   /**
@@ -261,16 +262,6 @@ export class Answer {
     this.#deliver({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
   }
 
-  /** Reports how many tokens were cut from the prompt. */
-  cut(tokens: number): void {
-    this.sink.reportCompression?.(tokens)
-  }
-
-  /** Reports the number of changes that the request needed for the provider that answers. */
-  reportChanges(changes: number): void {
-    this.sink.reportChanges?.(changes)
-  }
-
   #debug(facts: readonly DebugFacts[]): void {
     for (const debug of facts) this.#deliver({ type: 'response.debug', sequence_number: 0, debug })
   }
@@ -280,8 +271,10 @@ export class Answer {
       case 'text':
         this.#item(delta.item).text(delta.part, delta.text, delta.logprobs, delta.cut === true)
         if (this.#citable !== null) this.#item(delta.item).cite(delta.part, delta.text, this.#citable)
-        if (!this.#noted && this.#notes.length > 0) this.#note(this.#item(delta.item), delta.part)
-        if (this.#toldFrom < this.#found.length) this.#tellFound(this.#item(delta.item), delta.part)
+        if (!this.#hasAnnotated && this.#firstAnnotations.length > 0)
+          this.#annotateFirst(this.#item(delta.item), delta.part)
+        if (this.#deliveredCount < this.#toolAnnotations.length)
+          this.#annotateFromTools(this.#item(delta.item), delta.part)
         break
       case 'arguments':
         this.#item(delta.item).arguments(delta.text)
@@ -313,17 +306,17 @@ export class Answer {
 
   /** Repeats an event of an earlier answer, with the ids of this one. */
   repeat(event: ItemEvent): void {
-    const { type, output_index: at } = event
+    const { type, output_index: index } = event
     if (type === 'response.output_item.added' || type === 'response.output_item.done') {
-      const item = { ...event.item, id: this.output[at]?.id ?? freshId(event.item) }
-      this.output[at] = item
-      if (this.live) this.#deliver({ type, sequence_number: 0, output_index: at, item })
+      const item = { ...event.item, id: this.output[index]?.id ?? freshId(event.item) }
+      this.output[index] = item
+      if (this.live) this.#deliver({ type, sequence_number: 0, output_index: index, item })
       return
     }
     if (!this.live) return
     const { type: _type, ...fields } = event
-    const repeated = { type, sequence_number: 0, item_id: this.output[at]?.id ?? '', ...fields }
-    this.#deliver(repeated as unknown as StreamEvent)
+    const repeatedEvent = { type, sequence_number: 0, item_id: this.output[index]?.id ?? '', ...fields }
+    this.#deliver(repeatedEvent as unknown as StreamEvent)
   }
 
   /** Repeats a whole item of an earlier answer. */
@@ -357,7 +350,7 @@ export class Answer {
   /** Adds a finished item of our own: immediately between two turns, otherwise before the model's first content. */
   show(item: HostedStart): void {
     this.#waitingItems.push(item)
-    if (this.hasBegun && !this.#inTurn) this.showWaiting()
+    if (this.hasBegun && !this.#isInTurn) this.showWaiting()
   }
 
   /** Adds the waiting items. Call it when the model's content begins. */
@@ -368,20 +361,20 @@ export class Answer {
     this.#shownItems.push(...items)
     for (const item of items)
       this.endItem(this.addItem({ ...item, status: 'in_progress' }), item, 'completed')
-    this.#saidFrom = this.output.length
+    this.#modelStart = this.output.length
   }
 
   /** Closes open items as the model ended them. Returns the model's items of the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
-    this.#inTurn = false
+    this.#isInTurn = false
     this.#listener = null
-    this.#closeAll(INCOMPLETE[reason] === undefined ? 'completed' : 'incomplete')
-    return this.output.slice(this.#saidFrom)
+    this.#closeAll(INCOMPLETE_REASONS[reason] === undefined ? 'completed' : 'incomplete')
+    return this.output.slice(this.#modelStart)
   }
 
   /** Replaces the items of the running turn. Only for readers who see no events. */
   replaceTurn(output: readonly OutputItem[]): void {
-    this.output = [...this.output.slice(0, this.#saidFrom), ...output]
+    this.output = [...this.output.slice(0, this.#modelStart), ...output]
   }
 
   /**
@@ -402,7 +395,7 @@ export class Answer {
   /** Begins an item of our own between two turns, such as the call of a server tool. */
   addItem(item: HostedStart): ItemBuilder {
     const builder = buildItem({ type: 'hosted', item }, this.output.length, this.#emit)
-    this.#own = [...this.#own, builder]
+    this.#ownItems = [...this.#ownItems, builder]
     this.#add(builder)
     return builder
   }
@@ -423,7 +416,7 @@ export class Answer {
 
   /** Leaves an item that `addItem` began open: a later answer ends it. */
   leaveItem(builder: ItemBuilder): void {
-    this.#own = this.#own.filter(one => one !== builder)
+    this.#ownItems = this.#ownItems.filter(ownItem => ownItem !== builder)
   }
 
   /** Ends the response as the model ended it, and the sink. */
@@ -462,37 +455,32 @@ export class Answer {
     this.#listener = listener
   }
 
-  /** The frames that the dialect wrote for the last event. */
-  get lastFrames(): string {
-    return this.sink.lastFrames ?? ''
-  }
-
   /**
    * Counts `count` events that reached the client as bytes. `supply` supplies their texts, in any pieces; nothing is
    * written for them.
    */
   overhear(count: number, supply: () => void): void {
-    this.#silent = true
+    this.#isSilent = true
     try {
       supply()
     } finally {
-      this.#silent = false
-      this.next += count
+      this.#isSilent = false
+      this.nextEventNumber += count
       if (count > 0 && this.live) this.#turnSeen = true
     }
   }
 
   #finish(reason: FinishReason, ending: Ending): void {
-    const incomplete = INCOMPLETE[reason]
-    this.#inTurn = false
+    const incomplete = INCOMPLETE_REASONS[reason]
+    this.#isInTurn = false
     this.#listener = null
-    // A reply that is one message has opened none.
-    if (this.#open !== null || this.#own.length > 0)
+    // A reply that is a single message has no open items.
+    if (this.#open !== null || this.#ownItems.length > 0)
       this.#closeAll(incomplete === undefined ? 'completed' : 'incomplete')
     if (this.#waitingItems.length > 0) this.showWaiting()
     const response = endedResponse(this.#response, this.output, ending)
     if (ending.fields !== undefined) Object.assign(response, ending.fields)
-    if (ending.debug !== undefined) this.#tellRest(response, ending.debug, ending.isBatched === true)
+    if (ending.debug !== undefined) this.#reportDebug(response, ending.debug, ending.isBatched === true)
     if (incomplete === undefined) {
       response.status = 'completed'
       this.#deliver({ type: 'response.completed', sequence_number: 0, response })
@@ -504,8 +492,8 @@ export class Answer {
   }
 
   /** Sends the remaining facts: in a stream as events before the last one, otherwise in the reply. */
-  #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
-    if (this.live) this.#debug(debug.rest())
+  #reportDebug(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
+    if (this.live) this.#debug(debug.unsentTimings())
     else {
       const report = debug.report(isBatched)
       if (report !== undefined) response.debug = report
@@ -514,14 +502,14 @@ export class Answer {
 
   #fail(error: GatewayError, ending: Ending): void {
     this.#closeAll('incomplete')
-    if (ending.debug !== undefined) this.#debug(ending.debug.rest())
-    const ended = endedResponse(this.#response, this.output, ending)
-    this.#deliver({ type: 'response.failed', sequence_number: 0, response: failedResponse(ended, error) })
+    if (ending.debug !== undefined) this.#debug(ending.debug.unsentTimings())
+    const response = endedResponse(this.#response, this.output, ending)
+    this.#deliver({ type: 'response.failed', sequence_number: 0, response: failedResponse(response, error) })
   }
 
   /** Numbers the event when it is sent, so that dropped events never use up a number. */
   #write(event: StreamEvent): boolean {
-    event.sequence_number = this.next++
+    event.sequence_number = this.nextEventNumber++
     if (this.live) this.#turnSeen = true
     return this.sink.write(event)
   }
@@ -531,12 +519,12 @@ export class Answer {
    * calls, which may be written side by side.
    */
   #closeAll(lastStatus: ClosingStatus): void {
-    const keys = this.#open?.keys() ?? NONE
-    for (const [at, key] of keys.entries()) {
-      const isOver = at < keys.length - 1 && (lastStatus === 'completed' || this.#item(key).isWhole)
+    const keys = this.#open?.keys() ?? EMPTY_LIST
+    for (const [index, key] of keys.entries()) {
+      const isOver = index < keys.length - 1 && (lastStatus === 'completed' || this.#item(key).isWhole)
       this.#close(key, null, isOver ? 'completed' : lastStatus)
     }
-    for (const builder of this.#own) this.endItem(builder, null, lastStatus)
+    for (const builder of this.#ownItems) this.endItem(builder, null, lastStatus)
   }
 
   #add(builder: ItemBuilder): void {
@@ -556,15 +544,15 @@ export class Answer {
     return item
   }
 
-  #note(item: ItemBuilder, part: number): void {
-    this.#noted = true
-    for (const note of this.#notes) item.annotation(part, note)
+  #annotateFirst(item: ItemBuilder, part: number): void {
+    this.#hasAnnotated = true
+    for (const note of this.#firstAnnotations) item.annotation(part, note)
   }
 
-  #tellFound(item: ItemBuilder, part: number): void {
-    const waiting = this.#found.slice(this.#toldFrom)
-    this.#toldFrom = this.#found.length
-    for (const note of waiting) item.annotation(part, note)
+  #annotateFromTools(item: ItemBuilder, part: number): void {
+    const annotations = this.#toolAnnotations.slice(this.#deliveredCount)
+    this.#deliveredCount = this.#toolAnnotations.length
+    for (const note of annotations) item.annotation(part, note)
   }
 
   #close(key: number, fields: ClosingFields, status: ClosingStatus): void {

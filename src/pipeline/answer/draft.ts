@@ -51,9 +51,9 @@ export class Draft {
   }
 
   #report(bytes: number): boolean {
-    const more = bytes - this.#reportedBytes
+    const addedBytes = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    return this.#held.count(more)
+    return this.#held.count(addedBytes)
   }
 }
 

@@ -20,8 +20,8 @@ export function lessonsFor(from: DialectName, to: DialectName): LearnFrame | nul
 
 type Members = Readonly<Record<string, unknown>>
 
-const DATA = 'data: '
-const NUMBER = 'sequence_number'
+const DATA_PREFIX = 'data: '
+const NUMBER_FIELD = 'sequence_number'
 
 const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
   ['sequence_number', 'number'],
@@ -38,7 +38,7 @@ function learnResponses({ event, data, last, ourFrame }: DecodedFrame): Lesson |
   if (spans === null) return null
   const frame = JSON.parse(data) as Members
   const { sequence_number: number, delta } = frame
-  if (typeof number !== 'number' || typeof delta !== 'string' || !isSaidBy(frame, last)) return null
+  if (typeof number !== 'number' || typeof delta !== 'string' || !hasMembersOf(frame, last)) return null
   const slots = slotsIn(spans, path => RESPONSES_SLOTS.get(path) ?? null)
   const pattern = new FramePattern(event, data, slots, true)
   const ahead = number - last.sequence_number
@@ -51,7 +51,7 @@ function learnResponses({ event, data, last, ourFrame }: DecodedFrame): Lesson |
 }
 
 /** True if the frame has the members of the event, except for padding and the number. */
-function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boolean {
+function hasMembersOf({ obfuscation, ...frame }: Members, event: StreamEvent): boolean {
   const keys = Object.keys(frame)
   return (
     (obfuscation === undefined || typeof obfuscation === 'string') &&
@@ -155,8 +155,8 @@ const SOURCES: Readonly<Record<Streamed, Source>> = {
 }
 
 /** Members of our frames that differ from frame to frame. */
-const WRITTEN: Readonly<Record<Streamed, ReadonlySet<string>>> = {
-  responses: new Set(['delta', NUMBER]),
+const VARIABLE_MEMBERS: Readonly<Record<Streamed, ReadonlySet<string>>> = {
+  responses: new Set(['delta', NUMBER_FIELD]),
   'chat-completions': CHAT_TEXTS,
   messages: MESSAGES_TEXTS,
 }
@@ -167,7 +167,7 @@ const WRITTEN: Readonly<Record<Streamed, ReadonlySet<string>>> = {
  */
 function learnPair(
   source: Source,
-  frames: ReadonlySet<string>,
+  variableMembers: ReadonlySet<string>,
   frame: DecodedFrame,
   before: Lesson | null,
 ): Lesson | null {
@@ -177,24 +177,24 @@ function learnPair(
   if (before !== null && confirms(frame, delta, before)) return { ...before, isProven: true }
   const spans = spansIn(data)
   if (spans === null) return null
-  let found = false
+  let hasFound = false
   let ahead = 0
   const slots: (JsonSpan & { readonly slot: FrameSlot })[] = []
-  for (const [path, place] of spans) {
+  for (const [path, span] of spans) {
     const slot = source.slots.get(path)
-    if (slot !== undefined && place.isString === (slot === 'padding')) {
-      if (slot === 'number') ahead = Number(data.slice(place.start, place.end)) - last.sequence_number
-      slots.push({ ...place, slot })
-    } else if (source.texts.has(path) && containsText(data, place, delta)) {
-      slots.push({ ...place, slot: found ? 'copy' : 'delta' })
-      found = true
-    } else if (!source.texts.has(path) && !source.isInert(path, place, data)) return null
+    if (slot !== undefined && span.isString === (slot === 'padding')) {
+      if (slot === 'number') ahead = Number(data.slice(span.start, span.end)) - last.sequence_number
+      slots.push({ ...span, slot })
+    } else if (source.texts.has(path) && containsText(data, span, delta)) {
+      slots.push({ ...span, slot: hasFound ? 'copy' : 'delta' })
+      hasFound = true
+    } else if (!source.texts.has(path) && !source.isInert(path, span, data)) return null
   }
-  if (!found || !Number.isSafeInteger(ahead)) return null
+  if (!hasFound || !Number.isSafeInteger(ahead)) return null
   if (source.hasBlanks) slots.push({ ...blanksAtEnd(data), isString: false, slot: 'blank' })
   const template = templateOf(frame.ourFrame, (path, span, json) => {
-    if (!frames.has(path)) return null
-    if (path === NUMBER) return 'number'
+    if (!variableMembers.has(path)) return null
+    if (path === NUMBER_FIELD) return 'number'
     return containsText(json, span, delta) ? 'delta' : null
   })
   if (template === null) return null
@@ -214,7 +214,7 @@ function confirms(
 }
 
 /** Members of a delta with its text, by the type of the delta. */
-const MESSAGES_MEMBERS: ReadonlyMap<unknown, string> = new Map([
+const TEXT_MEMBERS: ReadonlyMap<unknown, string> = new Map([
   ['text_delta', 'text'],
   ['thinking_delta', 'thinking'],
   ['input_json_delta', 'partial_json'],
@@ -227,21 +227,21 @@ const MESSAGES_MEMBERS: ReadonlyMap<unknown, string> = new Map([
  */
 function learnMessages({ event, data, events, last, ourFrame }: DecodedFrame): Lesson | null {
   const delta = 'delta' in last ? last.delta : null
-  if (events !== 1 || typeof delta !== 'string' || !ourFrame.startsWith(`event: ${event}\n${DATA}`))
+  if (events !== 1 || typeof delta !== 'string' || !ourFrame.startsWith(`event: ${event}\n${DATA_PREFIX}`))
     return null
-  const json = ourFrame.slice(ourFrame.indexOf(DATA) + DATA.length, -2)
+  const json = ourFrame.slice(ourFrame.indexOf(DATA_PREFIX) + DATA_PREFIX.length, -2)
   const spans = json.includes('\n') ? null : spansIn(data)
   if (spans === null) return null
   const frame = JSON.parse(data) as Members
   const ownFrame = JSON.parse(json) as Members
-  const member = MESSAGES_MEMBERS.get((frame['delta'] as Members | null | undefined)?.['type'])
+  const member = TEXT_MEMBERS.get((frame['delta'] as Members | null | undefined)?.['type'])
   if (member === undefined || !isSameDelta(frame, ownFrame, member, delta)) return null
   const path = `delta.${member}`
-  const text = slotsIn(spans, each => (each === path ? 'delta' : null))
+  const text = slotsIn(spans, memberPath => (memberPath === path ? 'delta' : null))
   const slots = [...text, { ...blanksAtEnd(data), isString: false, slot: 'blank' as const }]
   const pattern = new FramePattern(event, data, slots, false)
   if (frame['index'] === ownFrame['index']) return { pattern, template: null, ahead: 0, isProven: true }
-  const template = templateOf(ourFrame, each => (each === path ? 'delta' : null))
+  const template = templateOf(ourFrame, memberPath => (memberPath === path ? 'delta' : null))
   return template === null ? null : { pattern, template, ahead: 0, isProven: true }
 }
 
@@ -276,9 +276,9 @@ function slotsIn(
   spans: ReadonlyMap<string, JsonSpan>,
   slotOf: (path: string, span: JsonSpan) => FrameSlot | null,
 ): readonly (JsonSpan & { readonly slot: FrameSlot })[] {
-  return [...spans].flatMap(([path, place]) => {
-    const slot = slotOf(path, place)
-    return slot === null ? [] : [{ ...place, slot }]
+  return [...spans].flatMap(([path, span]) => {
+    const slot = slotOf(path, span)
+    return slot === null ? [] : [{ ...span, slot }]
   })
 }
 
@@ -287,13 +287,13 @@ function templateOf(
   frame: string,
   slotOf: (path: string, span: JsonSpan, json: string) => 'delta' | 'number' | null,
 ): FrameTemplate | null {
-  const from = frame.indexOf(DATA) + DATA.length
+  const from = frame.indexOf(DATA_PREFIX) + DATA_PREFIX.length
   const json = frame.slice(from, -2)
   const spans = spansIn(json)
   if (spans === null) return null
-  const slots = [...spans].flatMap(([path, place]) => {
-    const slot = slotOf(path, place, json)
-    return slot === null ? [] : [{ ...place, slot }]
+  const slots = [...spans].flatMap(([path, span]) => {
+    const slot = slotOf(path, span, json)
+    return slot === null ? [] : [{ ...span, slot }]
   })
   if (!slots.some(({ slot }) => slot === 'delta')) return null
   return new FrameTemplate(frame.slice(0, from), json, slots)
@@ -301,13 +301,13 @@ function templateOf(
 
 function lessonsFrom(from: Streamed): Readonly<Record<Streamed, LearnFrame>> {
   const to =
-    (written: ReadonlySet<string>): LearnFrame =>
+    (variableMembers: ReadonlySet<string>): LearnFrame =>
     (frame, before) =>
-      learnPair(SOURCES[from], written, frame, before)
+      learnPair(SOURCES[from], variableMembers, frame, before)
   return {
-    responses: to(WRITTEN.responses),
-    'chat-completions': to(WRITTEN['chat-completions']),
-    messages: to(WRITTEN.messages),
+    responses: to(VARIABLE_MEMBERS.responses),
+    'chat-completions': to(VARIABLE_MEMBERS['chat-completions']),
+    messages: to(VARIABLE_MEMBERS.messages),
   }
 }
 

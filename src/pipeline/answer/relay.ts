@@ -22,12 +22,10 @@ import type { Sink } from './sink.ts'
 /** The answer as the relay needs it. */
 interface RelayedAnswer {
   /** Number of the next event. */
-  readonly next: number
-  /** The frames that the dialect wrote for the last event. */
-  readonly lastFrames: string
+  readonly nextEventNumber: number
   /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void
-  readonly sink: Pick<Sink, 'relay'>
+  readonly sink: Pick<Sink, 'relay' | 'lastFrames'>
   /** Counts `count` relayed events; `supply` supplies their texts. */
   overhear(count: number, supply: () => void): void
 }
@@ -66,16 +64,16 @@ export interface RelayDeps {
 }
 
 /** After this many lessons without a relayed frame, the rest of the reply is decoded. */
-const LESSONS_MAX = 32
+const MAX_LESSONS = 32
 /**
  * If there are more texts than this, they are passed to the decoder before the next one is collected. Each open stream
  * holds the bytes: some hundred deltas at a time are few enough for thousands of streams.
  */
-const UNTOLD_MAX_BYTES = 1024
+const PENDING_TEXT_MAX_BYTES = 1024
 /** Allocated at once: growing a buffer step by step would take some microseconds each time. */
-const START_BYTES = UNTOLD_MAX_BYTES
+const START_BYTES = PENDING_TEXT_MAX_BYTES
 /** Kept size of the single buffer for our frames: more than one read of the socket produces. */
-const OURS_KEPT_BYTES = 128 * 1024
+const OWN_FRAMES_KEPT_BYTES = 128 * 1024
 /** Up to this length a loop beats the native copy. */
 const SHORT_BYTES = 32
 
@@ -91,29 +89,29 @@ export class Relay {
   /** The last lesson; frames are relayed while `#active` is the same one. */
   #lesson: Lesson | null = null
   #active: Lesson | null = null
-  #lessonsLeft = LESSONS_MAX
+  #lessonsLeft = MAX_LESSONS
   /** Events of the frame that is being decoded, and the last of them. */
-  #events = 0
-  #latest: StreamEvent | null = null
+  #eventCount = 0
+  #latestEvent: StreamEvent | null = null
   /** True if the next byte begins a frame. */
-  #atBorder: boolean
+  #isAtBorder: boolean
   /** Relayed frames that decoder and answer do not know about yet. */
-  #passed = 0
+  #pendingFrames = 0
   /** Number of all relayed frames. */
-  #relayed = 0
+  #relayedFrames = 0
   /** Relayed texts that decoder and answer do not know about yet. */
-  readonly untold = new ByteList(UNTOLD_MAX_BYTES)
+  readonly pendingTexts = new ByteList(PENDING_TEXT_MAX_BYTES)
   /** True if the last read contained something that was decoded. */
   hasDecoded = false
 
   readonly #listener = (event: StreamEvent): void => {
-    this.#events++
-    this.#latest = event
+    this.#eventCount++
+    this.#latestEvent = event
   }
 
   constructor(deps: RelayDeps) {
     this.#deps = deps
-    this.#atBorder = deps.parser.atBorder
+    this.#isAtBorder = deps.parser.atBorder
     this.listen()
   }
 
@@ -126,24 +124,28 @@ export class Relay {
   push(chunk: Buffer): boolean {
     const { length } = chunk
     let flowing = true
-    let at = 0
+    let offset = 0
     this.hasDecoded = false
-    while (at < length) {
-      if (this.#active !== null && this.#atBorder) {
-        const before = this.#relayed
-        const end = this.#pass(chunk, at, this.#active)
-        if (end > at) {
-          this.#lessonsLeft = LESSONS_MAX
+    while (offset < length) {
+      if (this.#active !== null && this.#isAtBorder) {
+        const before = this.#relayedFrames
+        const end = this.#relayFrames(chunk, offset, this.#active)
+        if (end > offset) {
+          this.#lessonsLeft = MAX_LESSONS
           const isTheirs = this.#active.template === null
-          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : byteList.drain()
-          flowing = this.#deps.answer.sink.relay(frames, this.#relayed - before)
-          at = end
+          const frames = isTheirs
+            ? end - offset === length
+              ? chunk
+              : chunk.subarray(offset, end)
+            : ownFrames.drain()
+          flowing = this.#deps.answer.sink.relay(frames, this.#relayedFrames - before)
+          offset = end
           continue
         }
       }
       this.hasDecoded = true
-      at = this.#read(chunk, at)
-      this.#atBorder = this.#deps.parser.atBorder
+      offset = this.#read(chunk, offset)
+      this.#isAtBorder = this.#deps.parser.atBorder
     }
     return flowing
   }
@@ -152,41 +154,41 @@ export class Relay {
   frame(event: string, data: string): void {
     this.settle()
     this.#active = null
-    this.#events = 0
-    this.#latest = null
+    this.#eventCount = 0
+    this.#latestEvent = null
     this.#deps.decode(event, data)
     if (this.#lessonsLeft > 0) this.#learn(event, data)
-    this.#latest = null
+    this.#latestEvent = null
   }
 
   /** Passes the collected texts to decoder and answer. Call it before any other use of them. */
   settle(): void {
     const active = this.#active
-    const passed = this.#passed
-    if (active === null || passed === 0) return
+    const pendingFrames = this.#pendingFrames
+    if (active === null || pendingFrames === 0) return
     const { pattern } = active
-    const data = pattern.frameWith(this.untold.drain().toString())
-    this.#passed = 0
+    const data = pattern.frameWith(this.pendingTexts.drain().toString())
+    this.#pendingFrames = 0
     this.hasDecoded = true
-    this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
+    this.#deps.answer.overhear(pendingFrames, () => this.#deps.decode(pattern.event, data))
   }
 
   /** Relays the matching frames from `at` on; returns where they end. */
-  #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
-    const untold = this.untold
-    if (template !== null) byteList.clear()
+  #relayFrames(chunk: Buffer, start: number, { pattern, template, ahead }: Lesson): number {
+    const pendingTexts = this.pendingTexts
+    if (template !== null) ownFrames.clear()
     // Texts of relayed frames may be passed to the answer meanwhile: the number of the next event stays the same.
-    let number = this.#deps.answer.next + this.#passed
-    let end = at
+    let number = this.#deps.answer.nextEventNumber + this.#pendingFrames
+    let end = start
     while (end < chunk.length) {
       const next = pattern.match(chunk, end, number + ahead)
       if (next === -1) break
       const { deltaStart, deltaEnd } = pattern
-      template?.write(byteList, chunk, pattern, number)
-      if (untold.length + deltaEnd - deltaStart > UNTOLD_MAX_BYTES) this.settle()
-      untold.add(chunk, deltaStart, deltaEnd)
-      this.#passed++
-      this.#relayed++
+      template?.write(ownFrames, chunk, pattern, number)
+      if (pendingTexts.length + deltaEnd - deltaStart > PENDING_TEXT_MAX_BYTES) this.settle()
+      pendingTexts.add(chunk, deltaStart, deltaEnd)
+      this.#pendingFrames++
+      this.#relayedFrames++
       number++
       end = next
     }
@@ -197,22 +199,22 @@ export class Relay {
   #read(chunk: Buffer, from: number): number {
     const { parser } = this.#deps
     const { length } = chunk
-    let at = from
+    let offset = from
     do {
-      const lineEnd = this.#lessonsLeft === 0 ? -1 : chunk.indexOf(LF, at)
+      const lineEnd = this.#lessonsLeft === 0 ? -1 : chunk.indexOf(LF, offset)
       const end = lineEnd === -1 ? length : lineEnd + 1
-      parser.push(end - at === length ? chunk : chunk.subarray(at, end))
-      at = end
-    } while (at < length && !parser.atBorder)
-    return at
+      parser.push(end - offset === length ? chunk : chunk.subarray(offset, end))
+      offset = end
+    } while (offset < length && !parser.atBorder)
+    return offset
   }
 
   #learn(event: string, data: string): void {
-    const last = this.#latest
+    const last = this.#latestEvent
     if (last === null || !last.type.endsWith('.delta')) return
     this.#lessonsLeft--
     const { learn, answer } = this.#deps
-    const frame = { event, data, last, events: this.#events, ourFrame: answer.lastFrames }
+    const frame = { event, data, last, events: this.#eventCount, ourFrame: answer.sink.lastFrames ?? '' }
     this.#lesson = learn(frame, this.#lesson)
     if (this.#lesson?.isProven === true) this.#active = this.#lesson
   }
@@ -242,28 +244,28 @@ export class FrameTemplate {
     const slots = this.#slots
     const fixedBytes = (ends[ends.length - 1] as number) - start
     const bytes = to.room(fixedBytes + slots.length * (deltaEnd - deltaStart + NUMBER_MAX_DIGITS))
-    let at = to.length
+    let position = to.length
     let from = start
     for (let index = 0; index < ends.length; index++) {
       const end = ends[index] as number
-      if (end - from > SHORT_BYTES) at += fixed.copy(bytes, at, from, end)
-      else for (let next = from; next < end; next++) bytes[at++] = fixed[next] as number
+      if (end - from > SHORT_BYTES) position += fixed.copy(bytes, position, from, end)
+      else for (let next = from; next < end; next++) bytes[position++] = fixed[next] as number
       from = end
       const slot = slots[index]
       if (slot === 'delta') {
-        if (deltaEnd - deltaStart > SHORT_BYTES) at += chunk.copy(bytes, at, deltaStart, deltaEnd)
-        else for (let next = deltaStart; next < deltaEnd; next++) bytes[at++] = chunk[next] as number
+        if (deltaEnd - deltaStart > SHORT_BYTES) position += chunk.copy(bytes, position, deltaStart, deltaEnd)
+        else for (let next = deltaStart; next < deltaEnd; next++) bytes[position++] = chunk[next] as number
       } else if (slot === 'number') {
-        let rest = number
-        for (let digits = number; digits >= 10; digits = Math.floor(digits / 10)) at++
-        for (let digit = at++; ; digit--) {
-          bytes[digit] = DIGIT_0 + (rest % 10)
-          rest = Math.floor(rest / 10)
-          if (rest === 0) break
+        let remainingNumber = number
+        for (let digits = number; digits >= 10; digits = Math.floor(digits / 10)) position++
+        for (let digit = position++; ; digit--) {
+          bytes[digit] = DIGIT_0 + (remainingNumber % 10)
+          remainingNumber = Math.floor(remainingNumber / 10)
+          if (remainingNumber === 0) break
         }
       }
     }
-    to.length = at
+    to.length = position
   }
 
   /** The frame for a text in its JSON form. */
@@ -334,4 +336,4 @@ class ByteList {
  * Our frames, if they differ from the provider's. One buffer for all relays of the thread: frames are taken and sent
  * before others are added.
  */
-const byteList = new ByteList(OURS_KEPT_BYTES)
+const ownFrames = new ByteList(OWN_FRAMES_KEPT_BYTES)

@@ -18,7 +18,7 @@ export function freshId({ id, type }: OutputItem): string {
   return itemId(PREFIXES[type] ?? 'st')
 }
 
-/** The deltas from which an item is built as it was; null: it has none, as an item of a tool. `key`: its number. */
+/** The deltas that build an item anew; null for an item of a tool, which has none. `key`: the number of the item. */
 export function deltasOf(item: OutputItem, key: number): Content[] | null {
   const start = startOf(item)
   if (start === null) return null
@@ -54,9 +54,9 @@ function withoutCall(item: OutputItem): Record<string, unknown> {
     name: _name,
     arguments: _arguments,
     input: _input,
-    ...rest
+    ...otherFields
   } = item as Record<string, unknown>
-  return rest
+  return otherFields
 }
 
 function piecesOf(item: OutputItem, key: number): Content[] {
@@ -74,8 +74,8 @@ function piecesOf(item: OutputItem, key: number): Content[] {
     })
   }
   if (item.type === 'reasoning') {
-    const piece = (form: 'text' | 'summary') => (each: { readonly text: string }, part: number) =>
-      ({ kind: 'reasoning', item: key, form, part, text: each.text }) as const
+    const piece = (form: 'text' | 'summary') => (content: { readonly text: string }, part: number) =>
+      ({ kind: 'reasoning', item: key, form, part, text: content.text }) as const
     return [...(item.content ?? []).map(piece('text')), ...(item.summary ?? []).map(piece('summary'))]
   }
   const { arguments: text, input } = item as { readonly arguments?: string; readonly input?: string }

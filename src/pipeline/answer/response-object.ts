@@ -136,11 +136,11 @@ export function endedResponse(
 }
 
 /** Turns an ended response into a failed one. */
-export function failedResponse(ended: ResponseResource, error: GatewayError): ResponseResource {
+export function failedResponse(response: ResponseResource, error: GatewayError): ResponseResource {
   const { errorType, message, metadata, status } = error
   const isOurs = status === 500
   return {
-    ...ended,
+    ...response,
     status: 'failed',
     completed_at: null,
     error: {

@@ -197,7 +197,7 @@ export type Outcome =
     | {
         readonly answered: true
         /** The reason that nothing was delivered although the model answered. */
-        readonly refused?: GatewayError
+        readonly refusal?: GatewayError
       }
     /** Nothing was written to the sink; the caller of the gateway answers with the error envelope. */
     | {

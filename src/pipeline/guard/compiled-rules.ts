@@ -29,7 +29,7 @@ export interface RuleOwner {
 }
 
 export interface GuardRules {
-  readonly all: CompiledRules
+  readonly allRules: CompiledRules
   /** Only the built-in detectors. */
   readonly builtin: CompiledRules
   /** Only user-defined patterns. */
@@ -46,7 +46,7 @@ export interface OutputGuardRules {
   readonly rules: GuardRules
   readonly size: WindowSize
   /** True if windows are scanned on this thread. */
-  readonly inline: boolean
+  readonly isInline: boolean
 }
 
 /** A rule set that is compiled at first use. */
@@ -87,7 +87,7 @@ export function outputRulesOf(policy: Policy, applied: readonly AppliedGuardrail
   const { windowBytes, overlapBytes } = policy.output
   // One guardrail may have the wider window, another one the wider overlap.
   const size = { windowBytes: Math.max(windowBytes, overlapBytes + 1), overlapBytes }
-  return { rules, size, inline: rules.all.cost.where(size.windowBytes + CONTEXT_CHARS) === 'inline' }
+  return { rules, size, isInline: rules.allRules.cost.where(size.windowBytes + CONTEXT_CHARS) === 'inline' }
 }
 
 function rulesOf(
@@ -98,7 +98,7 @@ function rulesOf(
   if (sources.length === 0) return null
   const scopes = new Map(owners.map(({ scope, guardrail }) => [`${guardrail.id} ${scope}`, scope]))
   return {
-    all: new CompiledRules(rules, field),
+    allRules: new CompiledRules(rules, field),
     builtin: new CompiledRules({ builtins: rules.builtins, custom: [] }, field),
     custom: new CompiledRules({ builtins: [], custom: rules.custom }, field),
     sources: sources.map(({ id, scope }, rule) => ({

@@ -15,7 +15,7 @@ import type { CompiledRules, GuardRules, OutputGuardRules } from './compiled-rul
 
 export type GuardTasks = Pick<GatewayTasks, 'run'>
 
-/** Texts up to this length take a worker a few milliseconds. */
+/** Texts up to this length take a worker a few milliseconds; longer ones take tens of milliseconds. */
 const SHORT_MAX_CHARS = 65_536
 /** For all texts of a request; some megabytes of text take some hundred milliseconds. */
 const REQUEST_DEADLINE_MS = 2_000
@@ -55,36 +55,30 @@ function evaluateEach(
   texts: readonly WrittenText[],
   signal: RequestSignal,
 ): TextsResult | Promise<TextsResult> {
-  const { all } = rules
+  const { allRules } = rules
   try {
-    const maxInlineCost = all.cost.mostInline(charactersOf(texts), texts.length)
-    const findings = maxInlineCost === null ? null : evaluateInline(all, texts, maxInlineCost)
+    const characters = charactersOf(texts)
+    const maxInlineCost = allRules.cost.mostInline(characters, texts.length)
+    const findings = maxInlineCost === null ? null : evaluateInline(allRules, texts, maxInlineCost)
     if (findings !== null) return { findings, failure: null }
     return tasks
       .run(
         'evaluate-texts',
         {
-          rules: all.set,
-          key: all.key,
-          field: all.field,
+          rules: allRules.set,
+          key: allRules.key,
+          field: allRules.field,
           texts: texts.map(({ text, who }) => ({ text, who })),
         },
-        { deadlineMs: REQUEST_DEADLINE_MS, long: isLong(texts), signal },
+        { deadlineMs: REQUEST_DEADLINE_MS, long: characters > SHORT_MAX_CHARS, signal },
       )
       .then(
-        found => ({ findings: found, failure: null }),
+        taskFindings => ({ findings: taskFindings, failure: null }),
         cause => evaluateBuiltins(rules, texts, cause),
       )
   } catch (cause) {
     return evaluateBuiltins(rules, texts, cause)
   }
-}
-
-/** True if a worker takes tens of milliseconds for the texts. */
-function isLong(texts: readonly RequestText[]): boolean {
-  let characters = 0
-  for (const { text } of texts) characters += text.length
-  return characters > SHORT_MAX_CHARS
 }
 
 type WrittenText = Pick<RequestText, 'text' | 'who'>
@@ -110,10 +104,10 @@ function charactersOf(texts: readonly WrittenText[]): number {
 function evaluateInline(
   { scanner }: CompiledRules,
   texts: readonly WrittenText[],
-  max: number,
+  maxFindings: number,
 ): readonly (readonly Finding[])[] | null {
   const findings: (readonly Finding[])[] = []
-  let remaining = max
+  let remaining = maxFindings
   for (const { text, who } of texts) {
     const textFindings = scanner.scanUpTo(remaining, text, who)
     if (textFindings === null) return null
@@ -133,13 +127,13 @@ export interface WindowResult extends WindowFindings {
 interface WindowEvaluator {
   readonly scanner: Scanner
   /** Estimated microseconds on this thread for a window with this many findings. */
-  micros(window: Window, found: number): number
+  micros(window: Window, findingCount: number): number
   /** A promise never rejects. */
   evaluate(window: Window, signal: RequestSignal): WindowResult | Promise<WindowResult>
 }
 
-function windowEvaluator(tasks: GuardTasks, { rules, inline }: OutputGuardRules): WindowEvaluator {
-  return inline ? new InlineEvaluator(rules.all) : new SplitEvaluator(tasks, rules)
+function windowEvaluator(tasks: GuardTasks, { rules, isInline }: OutputGuardRules): WindowEvaluator {
+  return isInline ? new InlineEvaluator(rules.allRules) : new SplitEvaluator(tasks, rules)
 }
 
 /** Evaluates all rules on this thread. */
@@ -154,8 +148,8 @@ class InlineEvaluator implements WindowEvaluator {
     this.#progress = this.scanner.begin()
   }
 
-  micros({ text }: Window, found: number): number {
-    return this.#rules.cost.windowMicros(text.length, found)
+  micros({ text }: Window, findingCount: number): number {
+    return this.#rules.cost.windowMicros(text.length, findingCount)
   }
 
   evaluate({ text, base, from, until }: Window): WindowResult {
@@ -182,8 +176,8 @@ class SplitEvaluator implements WindowEvaluator {
     return this.#builtin.scanner
   }
 
-  micros(window: Window, found: number): number {
-    return this.#builtin.micros(window, found)
+  micros(window: Window, findingCount: number): number {
+    return this.#builtin.micros(window, findingCount)
   }
 
   evaluate(window: Window, signal: RequestSignal): WindowResult | Promise<WindowResult> {
@@ -202,11 +196,11 @@ class SplitEvaluator implements WindowEvaluator {
     const { set, key, field } = this.#rules.custom
     const texts = [{ text: window.text, who: 'other' as const }]
     const input = { rules: set, key, field, texts }
-    const [found = []] = await this.#tasks.run('evaluate-texts', input, {
+    const [findings = []] = await this.#tasks.run('evaluate-texts', input, {
       deadlineMs: WINDOW_DEADLINE_MS,
       signal,
     })
-    return found.flatMap(each => this.#toWholeText(each, window))
+    return findings.flatMap(finding => this.#toWholeText(finding, window))
   }
 
   /**
@@ -278,7 +272,7 @@ export class WindowScan {
   /** Scans complete texts one after the other, up to the first result for which `isFinal` is true. */
   async scanAll(texts: readonly string[], isFinal: (result: WindowResult) => boolean): Promise<ScannedTexts> {
     const results: WindowResult[] = []
-    const redacted: string[] = []
+    const redactedTexts: string[] = []
     for (const text of texts) {
       const scan = this.begin()
       scan.window.add(text)
@@ -287,12 +281,12 @@ export class WindowScan {
       for (let window = scan.window.next(); window !== null; window = scan.window.next()) {
         const result = await this.scan(scan, window)
         results.push(result)
-        if (this.#abort.signal.aborted || isFinal(result)) return { results, texts: redacted }
+        if (this.#abort.signal.aborted || isFinal(result)) return { results, texts: redactedTexts }
         releasedText += scan.window.release(window, result)
       }
-      redacted.push(releasedText)
+      redactedTexts.push(releasedText)
     }
-    return { results, texts: redacted }
+    return { results, texts: redactedTexts }
   }
 
   #scanNow({ evaluator }: TextScan, window: Window): WindowResult | Promise<WindowResult> {

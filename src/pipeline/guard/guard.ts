@@ -146,7 +146,7 @@ function guardReply(
   { revision, restrictions, input, output }: Guardrail,
   exchange: Exchange,
 ): Guarding & { readonly input: RequestGuard | null } {
-  const own = onBehalfOf(exchange.caller, tasks)
+  const callerTasks = onBehalfOf(exchange.caller, tasks)
   return {
     revision,
     restrictions,
@@ -155,11 +155,14 @@ function guardReply(
         ? null
         : new RequestGuard(
             input,
-            own,
+            callerTasks,
             metrics,
-            new Masking(masking ?? null, output === null ? null : { rules: output.rules, tasks: own }),
+            new Masking(
+              masking ?? null,
+              output === null ? null : { rules: output.rules, tasks: callerTasks },
+            ),
           ),
-    reply: output === null ? null : { rules: output, tasks: own, metrics },
+    reply: output === null ? null : { rules: output, tasks: callerTasks, metrics },
   }
 }
 
@@ -211,8 +214,8 @@ export interface InputGuard {
    */
   prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void>
   /**
-   * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `who` is its
-   * author: `other` by default, as for a system message. Throws or rejects like `Guard.request`.
+   * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `author`:
+   * `other` by default, as for a system message. Throws or rejects like `Guard.request`.
    */
   text(exchange: Exchange, text: string, author?: Author): string | Promise<string>
 }
@@ -250,7 +253,10 @@ class RequestGuard implements InputGuard {
   text(exchange: Exchange, text: string, author: Author = 'other'): string | Promise<string> {
     if (text === '') return text
     return whenReady(this.#check(exchange, [{ text, who: author }]), ([findings = []]) =>
-      whenReady(this.#masking.cover(exchange, [{ text, findings }], false), ([covered = '']) => covered),
+      whenReady(
+        this.#masking.cover(exchange, [{ text, findings }], false),
+        ([coveredText = '']) => coveredText,
+      ),
     )
   }
 
@@ -260,12 +266,16 @@ class RequestGuard implements InputGuard {
    */
   #checkPrompt(exchange: Exchange, texts: readonly RequestText[], isCallers: boolean): void | Promise<void> {
     return whenReady(this.#check(exchange, texts), findings => {
-      if (!this.#rules.masks && !findings.some(each => each.some(({ action }) => action === 'redact'))) return
-      const all = textsOf(exchange.prompt)
-      const found = all.map((each, at) => ({ ...each, findings: findings[at] ?? [] }))
-      return whenReady(this.#masking.cover(exchange, found, isCallers), covered => {
-        if (covered.some((text, at) => text !== all[at]?.text))
-          exchange.prompt = withTexts(exchange.prompt, covered)
+      if (
+        !this.#rules.masks &&
+        !findings.some(textFindings => textFindings.some(({ action }) => action === 'redact'))
+      )
+        return
+      const promptTexts = textsOf(exchange.prompt)
+      const foundTexts = promptTexts.map((text, index) => ({ ...text, findings: findings[index] ?? [] }))
+      return whenReady(this.#masking.cover(exchange, foundTexts, isCallers), coveredTexts => {
+        if (coveredTexts.some((text, index) => text !== promptTexts[index]?.text))
+          exchange.prompt = withTexts(exchange.prompt, coveredTexts)
       })
     })
   }
@@ -279,7 +289,7 @@ class RequestGuard implements InputGuard {
   #decide(exchange: Exchange, { findings, failure }: TextsResult): TextFindings {
     if (failure !== null) this.#passUnchecked(exchange, failure.cause)
     const matchesByRule = new Map<string, RuleMatch>()
-    for (const each of findings) noteMatches(matchesByRule, each)
+    for (const textFindings of findings) noteMatches(matchesByRule, textFindings)
     if (matchesByRule.size === 0) return findings
     const matches = [...matchesByRule.values()]
     exchange.pipeline.push(...stagesOf(this.#rules, matches, 'request'))
@@ -291,10 +301,10 @@ class RequestGuard implements InputGuard {
   /** Called if not everything could be evaluated: the request continues only if every guardrail fails open. */
   #passUnchecked(exchange: Exchange, cause: unknown): void {
     exchange.signal.throwIfAborted()
-    const refusing = this.#rules.owners.find(({ failMode }) => failMode === 'closed')
-    const action = refusing === undefined ? 'passed_unchecked' : 'refused_unchecked'
+    const refusingGuardrail = this.#rules.owners.find(({ failMode }) => failMode === 'closed')
+    const action = refusingGuardrail === undefined ? 'passed_unchecked' : 'refused_unchecked'
     this.#metrics.guardrailDecisions.inc({ guardrail: 'all', action })
-    if (refusing !== undefined) throw uncheckedError(refusing, 'request', cause)
+    if (refusingGuardrail !== undefined) throw uncheckedError(refusingGuardrail, 'request', cause)
     exchange.pipeline.push(...uncheckedStages(this.#rules, 'request'))
   }
 }
@@ -341,9 +351,9 @@ export function createCheckText(tasks: GuardTasks): CheckText {
         },
       )
     }
-    const found = findings[0] ?? []
+    const textFindings = findings[0] ?? []
     const masks = new Masks()
-    const redacted = redact(text, found, (kind, value) => masks.give(kind, value))
-    return { action: strictest(found), redacted, findings: found }
+    const redacted = redact(text, textFindings, (kind, value) => masks.give(kind, value))
+    return { action: strictest(textFindings), redacted, findings: textFindings }
   }
 }

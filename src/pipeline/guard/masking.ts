@@ -30,7 +30,7 @@ export interface MaskingDeps {
 }
 
 /** A text with the findings in it. */
-export interface FoundText extends Pick<RequestText, 'text' | 'isJson'> {
+export interface TextWithFindings extends Pick<RequestText, 'text' | 'isJson'> {
   readonly findings: readonly Finding[]
 }
 
@@ -67,7 +67,7 @@ export class Masking {
    */
   cover(
     exchange: Exchange,
-    texts: readonly FoundText[],
+    texts: readonly TextWithFindings[],
     isCallers: boolean,
   ): readonly string[] | Promise<readonly string[]> {
     const masks = exchange.masks ?? exchange.clientRequest.masks ?? new Masks()
@@ -75,21 +75,22 @@ export class Masking {
     const needsMasks =
       session !== undefined || !masks.isEmpty || texts.some(({ findings }) => findings.some(isMask))
     if (!needsMasks) return texts.map(({ text, findings }) => redact(text, findings))
-    const marked = isCallers && exchange.clientRequest.masks == null ? texts.map(withOwn) : texts
-    const found = foundIn(marked)
-    const known = session === undefined ? undefined : this.#recall(exchange, session, masks, found)
-    return whenReady(known, () => {
-      for (const each of found) this.#give(masks, each)
+    const markedTexts =
+      isCallers && exchange.clientRequest.masks == null ? texts.map(withOwnPlaceholders) : texts
+    const maskFindings = maskFindingsIn(markedTexts)
+    const recalling = session === undefined ? undefined : this.#recall(exchange, session, masks, maskFindings)
+    return whenReady(recalling, () => {
+      for (const finding of maskFindings) this.#give(masks, finding)
       if (!masks.isEmpty) exchange.masks = masks
       return whenReady(this.#check(exchange, masks), () =>
-        marked.map(each => coveredBy(each, (kind, value) => masks.tokenOf(kind, value))),
+        markedTexts.map(text => coveredBy(text, (kind, value) => masks.tokenOf(kind, value))),
       )
     })
   }
 
   #give(masks: Masks, { kind, value, isOwn }: MaskFinding): void {
     if (isOwn) {
-      masks.own(kind, value)
+      masks.reserve(kind, value)
       return
     }
     if (masks.tokenOf(kind, value) !== null) return
@@ -105,8 +106,8 @@ export class Masking {
     const { rules, tasks } = this.#replies
     const texts = newValues.map(({ value }) => ({ text: value, who: 'other' as const }))
     return whenReady(evaluateTexts(tasks, rules, texts, signal), ({ findings, failure }) => {
-      for (const [at, { token }] of newValues.entries()) {
-        const verdict = strictest(findings[at] ?? [])
+      for (const [index, { token }] of newValues.entries()) {
+        const verdict = strictest(findings[index] ?? [])
         if (failure !== null || verdict === 'block' || verdict === 'redact') masks.withhold(token)
       }
     })
@@ -117,7 +118,7 @@ export class Masking {
     { caller, request }: Exchange,
     session: string,
     masks: Masks,
-    found: readonly MaskFinding[],
+    maskFindings: readonly MaskFinding[],
   ): void | Promise<void> {
     if (this.#deps === null) return
     const { tables, seal, digest } = this.#deps
@@ -125,21 +126,21 @@ export class Masking {
     const id = (text: string): string => digest(caller.keyHash, `\0masks\0${session}\0${text}`).slice(0, 22)
     const byId = new Map<string, MaskFinding>()
     const values: MaskValue[] = []
-    for (const each of found) {
-      const { kind, value, isOwn } = each
+    for (const finding of maskFindings) {
+      const { kind, value, isOwn } = finding
       const valueId = id(`${kind}\0${value}`)
       if (byId.has(valueId) || values.length >= SESSION_VALUES_MAX) continue
-      byId.set(valueId, each)
+      byId.set(valueId, finding)
       const ciphertext = seal.seal(value, owner)
       if (ciphertext.length <= SEALED_MAX_CHARS)
         values.push({ id: valueId, kind, preferred: isOwn ? value : '', sealed: ciphertext })
     }
     return whenReady(tables.assign(id(''), values, ttlOf(request), caller.keyHash), table => {
       for (const [valueId, token, sealed] of table ?? []) {
-        const known = byId.get(valueId)
-        if (known !== undefined) {
-          masks.take(known.kind, known.value, token)
-          if (!known.isOwn) this.newValues.push({ token, value: known.value })
+        const finding = byId.get(valueId)
+        if (finding !== undefined) {
+          masks.take(finding.kind, finding.value, token)
+          if (!finding.isOwn) this.newValues.push({ token, value: finding.value })
         } else if (this.#replies === null) masks.learn(token, () => seal.open(sealed, owner))
         else {
           const value = seal.open(sealed, owner)
@@ -157,11 +158,11 @@ function isMask({ action }: Finding): boolean {
 }
 
 /** The text, with findings for what looks like a placeholder. */
-function withOwn(each: FoundText): FoundText {
-  const own = placeholdersIn(each.text).map(
+function withOwnPlaceholders(text: TextWithFindings): TextWithFindings {
+  const ownFindings = placeholdersIn(text.text).map(
     ({ kind, start, end }): Finding => ({
       detector: 'custom',
-      pattern: OWN,
+      pattern: OWN_PATTERN_NAME,
       action: 'mask',
       start,
       end,
@@ -169,30 +170,33 @@ function withOwn(each: FoundText): FoundText {
       rule: -1,
     }),
   )
-  if (own.length === 0) return each
-  return { ...each, findings: [...each.findings, ...own].sort((a, b) => a.start - b.start || b.end - a.end) }
+  if (ownFindings.length === 0) return text
+  return {
+    ...text,
+    findings: [...text.findings, ...ownFindings].sort((a, b) => a.start - b.start || b.end - a.end),
+  }
 }
 
-/** The name of the findings that `withOwn` adds. */
-const OWN = 'placeholder'
+/** The name of the findings that `withOwnPlaceholders` adds. */
+const OWN_PATTERN_NAME = 'placeholder'
 
 /** The values to mask. Texts that look like a placeholder come first, because their numbers are in use. */
-function foundIn(texts: readonly FoundText[]): readonly MaskFinding[] {
-  const own: MaskFinding[] = []
-  const found: MaskFinding[] = []
-  for (const each of texts) {
-    if (!each.findings.some(isMask)) continue
-    coveredBy(each, (kind, value) => {
-      const [only] = placeholdersIn(value)
-      const isOwn = only?.token === value && only.kind === kind
-      ;(isOwn ? own : found).push({ kind, value, isOwn })
+function maskFindingsIn(texts: readonly TextWithFindings[]): readonly MaskFinding[] {
+  const ownFindings: MaskFinding[] = []
+  const maskFindings: MaskFinding[] = []
+  for (const text of texts) {
+    if (!text.findings.some(isMask)) continue
+    coveredBy(text, (kind, value) => {
+      const [firstPlaceholder] = placeholdersIn(value)
+      const isOwn = firstPlaceholder?.token === value && firstPlaceholder.kind === kind
+      ;(isOwn ? ownFindings : maskFindings).push({ kind, value, isOwn })
       return null
     })
   }
-  return [...own, ...found]
+  return [...ownFindings, ...maskFindings]
 }
 
-function coveredBy({ text, findings, isJson }: FoundText, placeholderOf: PlaceholderOf): string {
+function coveredBy({ text, findings, isJson }: TextWithFindings, placeholderOf: PlaceholderOf): string {
   return redact(text, findings, (kind, value) =>
     placeholderOf(kind, isJson === true ? withoutEscapes(value) : value),
   )

@@ -66,18 +66,19 @@ export class PlaceholderJoiner implements AttemptTarget {
     const isCut = delta.kind === 'text' && delta.cut === true
     const isOther = heldDelta !== undefined && (isCut || textName(heldDelta) !== textName(delta))
     if (isOther) this.#release(delta.item)
-    const joined = heldDelta === undefined || isOther ? delta : merge(heldDelta, delta)
-    const begun = this.#masks.begunIn(joined.text)
-    if (begun === 0) {
+    const joinedDelta = heldDelta === undefined || isOther ? delta : merge(heldDelta, delta)
+    const partialLength = this.#masks.partialLength(joinedDelta.text)
+    if (partialLength === 0) {
       this.#held.delete(delta.item)
-      this.#target.receive(this.#withoutTokens(joined))
+      this.#target.receive(this.#withoutTokens(joinedDelta))
       return
     }
     // Tokens stay with the text that they spell.
-    const isShort = joined.text.length <= SHORT_CHARS && joined.kind === 'text' && joined.logprobs !== null
-    const cut = isShort ? 0 : joined.text.length - begun
-    this.#held.set(delta.item, cut === 0 ? joined : withText(joined, joined.text.slice(cut)))
-    if (cut > 0) this.#target.receive(withText(joined, joined.text.slice(0, cut)))
+    const isShort =
+      joinedDelta.text.length <= SHORT_CHARS && joinedDelta.kind === 'text' && joinedDelta.logprobs !== null
+    const cut = isShort ? 0 : joinedDelta.text.length - partialLength
+    this.#held.set(delta.item, cut === 0 ? joinedDelta : withText(joinedDelta, joinedDelta.text.slice(cut)))
+    if (cut > 0) this.#target.receive(withText(joinedDelta, joinedDelta.text.slice(0, cut)))
   }
 
   #release(item: number): void {

@@ -35,7 +35,7 @@ export class ReplyText {
   /** In the order of their ends. */
   #logprobs: PlacedLogprobs[] = []
   /** With the length of the text when each annotation arrived. */
-  readonly #annotations: { readonly at: number; readonly delta: Content }[] = []
+  readonly #annotations: { readonly textLength: number; readonly delta: Content }[] = []
 
   constructor(scan: TextScan, first: TextDelta, isResumed: boolean) {
     this.scan = scan
@@ -46,7 +46,7 @@ export class ReplyText {
   }
 
   /** True if it is part of the text of the answer. */
-  get isSaid(): boolean {
+  get isAnswerText(): boolean {
     return this.#last.kind === 'text'
   }
 
@@ -62,7 +62,7 @@ export class ReplyText {
   holdAnnotation(delta: Content): boolean {
     const { window } = this.scan
     if (window.heldBytes === 0) return false
-    this.#annotations.push({ at: window.length, delta })
+    this.#annotations.push({ textLength: window.length, delta })
     return true
   }
 
@@ -76,7 +76,7 @@ export class ReplyText {
   }
 
   /** The deltas that are sent after the last window. */
-  releaseRest(): readonly Content[] {
+  releaseRemaining(): readonly Content[] {
     // Log probabilities may arrive after all of the text has been sent.
     const logprobs = this.#takeLogprobs(Number.POSITIVE_INFINITY)
     const deltas = logprobs !== null && logprobs.length > 0 ? [this.#delta('', logprobs)] : []
@@ -94,21 +94,21 @@ export class ReplyText {
   #addLogprobs(text: string, logprobs: readonly Logprob[]): void {
     if (logprobs.length === 0) return
     const from = this.scan.window.length
-    let at = 0
+    let offset = 0
     let isSpelled = true
-    const each = logprobs.map(logprob => {
-      const start = at
+    const placedLogprobs = logprobs.map(logprob => {
+      const start = offset
       isSpelled &&= text.startsWith(logprob.token, start)
-      at += logprob.token.length
-      return { start: from + start, end: from + at, logprobs: [logprob] }
+      offset += logprob.token.length
+      return { start: from + start, end: from + offset, logprobs: [logprob] }
     })
-    if (isSpelled && at === text.length) this.#logprobs = this.#logprobs.concat(each)
+    if (isSpelled && offset === text.length) this.#logprobs = this.#logprobs.concat(placedLogprobs)
     else if (!this.#isResumed) this.#logprobs.push({ start: 0, end: from + text.length, logprobs })
   }
 
   /** Takes the log probabilities of the text up to `end`, except for redacted text, which they would disclose. */
   #takeLogprobs(end: number): readonly Logprob[] | null {
-    const first = this.#logprobs.findIndex(each => each.end > end)
+    const first = this.#logprobs.findIndex(entry => entry.end > end)
     const released = this.#logprobs.splice(0, first < 0 ? this.#logprobs.length : first)
     if (released.length === 0) return null
     const { window } = this.scan
@@ -118,7 +118,7 @@ export class ReplyText {
   }
 
   #takeAnnotations(end: number): readonly Content[] {
-    const first = this.#annotations.findIndex(({ at }) => at > end)
+    const first = this.#annotations.findIndex(({ textLength }) => textLength > end)
     const released = this.#annotations.splice(0, first < 0 ? this.#annotations.length : first)
     return released.map(({ delta }) => delta)
   }
@@ -162,7 +162,7 @@ export function isRunByProvider(type: string): boolean {
 }
 
 /** Fields of an item or an annotation that are not text. A signature must not change. */
-const NO_TEXT: ReadonlySet<string> = new Set([
+const NON_TEXT_FIELDS: ReadonlySet<string> = new Set([
   'type',
   'id',
   'call_id',
@@ -182,15 +182,15 @@ const NO_TEXT: ReadonlySet<string> = new Set([
   'encrypted_content',
 ])
 /** Fields of nested objects that are not text. */
-const NO_TEXT_WITHIN: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'hash'])
+const NESTED_NON_TEXT_FIELDS: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'hash'])
 /** The model chose the keys of the objects in these fields, so every string there is text. */
-const ALL_TEXT: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])
-const NOTHING: ReadonlySet<string> = new Set()
+const FREE_FORM_FIELDS: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])
+const NO_FIELDS: ReadonlySet<string> = new Set()
 
 /** The texts in the fields, in the order of `withFieldTexts`. */
 export function fieldTexts(fields: ItemFields): readonly string[] {
   const texts: string[] = []
-  mapFields(fields, NO_TEXT, text => {
+  mapFields(fields, NON_TEXT_FIELDS, text => {
     texts.push(text)
     return text
   })
@@ -199,8 +199,8 @@ export function fieldTexts(fields: ItemFields): readonly string[] {
 
 /** The fields, with their texts replaced by these. */
 export function withFieldTexts(fields: ItemFields, texts: readonly string[]): ItemFields {
-  let at = 0
-  return mapFields(fields, NO_TEXT, text => texts[at++] ?? text)
+  let index = 0
+  return mapFields(fields, NON_TEXT_FIELDS, text => texts[index++] ?? text)
 }
 
 /** The fields without log probabilities, which would disclose redacted text. */
@@ -212,20 +212,24 @@ export function withoutLogprobs(fields: ItemFields): ItemFields {
 
 type Visit = (text: string) => string
 
-function mapFields(fields: ItemFields, skipped: ReadonlySet<string>, visit: Visit): ItemFields {
+function mapFields(fields: ItemFields, skippedFields: ReadonlySet<string>, visit: Visit): ItemFields {
   return Object.fromEntries(
-    Object.entries(fields).map(([key, value]) => [key, mapField(key, value, skipped, visit)]),
+    Object.entries(fields).map(([key, value]) => [key, mapField(key, value, skippedFields, visit)]),
   )
 }
 
-function mapField(key: string, value: unknown, skipped: ReadonlySet<string>, visit: Visit): unknown {
-  if (skipped.has(key) && typeof value === 'string') return value
-  return mapValue(value, skipped === NOTHING || ALL_TEXT.has(key) ? NOTHING : NO_TEXT_WITHIN, visit)
+function mapField(key: string, value: unknown, skippedFields: ReadonlySet<string>, visit: Visit): unknown {
+  if (skippedFields.has(key) && typeof value === 'string') return value
+  return mapValue(
+    value,
+    skippedFields === NO_FIELDS || FREE_FORM_FIELDS.has(key) ? NO_FIELDS : NESTED_NON_TEXT_FIELDS,
+    visit,
+  )
 }
 
-function mapValue(value: unknown, skipped: ReadonlySet<string>, visit: Visit): unknown {
+function mapValue(value: unknown, skippedFields: ReadonlySet<string>, visit: Visit): unknown {
   if (typeof value === 'string') return mapLeaf('url', value, visit)
-  if (Array.isArray(value)) return value.map(inner => mapValue(inner, skipped, visit))
+  if (Array.isArray(value)) return value.map(inner => mapValue(inner, skippedFields, visit))
   if (typeof value !== 'object' || value === null) return value
-  return mapFields(value as ItemFields, skipped, visit)
+  return mapFields(value as ItemFields, skippedFields, visit)
 }

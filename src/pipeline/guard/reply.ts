@@ -65,7 +65,7 @@ export class OutputGuard implements AttemptTarget {
   /** Keyed by item: the text that is being written. */
   readonly #texts = new Map<number, ReplyText>()
   /** The end of the text so far, over all items, because clients read it as one text. */
-  #text = ''
+  #precedingText = ''
   /** Texts that have begun, by item and name. */
   readonly #begunTexts = new Set<string>()
   /** Keyed by item that has begun: its type. */
@@ -96,7 +96,7 @@ export class OutputGuard implements AttemptTarget {
     this.#exchange = exchange
     this.#attempt = attempt
     this.#target = target
-    this.#text = before
+    this.#precedingText = before
   }
 
   /** Called when a read begins: each turn of the event loop has a time budget for scans. */
@@ -177,8 +177,8 @@ export class OutputGuard implements AttemptTarget {
   #annotate(delta: Extract<Content, { kind: 'annotation' }>): boolean {
     const fields = this.#redact({ ...delta.annotation })
     if (fields === null) return false
-    const redacted = { ...delta, annotation: fields as unknown as Annotation }
-    if (this.#texts.get(delta.item)?.holdAnnotation(redacted) !== true) this.#deliver(redacted)
+    const redactedDelta = { ...delta, annotation: fields as unknown as Annotation }
+    if (this.#texts.get(delta.item)?.holdAnnotation(redactedDelta) !== true) this.#deliver(redactedDelta)
     return true
   }
 
@@ -195,9 +195,9 @@ export class OutputGuard implements AttemptTarget {
       this.#deliver(delta)
       return true
     }
-    const redacted = this.#redact(fields)
-    if (redacted === null) return false
-    this.#deliver({ ...delta, fields: redacted })
+    const redactedFields = this.#redact(fields)
+    if (redactedFields === null) return false
+    this.#deliver({ ...delta, fields: redactedFields })
     return true
   }
 
@@ -215,16 +215,16 @@ export class OutputGuard implements AttemptTarget {
 
   /** The fields, redacted; null if a scan has to finish first, and the delta must be processed again. */
   #redact(fields: ItemFields): ItemFields | null {
-    const redacted = this.#redactedFields
+    const redactedFields = this.#redactedFields
     this.#redactedFields = null
-    if (redacted !== null) return redacted
-    const shown = withoutLogprobs(fields)
-    const texts = fieldTexts(shown)
-    if (texts.length === 0) return shown
+    if (redactedFields !== null) return redactedFields
+    const visibleFields = withoutLogprobs(fields)
+    const texts = fieldTexts(visibleFields)
+    if (texts.length === 0) return visibleFields
     const scanning = this.#scan.scanAll(texts, result => this.#report.isFinal(result))
-    this.#queue.wait(scanning, scanned => {
-      if (scanned.results.every(result => this.#allows(result)))
-        this.#redactedFields = withFieldTexts(shown, scanned.texts)
+    this.#queue.wait(scanning, scannedTexts => {
+      if (scannedTexts.results.every(result => this.#allows(result)))
+        this.#redactedFields = withFieldTexts(visibleFields, scannedTexts.texts)
     })
     return null
   }
@@ -246,7 +246,7 @@ export class OutputGuard implements AttemptTarget {
   #beginText(first: TextDelta): ReplyText {
     const key = `${first.item} ${textName(first)}`
     const text = new ReplyText(
-      this.#scan.begin(first.kind === 'text' ? this.#text : ''),
+      this.#scan.begin(first.kind === 'text' ? this.#precedingText : ''),
       first,
       this.#begunTexts.has(key),
     )
@@ -273,8 +273,8 @@ export class OutputGuard implements AttemptTarget {
   #finishText(text: ReplyText): boolean {
     text.scan.window.finish()
     if (!this.#scanText(text)) return false
-    if (text.isSaid) this.#text = text.scan.window.tail
-    for (const delta of text.releaseRest()) this.#deliver(delta)
+    if (text.isAnswerText) this.#precedingText = text.scan.window.tail
+    for (const delta of text.releaseRemaining()) this.#deliver(delta)
     this.#texts.delete(text.item)
     return true
   }
@@ -285,7 +285,7 @@ export class OutputGuard implements AttemptTarget {
     for (let window = scan.window.next(); window !== null; window = scan.window.next()) {
       const result = this.#scan.scan(scan, window)
       if (isPending(result)) {
-        this.#queue.wait(result, scanned => this.#release(text, window, scanned))
+        this.#queue.wait(result, scanResult => this.#release(text, window, scanResult))
         return false
       }
       this.#release(text, window, result)

@@ -63,10 +63,10 @@ export function countMatches(
   rules: GuardRules,
   matches: readonly RuleMatch[],
 ): void {
-  const counted = new Set<number>()
+  const countedRules = new Set<number>()
   for (const { rule, action, detector } of matches) {
-    if (counted.has(rule)) continue
-    counted.add(rule)
+    if (countedRules.has(rule)) continue
+    countedRules.add(rule)
     metrics.guardrailDecisions.inc({
       guardrail: rules.sources[rule]?.detector ?? detector,
       action: PAST_TENSE[action],
@@ -114,26 +114,27 @@ export class ReplyReport {
   readonly #rules: GuardRules
   readonly #metrics: Pick<Metrics, 'guardrailDecisions'>
   /** The first guardrail that fails closed. */
-  readonly #refusing: RuleOwner | undefined
+  readonly #refusingOwner: RuleOwner | undefined
   readonly #matches = new Map<string, RuleMatch>()
   #isUnchecked = false
 
   constructor(rules: GuardRules, metrics: Pick<Metrics, 'guardrailDecisions'>) {
     this.#rules = rules
     this.#metrics = metrics
-    this.#refusing = rules.owners.find(({ failMode }) => failMode === 'closed')
+    this.#refusingOwner = rules.owners.find(({ failMode }) => failMode === 'closed')
   }
 
   /** True if the reply ends with this result. */
   isFinal({ findings, failure }: WindowResult): boolean {
-    return strictest(findings) === 'block' || (failure !== null && this.#refusing !== undefined)
+    return strictest(findings) === 'block' || (failure !== null && this.#refusingOwner !== undefined)
   }
 
   /** Adds a result; returns the error that ends the reply, or null. `committed`: the client has seen some of it. */
   add({ findings, failure }: WindowResult, committed: boolean): GatewayError | null {
     if (failure !== null) {
       this.#isUnchecked = true
-      if (this.#refusing !== undefined) return uncheckedError(this.#refusing, 'reply', failure.cause)
+      if (this.#refusingOwner !== undefined)
+        return uncheckedError(this.#refusingOwner, 'reply', failure.cause)
     }
     noteMatches(this.#matches, findings)
     if (strictest(findings) !== 'block') return null
@@ -147,7 +148,7 @@ export class ReplyReport {
     pipeline.push(...stagesOf(this.#rules, matches, 'reply'))
     countMatches(this.#metrics, this.#rules, matches)
     if (!this.#isUnchecked) return
-    const isRefused = this.#refusing !== undefined
+    const isRefused = this.#refusingOwner !== undefined
     if (!isRefused) pipeline.push(...uncheckedStages(this.#rules, 'reply'))
     const action = isRefused ? 'refused_unchecked' : 'passed_unchecked'
     this.#metrics.guardrailDecisions.inc({ guardrail: 'all', action })
@@ -160,16 +161,16 @@ function stageName(detector: RuleMatch['detector']): string {
 
 /** Names the patterns that block; the others that matched are in the pipeline. */
 function blockMessage(matches: readonly RuleMatch[], side: Side): string {
-  const what = side === 'request' ? 'Request' : 'Response'
-  const blocking = matches.filter(({ action }) => action === 'block')
-  const first = blocking.find(({ detector }) => detector === INJECTION_SLUG)
-  if (first !== undefined) return `${what} blocked: prompt injection patterns detected`
-  return `${what} blocked by content filter: ${[...new Set(blocking.map(shownPattern))].join(', ')}`
+  const subject = side === 'request' ? 'Request' : 'Response'
+  const blockingMatches = matches.filter(({ action }) => action === 'block')
+  const injection = blockingMatches.find(({ detector }) => detector === INJECTION_SLUG)
+  if (injection !== undefined) return `${subject} blocked: prompt injection patterns detected`
+  return `${subject} blocked by content filter: ${[...new Set(blockingMatches.map(shownPattern))].join(', ')}`
 }
 
 function metadataOf(matches: readonly RuleMatch[]): { readonly patterns: readonly string[] } {
-  const blocking = matches.filter(({ action }) => action === 'block')
-  return { patterns: [...new Set(blocking.map(({ pattern }) => pattern))] }
+  const blockingMatches = matches.filter(({ action }) => action === 'block')
+  return { patterns: [...new Set(blockingMatches.map(({ pattern }) => pattern))] }
 }
 
 function shownPattern({ detector, pattern }: RuleMatch): string {

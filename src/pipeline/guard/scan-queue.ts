@@ -53,8 +53,8 @@ export class ScanQueue {
 
   /** Inserts entries directly after the one that is being processed. */
   insert(entries: readonly Queued[]): void {
-    const [current, ...rest] = this.#entries
-    this.#entries = [...(current === undefined ? [] : [current]), ...entries, ...rest]
+    const [current, ...laterEntries] = this.#entries
+    this.#entries = [...(current === undefined ? [] : [current]), ...entries, ...laterEntries]
   }
 
   /** Waits for the promise, passes its value to `use`, and continues with the entry that is being processed. */

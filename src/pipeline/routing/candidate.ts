@@ -1,6 +1,6 @@
 /**
- * Candidates: ways to serve a request, their names in preferences, those of a model in order of price, and those that
- * were left out. Hot path.
+ * Candidates: ways to serve a request, with their names in preferences and their order by price, and notes about those
+ * that routing left out. Hot path.
  */
 import { hash } from 'node:crypto'
 import type { Candidate } from '../../exchange/exchange.ts'
@@ -53,7 +53,8 @@ type NamedEndpoint = Pick<Endpoint, 'provider' | 'serviceTier'>
 
 export function isNamed(names: readonly string[] | null | undefined, endpoint: NamedEndpoint): boolean {
   if (names == null) return false
-  for (let at = 0; at < names.length; at++) if (namesProvider(names[at] as string, endpoint)) return true
+  for (let index = 0; index < names.length; index++)
+    if (namesProvider(names[index] as string, endpoint)) return true
   return false
 }
 
@@ -62,7 +63,7 @@ export function isNamed(names: readonly string[] | null | undefined, endpoint: N
 export interface ModelCandidates {
   readonly model: Model
   /** All endpoints, in the order of the catalogue. */
-  readonly all: readonly RouteCandidate[]
+  readonly unfiltered: readonly RouteCandidate[]
   /** The candidates that serve a request without special needs. */
   readonly plain: readonly RouteCandidate[]
   /** True if some providers are called with own keys only. */
@@ -94,12 +95,12 @@ export class SharedCandidates {
     return candidates
   }
 
-  /** All candidates by price, for lists that are filtered from it. */
-  allByPrice(all: readonly RouteCandidate[]): readonly RouteCandidate[] {
-    let sorted = this.#byPrice.get(all)
+  /** The candidates by price, for lists that are filtered in this order. */
+  allByPrice(unfiltered: readonly RouteCandidate[]): readonly RouteCandidate[] {
+    let sorted = this.#byPrice.get(unfiltered)
     if (sorted === undefined) {
-      sorted = sortedByPrice(all)
-      this.#byPrice.set(all, sorted)
+      sorted = sortedByPrice(unfiltered)
+      this.#byPrice.set(unfiltered, sorted)
     }
     return sorted
   }
@@ -117,11 +118,11 @@ export class SharedCandidates {
 
 function candidatesOf(model: Model): ModelCandidates {
   const { endpoints } = model
-  const all = endpoints.map(endpoint => ({ endpoint, credential: null }))
+  const unfiltered = endpoints.map(endpoint => ({ endpoint, credential: null }))
   return {
     model,
-    all,
-    plain: all.filter(({ endpoint }) => !isTiered(endpoint) && hasSharedKey(endpoint.provider)),
+    unfiltered,
+    plain: unfiltered.filter(({ endpoint }) => !isTiered(endpoint) && hasSharedKey(endpoint.provider)),
     lacksKeys: endpoints.some(({ provider }) => !hasSharedKey(provider)),
     hasTiers: endpoints.some(isTiered),
     lengthsDiffer:
@@ -130,7 +131,7 @@ function candidatesOf(model: Model): ModelCandidates {
     leastContext: leastOf(endpoints.map(({ contextLength }) => contextLength)),
     leastOutput: leastOf(endpoints.map(({ maxOutputTokens }) => maxOutputTokens)),
     capsMessages: endpoints.some(({ provider }) => provider.messagesMax !== undefined),
-    acceptedInput: takenInput(model),
+    acceptedInput: statedInput(model),
   }
 }
 
@@ -139,7 +140,7 @@ function leastOf(lengths: readonly (number | null)[]): number {
 }
 
 /** The kinds of input that a model states it accepts; null if it does not state them. */
-export function takenInput({ isInputStated, inputModalities }: Model): readonly string[] | null {
+export function statedInput({ isInputStated, inputModalities }: Model): readonly string[] | null {
   return isInputStated ? inputModalities : null
 }
 
@@ -167,8 +168,8 @@ export interface Filter {
   readonly admits: (candidate: RouteCandidate) => boolean
 }
 
-/** Candidates that are kept with their reason: more than people read. */
-const KEPT_MAX = 64
+/** More are not noted, because nobody reads so long a list. */
+const MAX_NOTED_EXCLUSIONS = 64
 
 export class Exclusions {
   /** Filters that left a candidate out, for the error of a request that no endpoint may serve. */
@@ -185,16 +186,16 @@ export class Exclusions {
    * Notes own credentials that are restricted to other models, API keys or users, so that they are not candidates at
    * all.
    */
-  restrict(endpoint: Endpoint, credentials: readonly Credential[]): void {
+  addRestricted(endpoint: Endpoint, credentials: readonly Credential[]): void {
     for (const credential of credentials) this.#note({ endpoint, credential }, 'credential_restricted')
   }
 
   #note({ endpoint, credential }: RouteCandidate, by: string): void {
-    if (this.list.length < KEPT_MAX) this.list.push({ endpoint, credential, by })
+    if (this.list.length < MAX_NOTED_EXCLUSIONS) this.list.push({ endpoint, credential, by })
   }
 
   /** Notes candidates that would have served too, but fit less well than others. */
-  prefer(candidates: readonly RouteCandidate[], { admits, excludedBy }: Filter): void {
+  addUnpreferred(candidates: readonly RouteCandidate[], { admits, excludedBy }: Filter): void {
     for (const candidate of candidates) if (!admits(candidate)) this.#note(candidate, excludedBy)
   }
 

@@ -28,7 +28,7 @@ interface Wish {
 /** A filter, if the request needs it. */
 interface Row {
   readonly excludedBy: string
-  readonly test: (wishes: Wish) => Filter['admits'] | false
+  readonly test: (wish: Wish) => Filter['admits'] | false
 }
 
 /** The filters that the errors for a request without candidates mention by name. */
@@ -45,9 +45,9 @@ const QUANTIZATION_FAMILIES: Readonly<Record<string, readonly string[]>> = {
   fp8: ['fp8', 'mxfp8'],
 }
 
-const NOBODY = (): boolean => false
+const ADMITS_NONE = (): boolean => false
 
-const KEYS: readonly Row[] = [
+const KEY_FILTERS: readonly Row[] = [
   {
     excludedBy: BYOK_REQUIRED,
     test: ({ candidates: { model }, input: { ownKeys } }) => {
@@ -76,7 +76,7 @@ const KEYS: readonly Row[] = [
   },
 ]
 
-const PREFERENCES: readonly Row[] = [
+const PREFERENCE_FILTERS: readonly Row[] = [
   {
     excludedBy: 'data_region',
     test: ({ input: { dataRegion } }) =>
@@ -119,7 +119,7 @@ const PREFERENCES: readonly Row[] = [
   {
     // The catalogue does not say which models may be distilled, so no endpoint passes.
     excludedBy: 'distillable_text',
-    test: ({ input: { preferences } }) => preferences.enforce_distillable_text === true && NOBODY,
+    test: ({ input: { preferences } }) => preferences.enforce_distillable_text === true && ADMITS_NONE,
   },
   {
     excludedBy: 'quantization',
@@ -145,7 +145,7 @@ const PREFERENCES: readonly Row[] = [
   },
 ]
 
-const NEEDS: readonly Row[] = [
+const NEED_FILTERS: readonly Row[] = [
   {
     // An unknown price cannot be compared with a limit. The provider of a caller's credential bills its owner.
     excludedBy: UNKNOWN_PRICE,
@@ -155,7 +155,7 @@ const NEEDS: readonly Row[] = [
   },
   {
     excludedBy: INPUT_MODALITIES,
-    test: ({ needs, candidates }) => needs.isCompared && needs.hasOtherThan(candidates) && NOBODY,
+    test: ({ needs, candidates }) => needs.isCompared && needs.hasOtherThan(candidates) && ADMITS_NONE,
   },
   {
     excludedBy: MAX_OUTPUT_TOKENS,
@@ -173,11 +173,11 @@ const NEEDS: readonly Row[] = [
 ]
 
 /** The first filter that leaves a candidate out is the reason that callers see. */
-const FILTERS = [...KEYS, ...PREFERENCES, ...NEEDS]
-const WITHOUT_PREFERENCES = [...KEYS, ...NEEDS]
+const ALL_FILTERS = [...KEY_FILTERS, ...PREFERENCE_FILTERS, ...NEED_FILTERS]
+const FILTERS_WITHOUT_PREFERENCES = [...KEY_FILTERS, ...NEED_FILTERS]
 
 /** Reasons to prefer other candidates: each leaves candidates out only if others remain. */
-const PREFERRED: readonly Row[] = [
+const PREFERRED_FILTERS: readonly Row[] = [
   {
     excludedBy: 'other_service_tier',
     test: ({ candidates, tiers: { only } }) =>
@@ -185,8 +185,9 @@ const PREFERRED: readonly Row[] = [
   },
   {
     excludedBy: 'fewer_parameters',
-    test: ({ needs: { used } }) =>
-      used.length > 0 && (({ endpoint }) => used.every(name => supportsParameter(endpoint, name))),
+    test: ({ needs: { usedParameters } }) =>
+      usedParameters.length > 0 &&
+      (({ endpoint }) => usedParameters.every(name => supportsParameter(endpoint, name))),
   },
   {
     // Formats without this mode get a hint in words, which is less reliable.
@@ -206,32 +207,32 @@ const PREFERRED: readonly Row[] = [
 export function filtersFor(wish: Wish): readonly Filter[] {
   const { input, isFree, needs } = wish
   const { special } = needs
-  const paused = input.routing.pauses?.filter ?? null
+  const pauseFilter = input.routing.pauses?.filter ?? null
   const hasPreferences = input.preferences !== NO_PREFERENCES || input.dataRegion !== null || isFree
-  const filters = activeFilters(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
-  if (special.length === 0 && paused === null) return filters
+  const filters = activeFilters(hasPreferences ? ALL_FILTERS : FILTERS_WITHOUT_PREFERENCES, wish)
+  if (special.length === 0 && pauseFilter === null) return filters
   // A pause comes last, so that it is named only if the candidate would have served otherwise.
-  return [...filters, ...special, ...(paused === null ? NONE : [paused])]
+  return [...filters, ...special, ...(pauseFilter === null ? NO_FILTERS : [pauseFilter])]
 }
 
 /** Filters that leave out candidates only if others remain. */
 export function preferredFor(wish: Wish): readonly Filter[] {
-  return activeFilters(PREFERRED, wish)
+  return activeFilters(PREFERRED_FILTERS, wish)
 }
 
 function activeFilters(rows: readonly Row[], wish: Wish): readonly Filter[] {
   let filters: Filter[] | null = null
-  for (let at = 0; at < rows.length; at++) {
-    const { excludedBy, test } = rows[at] as Row
+  for (let index = 0; index < rows.length; index++) {
+    const { excludedBy, test } = rows[index] as Row
     const admits = test(wish)
     if (admits === false) continue
     filters ??= []
     filters.push({ excludedBy, admits })
   }
-  return filters ?? NONE
+  return filters ?? NO_FILTERS
 }
 
-const NONE: readonly Filter[] = []
+const NO_FILTERS: readonly Filter[] = []
 
 function isTierNamed(names: readonly string[] | null | undefined, endpoint: Endpoint): boolean {
   return names?.some(name => name.toLowerCase() === tierSlug(endpoint)) === true

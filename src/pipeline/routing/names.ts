@@ -49,13 +49,13 @@ const WISH_OF: ReadonlyMap<string, Wish> = new Map(Object.entries(WISHES))
 
 type NamedModels = readonly [NamedModel, ...NamedModel[]]
 
-const NONE: readonly string[] = []
+const NO_NAMES: readonly string[] = []
 
 /**
  * The models of a request: `model` first, then `models`, each once. An unknown model of `models` is skipped as long as
  * another one is left; an unknown `model` is an error.
  */
-export function namedModels(
+export function resolveModels(
   request: ResponsesRequest,
   catalog: Catalog,
   dialect: DialectName,
@@ -63,28 +63,28 @@ export function namedModels(
   const mode = request.reasoning?.mode
   const { model, models: list } = request
   if (model !== undefined && (list === undefined || list.length === 0)) {
-    const named = namedModel(model, catalog, mode)
-    if (named === null) throw unknownModel(model, catalog, dialect)
-    return { models: [named], skipped: NONE }
+    const namedModel = resolveModel(model, catalog, mode)
+    if (namedModel === null) throw unknownModel(model, catalog, dialect)
+    return { models: [namedModel], skipped: NO_NAMES }
   }
-  const found: NamedModel[] = []
+  const namedModels: NamedModel[] = []
   const skipped: string[] = []
   for (const id of new Set([...(model === undefined ? [] : [model]), ...(list ?? [])])) {
-    const named = namedModel(id, catalog, mode)
-    if (named !== null) {
-      if (!found.some(each => each.model === named.model)) found.push(named)
+    const namedModel = resolveModel(id, catalog, mode)
+    if (namedModel !== null) {
+      if (!namedModels.some(entry => entry.model === namedModel.model)) namedModels.push(namedModel)
     } else if (id === model) throw unknownModel(id, catalog, dialect)
     else skipped.push(id)
   }
-  const [first, ...others] = found
+  const [first, ...otherModels] = namedModels
   if (first === undefined) throw unknownModel(skipped[0] ?? '', catalog, dialect)
-  return { models: [first, ...others], skipped }
+  return { models: [first, ...otherModels], skipped }
 }
 
 /** The id of the model, or the router, that a request names first. @throws GatewayError for an unknown model */
-export function modelAskedFor(request: ResponsesRequest, catalog: Catalog, dialect: DialectName): string {
+export function requestedModel(request: ResponsesRequest, catalog: Catalog, dialect: DialectName): string {
   const router = routerOf(request)
-  return router === null ? namedModels(request, catalog, dialect).models[0].model.id : router.slug
+  return router === null ? resolveModels(request, catalog, dialect).models[0].model.id : router.slug
 }
 
 /** True for one order over all models of a request, false for model by model. `route: "sort"` is the old spelling. */
@@ -94,45 +94,45 @@ export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
   return partition == null ? route === 'sort' : partition === 'none'
 }
 
-const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
+const NO_WISHES = { sort: null, tier: null, isFree: false, isThinking: false } as const
 /** Maximum number of variants in a name. */
-const VARIANTS_MAX = 4
+const MAX_VARIANTS = 4
 
 /**
  * Resolves a model name; null if the catalogue has no such model. A row with the whole name takes precedence over its
  * variants.
  */
-export function namedModel(
+export function resolveModel(
   name: string,
   catalog: Catalog,
   mode: string | null | undefined,
 ): NamedModel | null {
-  const found = exactly(name, catalog, mode)
-  if (found !== null) return found
+  const exactMatch = resolveExactly(name, catalog, mode)
+  if (exactMatch !== null) return exactMatch
   let base = name
   let variantTerms: Wish = {}
-  for (let count = 0; count < VARIANTS_MAX; count++) {
-    const at = base.lastIndexOf(':')
-    const wish = at === -1 ? undefined : WISH_OF.get(base.slice(at + 1))
+  for (let count = 0; count < MAX_VARIANTS; count++) {
+    const separator = base.lastIndexOf(':')
+    const wish = separator === -1 ? undefined : WISH_OF.get(base.slice(separator + 1))
     if (wish === undefined) return null
-    base = base.slice(0, at)
+    base = base.slice(0, separator)
     variantTerms = { ...wish, ...variantTerms }
-    const model = exactly(base, catalog, mode)
+    const model = resolveExactly(base, catalog, mode)
     if (model !== null) return { ...model, ...variantTerms }
   }
   return null
 }
 
-function exactly(name: string, catalog: Catalog, mode: string | null | undefined): NamedModel | null {
+function resolveExactly(name: string, catalog: Catalog, mode: string | null | undefined): NamedModel | null {
   const model = catalog.model(name)
-  if (model?.route !== undefined) return { model, ...PLAIN, kind: 'route', route: name }
+  if (model?.route !== undefined) return { model, ...NO_WISHES, kind: 'route', route: name }
   if (model !== undefined) {
     const kind =
       model.id === name || !name.startsWith('~') ? (model.id === name ? 'plain' : 'alias') : 'latest'
-    return { model: inMode(model, catalog, mode), ...PLAIN, kind }
+    return { model: inMode(model, catalog, mode), ...NO_WISHES, kind }
   }
   const latest = latestOf(name, catalog)
-  return latest === null ? null : { model: inMode(latest, catalog, mode), ...PLAIN, kind: 'latest' }
+  return latest === null ? null : { model: inMode(latest, catalog, mode), ...NO_WISHES, kind: 'latest' }
 }
 
 /** The model whose id ends in `-pro`, for the mode `pro`, if the catalogue has it. */
@@ -140,11 +140,11 @@ function inMode(model: Model, catalog: Catalog, mode: string | null | undefined)
   return mode === 'pro' ? (catalog.model(`${model.id}-pro`) ?? model) : model
 }
 
-const LATEST = /^~([^/]+\/.+)-latest$/
+const LATEST_NAME = /^~([^/]+\/.+)-latest$/
 
 /** The newest model of a family: by its date, then by the greatest number in its name. */
 function latestOf(name: string, catalog: Catalog): Model | null {
-  const family = LATEST.exec(name)?.[1]
+  const family = LATEST_NAME.exec(name)?.[1]
   if (family === undefined) return null
   let newest: Model | null = null
   for (const model of catalog.models()) {
@@ -154,15 +154,15 @@ function latestOf(name: string, catalog: Catalog): Model | null {
   return newest
 }
 
-const VERSION = /-v?\d[\d.]*(?=-|$)/g
+const VERSION_PART = /-v?\d[\d.]*(?=-|$)/g
 
 /** True for a version of the family `vendor/name-pro`: `vendor/name-2.5-pro`, `vendor/name-pro-2`. No variants. */
 function isOfFamily(id: string, family: string): boolean {
   const vendor = family.slice(0, family.indexOf('/') + 1)
-  return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION, '') === family
+  return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION_PART, '') === family
 }
 
-function isNewer(model: Model, other: Model): boolean {
-  if (model.created !== other.created) return model.created > other.created
-  return model.id.localeCompare(other.id, 'en', { numeric: true }) > 0
+function isNewer(model: Model, newest: Model): boolean {
+  if (model.created !== newest.created) return model.created > newest.created
+  return model.id.localeCompare(newest.id, 'en', { numeric: true }) > 0
 }

@@ -16,14 +16,14 @@ import type { RankInput } from './rank-input.ts'
 const PREFERRED_PARAMETERS = ['tools', 'response_format', 'verbosity'] as const
 
 /** The modality of a content part, by its type. */
-const MODALITIES: Readonly<Record<string, string>> = {
+const MODALITY_BY_PART: Readonly<Record<string, string>> = {
   input_image: 'image',
   input_file: 'file',
   input_audio: 'audio',
   input_video: 'video',
 }
 
-const NONE: readonly never[] = []
+const EMPTY_LIST: readonly never[] = []
 
 /** The needs of one request. Each is computed when a model first asks for it. */
 export class Needs {
@@ -32,13 +32,13 @@ export class Needs {
   /** Filters for parts of the request that only some formats can express; usually none. */
   readonly special: readonly SpecialFilter[]
   /** Parameters that an endpoint should honour. */
-  readonly used: readonly string[]
+  readonly usedParameters: readonly string[]
   readonly #input: RankInput
   #modalities: readonly string[] | null = null
   #tokens: number | null = null
-  #tokensMin: number | null = null
+  #minTokens: number | null = null
   /** True once endpoints are admitted for which the prompt is cut. */
-  #cuts = false
+  #admitsCuts = false
   #couldCut = false
   /** The longest context that was too short, in tokens. */
   longestRefused = 0
@@ -48,8 +48,8 @@ export class Needs {
     const { embeds } = DIALECT_ABILITIES[input.dialect]
     this.#input = input
     this.isCompared = isCompared && !embeds
-    this.special = embeds ? NONE : specialFilters(input)
-    this.used = usedParameters(input.request, PREFERRED_PARAMETERS)
+    this.special = embeds ? EMPTY_LIST : specialFilters(input)
+    this.usedParameters = usedParameters(input.request, PREFERRED_PARAMETERS)
     // Prices of embeddings do not depend on the length.
     if (embeds) this.#tokens = 0
   }
@@ -76,15 +76,15 @@ export class Needs {
    * admitted. Called when no endpoint is left that accepts the whole prompt.
    */
   admitCuts(): boolean {
-    if (this.#cuts) return false
-    this.#cuts = this.#couldCut
-    return this.#cuts
+    if (this.#admitsCuts) return false
+    this.#admitsCuts = this.#couldCut
+    return this.#admitsCuts
   }
 
   /** True if the request has a kind of input that the model does not state it accepts. */
   hasOtherThan({ acceptedInput }: ModelCandidates): boolean {
     if (typeof this.#input.request.input === 'string' || acceptedInput === null) return false
-    return this.modalities.some(each => !acceptedInput.includes(each))
+    return this.modalities.some(modality => !acceptedInput.includes(modality))
   }
 
   /** True if the prompt may be too long for some endpoint of the model. */
@@ -109,12 +109,12 @@ export class Needs {
       this.longestRefused = Math.max(this.longestRefused, contextLength ?? 0)
       if (output >= (contextLength ?? Number.POSITIVE_INFINITY)) return false
       this.#couldCut = true
-      return this.#cuts
+      return this.#admitsCuts
     }
     if (contextLength === null) return true
     const { inputTokens, leastTokens = inputTokens } = routing
-    this.#tokensMin ??= leastTokens?.(request) ?? 0
-    if (this.#tokensMin + output <= contextLength) return true
+    this.#minTokens ??= leastTokens?.(request) ?? 0
+    if (this.#minTokens + output <= contextLength) return true
     this.longestRefused = Math.max(this.longestRefused, contextLength)
     return false
   }
@@ -128,19 +128,19 @@ export class Needs {
 }
 
 function modalitiesIn({ plugins, request: { input } }: RankInput): readonly string[] {
-  if (typeof input === 'string') return NONE
-  let found: Set<string> | null = null
+  if (typeof input === 'string') return EMPTY_LIST
+  let modalities: Set<string> | null = null
   for (const item of input) {
     for (const parts of partsOf(item)) {
       for (const part of parts) {
-        const modality = MODALITIES[part.type ?? '']
+        const modality = MODALITY_BY_PART[part.type ?? '']
         if (modality === undefined || plugins?.reads(part) === true) continue
-        found ??= new Set()
-        found.add(modality)
+        modalities ??= new Set()
+        modalities.add(modality)
       }
     }
   }
-  return found === null ? NONE : [...found]
+  return modalities === null ? EMPTY_LIST : [...modalities]
 }
 
 interface Part {
@@ -164,7 +164,7 @@ interface SpecialFilter extends Filter {
 const RESPONSES_ONLY = 'can be sent only to providers that speak the Responses format'
 
 /** The advice for each part. */
-const ADVICE: Readonly<Record<SpecialName, string>> = {
+const ADVICE_BY_PART: Readonly<Record<SpecialName, string>> = {
   prompt:
     'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace for a provider that speaks the Responses format; no such provider serves this model. Send its text in instructions and input instead',
   modalities:
@@ -184,10 +184,10 @@ const ADVICE: Readonly<Record<SpecialName, string>> = {
 
 function specialFilters({ dialect, request }: RankInput): readonly SpecialFilter[] {
   const parts = specialParts(request, dialect)
-  if (parts.length === 0) return NONE
+  if (parts.length === 0) return EMPTY_LIST
   return parts.map(({ special, path }) => ({
     excludedBy: special,
-    message: `${path}: ${ADVICE[special]}`,
+    message: `${path}: ${ADVICE_BY_PART[special]}`,
     admits: ({ endpoint, credential }) =>
       (special !== 'prompt' || credential !== null) &&
       (special !== 'configuration_update' || supportsParameter(endpoint, 'reasoning')) &&

@@ -23,7 +23,7 @@ export class Pauses {
   filter: Filter | null = null
   readonly #deps: PausesDeps
   readonly #list: StoreList<PauseRecord>
-  #running: readonly PauseRecord[] = []
+  #activePauses: readonly PauseRecord[] = []
   #timer: Timer | null = null
 
   constructor(deps: PausesDeps) {
@@ -41,7 +41,7 @@ export class Pauses {
   /** Unix milliseconds: when the pause of a provider ends; null: it is not paused. */
   endOf(slug: string): number | null {
     let endMs: number | null = null
-    for (const { provider, untilMs } of this.#running)
+    for (const { provider, untilMs } of this.#activePauses)
       if (isPausedBy(provider, slug)) endMs = Math.max(endMs ?? 0, untilMs)
     return endMs
   }
@@ -59,27 +59,27 @@ export class Pauses {
   #set(records: readonly PauseRecord[]): void {
     const { clock, onChange } = this.#deps
     const nowMs = clock.nowMs()
-    const hadNone = this.#running.length === 0
-    this.#running = records.filter(({ untilMs }) => untilMs > nowMs)
+    const hadNone = this.#activePauses.length === 0
+    this.#activePauses = records.filter(({ untilMs }) => untilMs > nowMs)
     this.#timer?.cancel()
     this.#timer = null
-    if (this.#running.length === 0) {
+    if (this.#activePauses.length === 0) {
       this.filter = null
       if (!hadNone) onChange()
       return
     }
-    const slugs = this.#running.map(({ provider }) => provider)
+    const slugs = this.#activePauses.map(({ provider }) => provider)
     this.filter = {
       excludedBy: PROVIDER_PAUSED,
       admits: ({ endpoint: { provider } }) => !slugs.some(slug => isPausedBy(slug, provider.slug)),
     }
-    const nextMs = Math.min(...this.#running.map(({ untilMs }) => untilMs))
-    this.#timer = clock.after(nextMs - nowMs, () => this.#set(this.#running))
+    const nextMs = Math.min(...this.#activePauses.map(({ untilMs }) => untilMs))
+    this.#timer = clock.after(nextMs - nowMs, () => this.#set(this.#activePauses))
     onChange()
   }
 }
 
-/** True if a pause of the provider `paused` is one of the provider `slug`, which may be one of its regions. */
-export function isPausedBy(paused: string, slug: string): boolean {
-  return slug === paused || slug.startsWith(`${paused}/`)
+/** True if a pause of `pausedSlug` applies to the provider `slug`, which may be one of its regions. */
+export function isPausedBy(pausedSlug: string, slug: string): boolean {
+  return slug === pausedSlug || slug.startsWith(`${pausedSlug}/`)
 }

@@ -24,7 +24,7 @@ const CACHED_MS = 300_000
 /** Longer than caches keep prompts, so that a miss after a pause can be explained. */
 const KEPT_MS = 7_200_000
 /** Prompts kept for conversations that share a name, such as subagents. */
-const PROMPTS_MAX = 3
+const MAX_PROMPTS = 3
 /** Characters of a hash: 72 bits. */
 const HASH_CHARS = 12
 
@@ -41,7 +41,7 @@ interface SentPrompt {
 }
 
 /** The current prompt, with hashes of the beginnings that have the length of earlier prompts. */
-interface Hashed {
+interface HashedPrompt {
   readonly tools: string
   readonly system: string
   readonly items: number
@@ -106,9 +106,9 @@ export class Prefix implements PromptPrefix {
   readonly #request: ResponsesRequest
   readonly #key: string
   readonly #owner: string
-  #looked: Promise<void> | null
-  #sent: readonly SentPrompt[] = []
-  #hashed: Hashed | null = null
+  #lookup: Promise<void> | null
+  #sentPrompts: readonly SentPrompt[] = []
+  #hashedPrompt: HashedPrompt | null = null
   #isNoted = false
 
   constructor(deps: PrefixesDeps, request: ResponsesRequest, key: string, owner: string) {
@@ -117,19 +117,19 @@ export class Prefix implements PromptPrefix {
     this.#key = key
     this.#owner = owner
     const pin = deps.pins.get(key)
-    this.#looked = isPending(pin) ? pin.then(pinned => this.#found(pinned)) : null
-    if (!isPending(pin)) this.#found(pin)
+    this.#lookup = isPending(pin) ? pin.then(value => this.#readPin(value)) : null
+    if (!isPending(pin)) this.#readPin(pin)
   }
 
-  /** Resolves once it is known; null if it is, or if nothing at this endpoint depends on it. */
+  /** Resolves once the earlier prompts are known; null if they are, or if nothing at this endpoint depends on them. */
   waitFor(endpoint: Endpoint): Promise<void> | null {
-    return this.#looked !== null && needsMarks(endpoint) ? this.#looked : null
+    return this.#lookup !== null && needsMarks(endpoint) ? this.#lookup : null
   }
 
   /** True if the prompt begins with one that was sent recently enough to still be in a cache. */
   readonly isSeen = (): boolean => {
-    if (this.#sent.length === 0) return false
-    const earlier = this.#earlier(this.#now())
+    if (this.#sentPrompts.length === 0) return false
+    const earlier = this.#earlier(this.#current())
     return earlier !== null && this.#deps.clock.nowMs() - earlier.atMs < CACHED_MS
   }
 
@@ -137,38 +137,40 @@ export class Prefix implements PromptPrefix {
   note(candidate: RouteCandidate, usage: Usage | null): void {
     if (this.#isNoted || usage === null || usage.inputTokens === 0) return
     this.#isNoted = true
-    const now = this.#now()
-    const earlier = this.#earlier(now)
-    const last = earlier ?? (hasAnswer(this.#request) ? (this.#sent[0] ?? null) : null)
+    const current = this.#current()
+    const earlier = this.#earlier(current)
+    const last = earlier ?? (hasAnswer(this.#request) ? (this.#sentPrompts[0] ?? null) : null)
     const endpoint = shortHash(pinOf(candidate))
     const atMs = this.#deps.clock.nowMs()
     const { inputTokens, cachedTokens } = usage
     if (last !== null) {
       const tokens = Math.min(last.cachedTokens, inputTokens) - cachedTokens
-      if (tokens > 0) this.miss = { reason: reasonOf(last, now, endpoint, atMs, earlier === null), tokens }
+      if (tokens > 0)
+        this.miss = { reason: reasonOf(last, current, endpoint, atMs, earlier === null), tokens }
     }
-    const { tools, system, items, hash } = now
+    const { tools, system, items, hash } = current
     const sentPrompt = { endpoint, atMs, cachedTokens, tools, system, items, hash }
-    const others = this.#sent.filter(one => one !== earlier).slice(0, PROMPTS_MAX - 1)
-    this.#deps.pins.set(this.#key, encodePrompts([sentPrompt, ...others]), KEPT_MS, this.#owner)
+    const otherPrompts = this.#sentPrompts.filter(prompt => prompt !== earlier).slice(0, MAX_PROMPTS - 1)
+    this.#deps.pins.set(this.#key, encodePrompts([sentPrompt, ...otherPrompts]), KEPT_MS, this.#owner)
   }
 
-  #found(pin: string | null): void {
-    this.#looked = null
-    this.#sent = pin === null ? [] : read(pin)
+  #readPin(pin: string | null): void {
+    this.#lookup = null
+    this.#sentPrompts = pin === null ? [] : readPrompts(pin)
   }
 
-  #now(): Hashed {
-    this.#hashed ??= hashed(this.#request, new Set(this.#sent.map(({ items }) => items)))
-    return this.#hashed
+  #current(): HashedPrompt {
+    this.#hashedPrompt ??= hashPrompt(this.#request, new Set(this.#sentPrompts.map(({ items }) => items)))
+    return this.#hashedPrompt
   }
 
   /** The longest earlier prompt with which the current one begins. */
-  #earlier({ tools, system, beginnings }: Hashed): SentPrompt | null {
+  #earlier({ tools, system, beginnings }: HashedPrompt): SentPrompt | null {
     let longest: SentPrompt | null = null
-    for (const one of this.#sent) {
-      if (one.tools !== tools || one.system !== system || beginnings.get(one.items) !== one.hash) continue
-      if (longest === null || one.items > longest.items) longest = one
+    for (const prompt of this.#sentPrompts) {
+      if (prompt.tools !== tools || prompt.system !== system || beginnings.get(prompt.items) !== prompt.hash)
+        continue
+      if (longest === null || prompt.items > longest.items) longest = prompt
     }
     return longest
   }
@@ -176,28 +178,31 @@ export class Prefix implements PromptPrefix {
 
 function reasonOf(
   last: SentPrompt,
-  now: Hashed,
+  current: HashedPrompt,
   endpoint: string,
   atMs: number,
   isOther: boolean,
 ): CacheMissReason {
-  if (last.tools !== now.tools) return 'tools'
-  if (last.system !== now.system) return 'system'
+  if (last.tools !== current.tools) return 'tools'
+  if (last.system !== current.system) return 'system'
   if (isOther) return 'earlier_turn'
   if (last.endpoint !== endpoint) return 'endpoint'
   return atMs - last.atMs >= CACHED_MS ? 'time' : 'other'
 }
 
 /** `counts`: numbers of items whose beginnings are needed. One pass. */
-function hashed({ tools, instructions, input }: ResponsesRequest, counts: ReadonlySet<number>): Hashed {
+function hashPrompt(
+  { tools, instructions, input }: ResponsesRequest,
+  counts: ReadonlySet<number>,
+): HashedPrompt {
   const items: readonly unknown[] = typeof input === 'string' ? [input] : input
   let from = 0
   while (from < items.length && isSystem(items[from])) from++
   const digest = createHash('sha256')
   const beginnings = new Map<number, string>()
-  for (let at = from; at < items.length; at++) {
-    digest.update(unmark(items[at])).update('\n')
-    const count = at + 1 - from
+  for (let index = from; index < items.length; index++) {
+    digest.update(unmark(items[index])).update('\n')
+    const count = index + 1 - from
     if (counts.has(count)) beginnings.set(count, digest.copy().digest('base64url').slice(0, HASH_CHARS))
   }
   return {
@@ -215,12 +220,12 @@ function isSystem(item: unknown): boolean {
 }
 
 /** Marks move from call to call, and are not part of what is cached. Within a text, their quotes would be escaped. */
-const MARK = /"(?:cache_control|prompt_cache_breakpoint)":(?:\{[^{}]*\}|null),?/g
+const CACHE_MARK = /"(?:cache_control|prompt_cache_breakpoint)":(?:\{[^{}]*\}|null),?/g
 
 function unmark(value: unknown): string {
   const text = JSON.stringify(value)
   return text.includes('"cache_control"') || text.includes('"prompt_cache_breakpoint"')
-    ? text.replace(MARK, '').replaceAll(',}', '}')
+    ? text.replace(CACHE_MARK, '').replaceAll(',}', '}')
     : text
 }
 
@@ -242,10 +247,10 @@ function encodePrompts(prompts: readonly SentPrompt[]): string {
   )
 }
 
-/** Another version may have written it. */
-function read(pin: string): readonly SentPrompt[] {
+/** Rows of an unknown form are left out: another version may have written the pin. */
+function readPrompts(pin: string): readonly SentPrompt[] {
   const rows = listOrEmpty(parseJson(pin))
-  return rows.slice(0, PROMPTS_MAX).flatMap(row => {
+  return rows.slice(0, MAX_PROMPTS).flatMap(row => {
     if (!Array.isArray(row)) return []
     const [endpoint, atMs, cachedTokens, tools, system, items, hash] = row as readonly unknown[]
     const areNumbers = [atMs, cachedTokens, items].every(Number.isSafeInteger)

@@ -25,7 +25,7 @@ import type { Route, RouteTarget } from '../../protocol/route.ts'
 import { lastMaker } from '../../protocol/sealed-content.ts'
 import { type Filter, makerOf, type RouteCandidate, SharedCandidates } from './candidate.ts'
 import { filtersFor, NO_SHARED_KEY, preferredFor } from './filters.ts'
-import { isAcrossModels, type NamedModel, namedModel, namedModels } from './names.ts'
+import { isAcrossModels, type NamedModel, resolveModel, resolveModels } from './names.ts'
 import { Needs } from './needs.ts'
 import { PROVIDER_PAUSED } from './pauses.ts'
 import {
@@ -44,7 +44,7 @@ import { allPaused, nothingLeft, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
 import { drawnTargets } from './route-targets.ts'
 import { tierWish } from './service-tiers.ts'
-import { areAlike, type Stay, type Stickiness } from './sticky.ts'
+import { areAlike, type CandidatePin, type Stickiness } from './sticky.ts'
 
 export interface RankDeps extends RankInputDeps {
   readonly stickiness: Stickiness
@@ -70,7 +70,7 @@ type Candidates = readonly RouteCandidate[]
 /** The endpoints and own keys that may serve a request. */
 export interface Listing {
   /** The model that the request names first, as resolved. */
-  readonly named: NamedModel
+  readonly namedModel: NamedModel
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
   /** In order; the candidates of each are not ranked. None is empty. */
@@ -93,7 +93,7 @@ export interface PlainRoute extends Listing {
 /** The listings of plain requests for a route, one for each target that may serve the caller. */
 export interface PlainSplit {
   readonly route: Route
-  readonly ways: ReadonlyMap<RouteTarget, PlainRoute>
+  readonly routes: ReadonlyMap<RouteTarget, PlainRoute>
 }
 
 /** The part of a plan about routing. */
@@ -107,7 +107,7 @@ export interface PlannedRoute {
 export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
   readonly candidates: Candidates
   /** Pins the candidate that succeeds; null if nothing is pinned. */
-  readonly affinity: Stay | null
+  readonly affinity: CandidatePin | null
 }
 
 /**
@@ -120,19 +120,20 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   const { routing } = deps
   const restrictions = guarding?.restrictions ?? null
   const output = request.max_output_tokens ?? 0
-  const way = plan == null ? null : plan.split === null ? plan.route : wayOf(plan.split, exchange, routing)
+  const plainRoute =
+    plan == null ? null : plan.split === null ? plan.route : plainRouteOf(plan.split, exchange, routing)
   // Guardrails may have been reloaded since the plan was made, and a long request may not fit all of its endpoints.
   if (
-    way !== null &&
+    plainRoute !== null &&
     plan?.restrictions === restrictions &&
-    output <= way.leastOutput &&
-    (way.leastContext === Number.POSITIVE_INFINITY ||
-      routing.isInputBelow?.(request, way.leastContext - output) === true)
+    output <= plainRoute.leastOutput &&
+    (plainRoute.leastContext === Number.POSITIVE_INFINITY ||
+      routing.isInputBelow?.(request, plainRoute.leastContext - output) === true)
   ) {
-    const { only } = way
+    const { only } = plainRoute
     if (only === null) {
       const nowMs = exchange.watch.enteredMs
-      return rank(deps, exchange, way, {
+      return rank(deps, exchange, plainRoute, {
         routing,
         request,
         preferences: NO_PREFERENCES,
@@ -141,7 +142,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       })
     }
     only.count.inc()
-    return note(exchange, only.ranking)
+    return noteRanking(exchange, only.ranking)
   }
   return whenReady(
     rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins, exchange }),
@@ -149,7 +150,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       // A request that is refused here has exclusions too.
       exchange.ranking = { ...exchange.ranking, exclusions: input.exclusions?.list ?? [] }
       const listing = listCandidates(input)
-      exchange.rollout = listing.named.rollout ?? null
+      exchange.rollout = listing.namedModel.rollout ?? null
       return rank(deps, exchange, listing, input)
     },
   )
@@ -159,7 +160,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
 function rank(
   deps: RankDeps,
   exchange: RankedExchange,
-  { groups, named, skipped, fallbacks, exclusions }: Listing,
+  { groups, namedModel, skipped, fallbacks, exclusions }: Listing,
   terms: RankTerms,
 ): Ranking | Promise<Ranking> {
   const { plugins, prompt } = exchange
@@ -169,24 +170,24 @@ function rank(
       ? deps.stickiness.order(exchange, ranked, terms.nowMs)
       : { candidates: ranked, affinity: null }
   return whenReady(orderedCandidates, ({ candidates: stickyCandidates, affinity }) => {
-    const pinned = readersFirst(stickyCandidates, prompt)
-    const candidates = plugins?.order(pinned, exchange) ?? pinned
+    const pinnedCandidates = readersFirst(stickyCandidates, prompt)
+    const candidates = plugins?.order(pinnedCandidates, exchange) ?? pinnedCandidates
     const [first] = candidates
     let choice: EndpointChoice | null = null
     if (first !== undefined) {
       if (candidates.length === 1) choice = 'only'
-      else if (first !== pinned[0]) choice = 'plugin'
+      else if (first !== pinnedCandidates[0]) choice = 'plugin'
       else if (first !== ranked[0]) choice = 'pinned'
       else choice = reasonOf(first, groups, terms)
       deps.metrics.ofProvider(first.endpoint.provider.slug).endpointChoice(choice).inc()
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
-    const { route } = named
-    return note(exchange, {
+    const { route } = namedModel
+    return noteRanking(exchange, {
       candidates,
       fallbacks,
       skipped,
-      named,
+      namedModel,
       route,
       affinity,
       choice,
@@ -197,8 +198,8 @@ function rank(
 }
 
 /** Notes the candidates, their order and the reasons, and applies the settings in the name of the model. */
-function note(exchange: RankedExchange, ranking: Ranking): Ranking {
-  const { kind, isThinking, model } = ranking.named
+function noteRanking(exchange: RankedExchange, ranking: Ranking): Ranking {
+  const { kind, isThinking, model } = ranking.namedModel
   exchange.candidates = ranking.candidates
   exchange.ranking = ranking
   if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
@@ -221,7 +222,7 @@ function reasonOf(
 ): EndpointChoice {
   if (credential !== null) return 'own_key'
   if (state?.isOpen === true) return 'probe'
-  // The others are of fallbacks, and come later whatever their order is.
+  // Candidates of other groups come later, whatever their order is.
   for (const { candidates } of groups)
     if (candidates.length === 1 && candidates[0]?.endpoint === endpoint) return 'only'
   if ((order?.length ?? 0) > 0 || sort != null) return 'preference'
@@ -238,7 +239,7 @@ function reasonOf(
  */
 export function listCandidates(input: RankInput): Listing {
   const { catalog, dialect, exclusions, preferences, request } = input
-  const { models, skipped } = namedModels(request, catalog, dialect)
+  const { models, skipped } = resolveModels(request, catalog, dialect)
   const { embeds } = DIALECT_ABILITIES[dialect]
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const needs = new Needs(input, true)
@@ -248,15 +249,15 @@ export function listCandidates(input: RankInput): Listing {
     listing = listModels(models, needs, input)
   }
   if (listing.groups.length === 0) {
-    const namedInRequest = models.map(({ model }) => model)
-    if (exclusions?.reasons.has(PROVIDER_PAUSED)) throw allPaused(namedInRequest, exclusions, input.routing)
+    const requestedModels = models.map(({ model }) => model)
+    if (exclusions?.reasons.has(PROVIDER_PAUSED)) throw allPaused(requestedModels, exclusions, input.routing)
     if (exclusions?.reasons.size === 0 && models[0].route !== undefined) throw noTarget(models[0].route)
-    throw nothingLeft(namedInRequest, preferences, needs, exclusions?.reasons ?? new Set())
+    throw nothingLeft(requestedModels, preferences, needs, exclusions?.reasons ?? new Set())
   }
-  const { groups, named } = listing
+  const { groups, namedModel } = listing
   const { allow_fallbacks, order } = groups[0]?.preferences ?? preferences
   return {
-    named,
+    namedModel,
     skipped,
     groups,
     fallbacks: allow_fallbacks !== false || (order?.length ?? 0) > 0,
@@ -267,7 +268,7 @@ export function listCandidates(input: RankInput): Listing {
 /** The groups of a request, and the model that comes first in them. */
 interface ModelListing {
   readonly groups: readonly Group[]
-  readonly named: NamedModel
+  readonly namedModel: NamedModel
 }
 
 function listModels(
@@ -275,108 +276,112 @@ function listModels(
   needs: Needs,
   input: RankInput,
 ): ModelListing {
-  const [named] = models
-  if (models.length === 1) return listNamed(named, needs, input)
-  const listings = models.map(each => listNamed(each, needs, input))
-  const groups = listings.flatMap(each => each.groups)
+  const [namedModel] = models
+  if (models.length === 1) return listNamed(namedModel, needs, input)
+  const listings = models.map(model => listNamed(model, needs, input))
+  const groups = listings.flatMap(listing => listing.groups)
   const [first] = groups
-  const chosen = listings[0]?.named ?? named
+  const chosen = listings[0]?.namedModel ?? namedModel
   // A route has an order of its own.
   if (
     first === undefined ||
     !isAcrossModels(input.request) ||
     models.some(({ route }) => route !== undefined)
   )
-    return { groups, named: chosen }
-  const merged = (['own', 'shared', 'fallback'] as const).flatMap(kind => {
+    return { groups, namedModel: chosen }
+  const mergedGroups = (['own', 'shared', 'fallback'] as const).flatMap(kind => {
     const candidates = groups.flatMap(group => (group.kind === kind ? group.candidates : []))
     return candidates.length === 0 ? [] : [{ ...first, kind, candidates }]
   })
-  return { groups: merged, named: chosen }
+  return { groups: mergedGroups, namedModel: chosen }
 }
 
-function listNamed(named: NamedModel, needs: Needs, input: RankInput): ModelListing {
-  const { route } = named.model
+function listNamed(namedModel: NamedModel, needs: Needs, input: RankInput): ModelListing {
+  const { route } = namedModel.model
   return route === undefined
-    ? { groups: listModel(named, needs, input), named }
-    : listRoute(named, route, needs, input)
+    ? { groups: listModel(namedModel, needs, input), namedModel }
+    : listRoute(namedModel, route, needs, input)
 }
 
 /** The first target with an endpoint that may serve the request, then the fallbacks of the route. */
-function listRoute(named: NamedModel, route: Route, needs: Needs, input: RankInput): ModelListing {
+function listRoute(namedModel: NamedModel, route: Route, needs: Needs, input: RankInput): ModelListing {
   const { routed, routing } = input
   const trial = routed === null ? null : (routing.rollouts?.of(route) ?? null)
-  const tried = trial === null ? null : listTarget(named, trial.candidate, needs, input)
+  const candidateTarget = trial === null ? null : listTarget(namedModel, trial.candidate, needs, input)
   // Only requests that the candidate may serve are compared.
-  const part = routed === null || trial === null || tried === null ? null : trial.part(routed)
-  let target: ModelListing | null = part?.arm === 'candidate' ? tried : null
+  const part = routed === null || trial === null || candidateTarget === null ? null : trial.part(routed)
+  let target: ModelListing | null = part?.arm === 'candidate' ? candidateTarget : null
   if (target === null)
-    for (const each of routed === null ? route.targets : drawnTargets(route, routed)) {
-      target = listTarget(named, each, needs, input)
+    for (const routeTarget of routed === null ? route.targets : drawnTargets(route, routed)) {
+      target = listTarget(namedModel, routeTarget, needs, input)
       if (target !== null) break
     }
-  const fallbacks = listFallbacks(named, route, target?.named.model ?? null, needs, input)
+  const fallbacks = listFallbacks(namedModel, route, target?.namedModel.model ?? null, needs, input)
   const [first] = fallbacks
-  const groups = [...(target?.groups ?? []), ...fallbacks.flatMap(each => each.groups)]
-  if (target === null) return { groups, named: first?.named ?? named }
-  return { groups, named: part === null ? target.named : { ...target.named, rollout: part } }
+  const groups = [...(target?.groups ?? []), ...fallbacks.flatMap(fallback => fallback.groups)]
+  if (target === null) return { groups, namedModel: first?.namedModel ?? namedModel }
+  return { groups, namedModel: part === null ? target.namedModel : { ...target.namedModel, rollout: part } }
 }
 
 /** Null if no endpoint of the target may serve the request. */
 export function listTarget(
-  named: NamedModel,
+  namedModel: NamedModel,
   { model, preferences }: RouteTarget,
   needs: Needs,
   input: RankInput,
 ): ModelListing | null {
-  const found = behind(named, model, input)
-  if (found === null) return null
+  const targetModel = resolveBehindRoute(namedModel, model, input)
+  if (targetModel === null) return null
   if (preferences === null) {
-    const groups = listModel(found, needs, input)
-    return groups.length === 0 ? null : { groups, named: found }
+    const groups = listModel(targetModel, needs, input)
+    return groups.length === 0 ? null : { groups, namedModel: targetModel }
   }
-  const merged = { ...input.preferences, ...preferences }
-  const groups = listModel(found, needs, { ...input, preferences: merged })
+  const mergedPreferences = { ...input.preferences, ...preferences }
+  const groups = listModel(targetModel, needs, { ...input, preferences: mergedPreferences })
   return groups.length === 0
     ? null
-    : { groups: groups.map(group => ({ ...group, preferences: merged })), named: found }
+    : { groups: groups.map(group => ({ ...group, preferences: mergedPreferences })), namedModel: targetModel }
 }
 
 /** The fallbacks of a route that may serve the request, without the model that comes before them. */
 export function listFallbacks(
-  named: NamedModel,
+  namedModel: NamedModel,
   { fallback }: Route,
   before: Model | null,
   needs: Needs,
   input: RankInput,
 ): readonly ModelListing[] {
   return fallback.flatMap(id => {
-    const found = behind(named, id, input)
-    if (found === null || found.model === before) return []
-    const groups = listModel(found, needs, input)
-    return groups.length === 0 ? [] : [{ groups, named: found }]
+    const fallbackModel = resolveBehindRoute(namedModel, id, input)
+    if (fallbackModel === null || fallbackModel.model === before) return []
+    const groups = listModel(fallbackModel, needs, input)
+    return groups.length === 0 ? [] : [{ groups, namedModel: fallbackModel }]
   })
 }
 
 /** A model behind a route, with what the name of the route asks for; null: the catalogue does not have it. */
-function behind({ route, ...wish }: NamedModel, id: string, input: RankInput): NamedModel | null {
-  const found = namedModel(id, input.catalog, input.request.reasoning?.mode)
-  if (found === null || found.model.route !== undefined || route === undefined) return null
-  return { ...found, ...wish, model: found.model, route }
+function resolveBehindRoute({ route, ...wish }: NamedModel, id: string, input: RankInput): NamedModel | null {
+  const resolvedModel = resolveModel(id, input.catalog, input.request.reasoning?.mode)
+  if (resolvedModel === null || resolvedModel.model.route !== undefined || route === undefined) return null
+  return { ...resolvedModel, ...wish, model: resolvedModel.model, route }
 }
 
-function wayOf({ route, ways }: PlainSplit, exchange: RankedExchange, routing: RankFacts): PlainRoute | null {
+function plainRouteOf(
+  { route, routes }: PlainSplit,
+  exchange: RankedExchange,
+  routing: RankFacts,
+): PlainRoute | null {
   const routed = routedOf(exchange, routing)
   const trial = route.rollout === null ? null : (routing.rollouts?.of(route) ?? null)
-  const tried = trial === null ? undefined : ways.get(trial.candidate)
-  if (trial !== null && tried !== undefined) {
+  const candidateRoute = trial === null ? undefined : routes.get(trial.candidate)
+  if (trial !== null && candidateRoute !== undefined) {
     const part = trial.part(routed)
     exchange.rollout = part
-    if (part.arm === 'candidate') return tried
+    if (part.arm === 'candidate') return candidateRoute
   }
   for (const target of drawnTargets(route, routed)) {
-    const way = ways.get(target)
-    if (way !== undefined) return way
+    const plainRoute = routes.get(target)
+    if (plainRoute !== undefined) return plainRoute
   }
   return null
 }
@@ -389,12 +394,13 @@ function noTarget(route: string): GatewayError {
 }
 
 /** The candidates of one model that may serve the request, in groups without empty ones. */
-export function listModel(named: NamedModel, needs: Needs, input: RankInput): readonly Group[] {
+export function listModel(namedModel: NamedModel, needs: Needs, input: RankInput): readonly Group[] {
   const { exclusions, preferences, request, routing } = input
-  const candidates = routing.shared.of(named.model)
-  const tiers = tierWish(request.service_tier, named.tier)
-  const sort = (typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort) ?? named.sort
-  const wish = { input, needs, candidates, isFree: named.isFree, tiers }
+  const candidates = routing.shared.of(namedModel.model)
+  const tiers = tierWish(request.service_tier, namedModel.tier)
+  const sort =
+    (typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort) ?? namedModel.sort
+  const wish = { input, needs, candidates, isFree: namedModel.isFree, tiers }
   const filters = filtersFor(wish)
   const orderTerms = { sort, tiers }
   // All candidates at hand have shared keys.
@@ -404,13 +410,13 @@ export function listModel(named: NamedModel, needs: Needs, input: RankInput): re
     candidates.plain.length > 0
   let groups: readonly Group[] = isPlain
     ? [{ kind: 'shared', candidates: candidates.plain, ...orderTerms }]
-    : filterCandidates(candidates.all, filters, orderTerms, input)
+    : filterCandidates(candidates.unfiltered, filters, orderTerms, input)
   for (const preferred of preferredFor(wish)) {
     const fittingGroups = groups.map(group => fittingOf(group, preferred))
     const nonEmpty = fittingGroups.filter(group => group.candidates.length > 0)
     if (nonEmpty.length === 0) continue
     for (const group of groups)
-      if (!fittingGroups.includes(group)) exclusions?.prefer(group.candidates, preferred)
+      if (!fittingGroups.includes(group)) exclusions?.addUnpreferred(group.candidates, preferred)
     groups = nonEmpty
   }
   return groups
@@ -424,47 +430,47 @@ function fittingOf(group: Group, { admits }: Filter): Group {
 
 /** Puts the endpoints, and the own keys for them, through the filters. */
 function filterCandidates(
-  all: Candidates,
+  unfiltered: Candidates,
   filters: readonly Filter[],
   orderTerms: Pick<Group, 'sort' | 'tiers'>,
   input: RankInput,
 ): readonly Group[] {
   const { caller, exclusions, ownKeys, request, restrictions } = input
   const { shared } = input.routing
-  const own: RouteCandidate[] = []
-  const open: RouteCandidate[] = []
-  const fallback: RouteCandidate[] = []
+  const ownCandidates: RouteCandidate[] = []
+  const sharedCandidates: RouteCandidate[] = []
+  const fallbackCandidates: RouteCandidate[] = []
   const offer = (candidate: RouteCandidate): void => {
     // Guardrails come last, so that they are named only if the candidate would have served otherwise.
     const by = refusedBy(filters, candidate) ?? restrictions?.excludedBy(candidate) ?? null
     if (by !== null) exclusions?.add(candidate, by)
-    else if (candidate.credential === null) open.push(candidate)
-    else if (candidate.credential.isFallback) fallback.push(candidate)
-    else own.push(candidate)
+    else if (candidate.credential === null) sharedCandidates.push(candidate)
+    else if (candidate.credential.isFallback) fallbackCandidates.push(candidate)
+    else ownCandidates.push(candidate)
   }
   const asker = { keyHash: caller.keyHash, user: request.user ?? null }
   // A list that is filtered in the order of prices need not be sorted. Own keys keep the order of the file.
   const isByPrice = ownKeys.isEmpty && wantsPrice({ kind: 'shared', ...orderTerms }, input)
-  for (const candidate of isByPrice ? shared.allByPrice(all) : all) {
+  for (const candidate of isByPrice ? shared.allByPrice(unfiltered) : unfiltered) {
     const { endpoint } = candidate
     offer(candidate)
     if (ownKeys.isEmpty) continue
     for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
-    exclusions?.restrict(endpoint, ownKeys.unfit(endpoint, asker))
+    exclusions?.addRestricted(endpoint, ownKeys.unfit(endpoint, asker))
   }
-  if (isByPrice) shared.noteSorted(open)
+  if (isByPrice) shared.noteSorted(sharedCandidates)
   const groups: readonly Group[] = [
-    { kind: 'own', candidates: own, ...orderTerms },
-    { kind: 'shared', candidates: open, ...orderTerms },
-    { kind: 'fallback', candidates: fallback, ...orderTerms },
+    { kind: 'own', candidates: ownCandidates, ...orderTerms },
+    { kind: 'shared', candidates: sharedCandidates, ...orderTerms },
+    { kind: 'fallback', candidates: fallbackCandidates, ...orderTerms },
   ]
   return groups.filter(group => group.candidates.length > 0)
 }
 
 /** The first filter that leaves the candidate out. Not `find`, because a closure for each candidate takes time. */
 function refusedBy(filters: readonly Filter[], candidate: RouteCandidate): string | null {
-  for (let at = 0; at < filters.length; at++) {
-    const { admits, excludedBy } = filters[at] as Filter
+  for (let index = 0; index < filters.length; index++) {
+    const { admits, excludedBy } = filters[index] as Filter
     if (!admits(candidate)) return excludedBy
   }
   return null
@@ -478,11 +484,13 @@ function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequ
   if (candidates.length < 2 || typeof input === 'string' || (provider?.order?.length ?? 0) > 0)
     return candidates
   const maker = lastMaker(input)
-  const at = maker === null ? -1 : candidates.findIndex(candidate => makerOf(candidate) === maker)
-  const reader = candidates[at]
+  const readerIndex = maker === null ? -1 : candidates.findIndex(candidate => makerOf(candidate) === maker)
+  const reader = candidates[readerIndex]
   if (reader === undefined) return candidates
-  const first = candidates.findIndex(each => areAlike(each, reader))
-  return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, reader)
+  const firstIndex = candidates.findIndex(candidate => areAlike(candidate, reader))
+  return firstIndex === readerIndex
+    ? candidates
+    : candidates.toSpliced(readerIndex, 1).toSpliced(firstIndex, 0, reader)
 }
 
 /**
@@ -492,20 +500,20 @@ function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequ
 function readersOnly(candidates: Candidates, { input }: ResponsesRequest): Candidates {
   if (typeof input === 'string') return candidates
   let remaining = candidates
-  for (let at = 0; at < input.length; at++) {
-    const item = input[at] as InputItem & NotedItem
+  for (let index = 0; index < input.length; index++) {
+    const item = input[index] as InputItem & NotedItem
     const summary = item.type === 'compaction' ? item[COMPACTED_BY] : undefined
     if (summary === undefined) continue
     remaining = remaining.filter(candidate => makerOf(candidate) === summary.maker)
-    if (remaining.length === 0) throw noReader(at, summary)
+    if (remaining.length === 0) throw noReader(index, summary)
   }
   return remaining
 }
 
-function noReader(at: number, { provider }: CompactedBy): GatewayError {
+function noReader(index: number, { provider }: CompactedBy): GatewayError {
   return new GatewayError(
     'service_unavailable',
-    `input[${at}].encrypted_content: only ${provider} can read this summary, with the credential that made it, but this request cannot go there. Send the conversation itself, and compact it again`,
+    `input[${index}].encrypted_content: only ${provider} can read this summary, with the credential that made it, but this request cannot go there. Send the conversation itself, and compact it again`,
   )
 }
 

@@ -60,8 +60,8 @@ function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
   let { candidates } = group
   if (candidates.length < 2) return candidates
   const { preferences } = group
-  const own = preferences === undefined ? terms : { ...terms, preferences }
-  for (const { rank } of RANKERS) candidates = rank(candidates, group, own)
+  const groupTerms = preferences === undefined ? terms : { ...terms, preferences }
+  for (const { rank } of RANKERS) candidates = rank(candidates, group, groupTerms)
   return candidates
 }
 
@@ -99,14 +99,14 @@ function bySpeed(
 ): readonly RouteCandidate[] {
   const { nowMs, routing } = terms
   const { health } = routing
-  const by = tiers.first.length > 0 && sort === null ? 'throughput' : sort
-  if (health === null || by === null || by === 'price') return candidates
+  const sortBy = tiers.first.length > 0 && sort === null ? 'throughput' : sort
+  if (health === null || sortBy === null || sortBy === 'price') return candidates
   const slowness = new Float64Array(candidates.length)
   let isMeasured = false
-  for (let at = 0; at < candidates.length; at++) {
-    const each = slownessOf(stateOf(health, candidates[at] as RouteCandidate), by, nowMs)
-    slowness[at] = each
-    isMeasured ||= each !== Number.POSITIVE_INFINITY
+  for (let index = 0; index < candidates.length; index++) {
+    const candidateSlowness = slownessOf(stateOf(health, candidates[index] as RouteCandidate), sortBy, nowMs)
+    slowness[index] = candidateSlowness
+    isMeasured ||= candidateSlowness !== Number.POSITIVE_INFINITY
   }
   return isMeasured ? sortedBy(candidates, slowness) : candidates
 }
@@ -130,18 +130,18 @@ function byShares(
   terms: RankTerms,
 ): readonly RouteCandidate[] {
   if (!isDistributed(group, terms)) return candidates
-  const firstChoice = drawnOf(candidates, terms)
+  const firstChoice = drawIndex(candidates, terms)
   if (firstChoice <= 0) return candidates
-  const ordered = [...candidates]
+  const orderedCandidates = [...candidates]
   const first = candidates[firstChoice]
   if (first === undefined) return candidates
-  ordered.copyWithin(1, 0, firstChoice)
-  ordered[0] = first
-  return ordered
+  orderedCandidates.copyWithin(1, 0, firstChoice)
+  orderedCandidates[0] = first
+  return orderedCandidates
 }
 
 /** The index of the drawn candidate; -1 if none may be drawn. */
-function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): number {
+function drawIndex(candidates: readonly RouteCandidate[], terms: RankTerms): number {
   const { caller, nowMs, preferences, routing } = terms
   const { health } = routing
   const checksSpeed = wantsSpeed(preferences)
@@ -168,15 +168,15 @@ function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): numbe
   }
   if (total === 0) return -1
   let threshold = routing.random() * total
-  let last = -1
-  for (let at = 0; at < pricedCount; at++) {
-    const weight = weights[at] ?? 0
+  let lastIndex = -1
+  for (let index = 0; index < pricedCount; index++) {
+    const weight = weights[index] ?? 0
     if (weight === 0) continue
-    last = at
+    lastIndex = index
     threshold -= weight
     if (threshold < 0) break
   }
-  return last
+  return lastIndex
 }
 
 function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Preferences): boolean {
@@ -206,7 +206,7 @@ function misses(state: EndpointState, preferences: Preferences, nowMs: number): 
   )
 }
 
-const SHARES = ['p50', 'p75', 'p90', 'p99'] as const
+const PERCENTILES = ['p50', 'p75', 'p90', 'p99'] as const
 
 function exceeds(
   measured: Percentiles | null | undefined,
@@ -215,7 +215,7 @@ function exceeds(
 ): boolean {
   if (measured == null) return false
   if (typeof threshold === 'number') return isWorse(measured.p50, threshold)
-  return SHARES.some(share => {
+  return PERCENTILES.some(share => {
     const cutoff = threshold[share]
     return cutoff != null && isWorse(measured[share], cutoff)
   })
@@ -252,7 +252,8 @@ function byOrder(
   if (!hasOrder(preferences)) return candidates
   const order = (preferences.order ?? []).map(name => name.toLowerCase())
   return groupedBy(candidates, ({ endpoint }) => {
-    for (let at = 0; at < order.length; at++) if (matchesName(order[at] as string, endpoint)) return at
+    for (let index = 0; index < order.length; index++)
+      if (matchesName(order[index] as string, endpoint)) return index
     return order.length
   })
 }
@@ -272,29 +273,29 @@ function byHealth(
   if (health === null) return candidates
   const isFree = group.sort === null && !hasOrder(preferences)
   let isMixed = false
-  for (let at = 0; at < candidates.length && !isMixed; at++) {
-    isMixed = stateOf(health, candidates[at] as RouteCandidate).standingOf(nowMs, caller) !== STEADY
+  for (let index = 0; index < candidates.length && !isMixed; index++) {
+    isMixed = stateOf(health, candidates[index] as RouteCandidate).standingOf(nowMs, caller) !== STEADY
   }
   if (!isMixed) return candidates
   const probesFirst = isDistributed(group, terms)
   let hasProbe = false
   return groupedBy(candidates, candidate => {
     const standing = stateOf(health, candidate).standingOf(nowMs, caller)
-    if (standing === BLOCKED) return LAST
+    if (standing === BLOCKED) return LAST_RANK
     if (standing === PROBE_DUE) {
-      if (!probesFirst) return FIRST + 1
+      if (!probesFirst) return FIRST_RANK + 1
       // One probe per request: if it fails, the next candidate must be one that works.
-      if (hasProbe) return LAST
+      if (hasProbe) return LAST_RANK
       hasProbe = true
-      return FIRST
+      return FIRST_RANK
     }
-    return FIRST + 1 + (isFree && standing <= FAILING ? standing : STEADY)
+    return FIRST_RANK + 1 + (isFree && standing <= FAILING ? standing : STEADY)
   })
 }
 
 /** Ranks of the groups by health. */
-const FIRST = 0
-const LAST = 5
+const FIRST_RANK = 0
+const LAST_RANK = 5
 
 /** The health of a candidate, stored with it, because hundreds of lookups cost more than the rest of the ranking. */
 function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointState {
@@ -314,8 +315,8 @@ function groupedBy(
   const groups: RouteCandidate[][] = []
   let isOrdered = true
   let last = 0
-  for (let at = 0; at < candidates.length; at++) {
-    const candidate = candidates[at] as RouteCandidate
+  for (let index = 0; index < candidates.length; index++) {
+    const candidate = candidates[index] as RouteCandidate
     const key = keyOf(candidate)
     if (key < last) isOrdered = false
     last = key

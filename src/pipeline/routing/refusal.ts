@@ -1,14 +1,14 @@
 /** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { loggableModel } from '../../base/log/loggable.ts'
-import { isLoss, reported } from '../../exchange/changes.ts'
+import { isLoss, reportedChanges } from '../../exchange/changes.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
 import type { LossyCandidate } from '../../exchange/reasons.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import { type Exclusions, takenInput } from './candidate.ts'
+import { type Exclusions, statedInput } from './candidate.ts'
 import {
   BYOK_REQUIRED,
   CONTEXT_LENGTH,
@@ -33,7 +33,7 @@ export function wrongEndpoint(model: Model): GatewayError {
 export function unknownModel(id: string, catalog: Catalog, dialect: DialectName): GatewayError {
   const meanings = catalog.meanings(id)
   if (meanings.length > 1) {
-    const message = `${id} could mean ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
+    const message = `${id} could mean ${meanings.slice(0, MAX_SHOWN_MEANINGS).join(' or ')}: name one of them`
     return unavailable('model_not_found', message, [id], [])
   }
   // Some callers put an API key in place of the model name.
@@ -43,7 +43,7 @@ export function unknownModel(id: string, catalog: Catalog, dialect: DialectName)
 }
 
 /** Maximum number of meanings that the error for an ambiguous name lists. */
-const MEANINGS_SHOWN = 10
+const MAX_SHOWN_MEANINGS = 10
 
 /** Additions to the name of a model, which the search for similar ids ignores. */
 const SUFFIXES = /^~|-latest$|:\w{1,32}$/g
@@ -78,13 +78,15 @@ export function nothingLeft(
     return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
   }
   if (only != null && only.length > 0 && excludedBy.has('allowed_providers')) {
-    const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
-    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
+    const servingProviders = new Set(
+      models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)),
+    )
+    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...servingProviders].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
     return unavailable('constraint_filtered', message, ids, reasons)
   }
   const unmet = unmetNeed(models, needs, reasons)
   if (unmet !== null) return unmet
-  const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
+  const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => EXCLUSION_TEXTS[reason] ?? reason).join('; ')}.`
   return unavailable('constraint_filtered', message, ids, reasons)
 }
 
@@ -116,7 +118,7 @@ export function allPaused(
 }
 
 /** Reasons for leaving out endpoints, in words for the caller. */
-const WORDS: Readonly<Record<string, string>> = {
+const EXCLUSION_TEXTS: Readonly<Record<string, string>> = {
   data_region: 'none keeps data in the region of the host that the request was sent to',
   allowed_providers: 'provider.only or provider.order excludes all of them',
   ignored_providers: 'provider.ignore excludes all of them',
@@ -136,7 +138,7 @@ const WORDS: Readonly<Record<string, string>> = {
 }
 
 /** Fields that the error for a lossy request names. */
-const LOSSES_SHOWN = 10
+const MAX_SHOWN_LOSSES = 10
 
 /** The error for a request that would lose something at every endpoint that is left, although its caller requires all. */
 export function tooLossy(
@@ -146,21 +148,21 @@ export function tooLossy(
   const ids = [...new Set(lossy.map(({ candidate }) => candidate.endpoint.modelId))]
   const losses = new Map<string, string>()
   for (const { candidate, changes } of lossy)
-    for (const { field, action, reason } of reported(changes.filter(isLoss), clientRequest))
+    for (const { field, action, reason } of reportedChanges(changes.filter(isLoss), clientRequest))
       if (!losses.has(field))
         losses.set(field, `${field} (${action} for ${candidate.endpoint.provider.name}: ${reason})`)
   const fields = [...losses.keys()]
-  const lossText = [...losses.values()].slice(0, LOSSES_SHOWN).join('; ')
-  const rest = losses.size > LOSSES_SHOWN ? `; and ${losses.size - LOSSES_SHOWN} more` : ''
-  const message = `No endpoint of ${ids.join(', ')} accepts the whole request, but provider.require_parameters is set: ${lossText}${rest}. Leave these fields out, or leave out provider.require_parameters.`
-  const detail = `changed on the way: ${fields.slice(0, LOSSES_SHOWN).join(', ')}${rest}`
+  const lossText = [...losses.values()].slice(0, MAX_SHOWN_LOSSES).join('; ')
+  const moreText = losses.size > MAX_SHOWN_LOSSES ? `; and ${losses.size - MAX_SHOWN_LOSSES} more` : ''
+  const message = `No endpoint of ${ids.join(', ')} accepts the whole request, but provider.require_parameters is set: ${lossText}${moreText}. Leave these fields out, or leave out provider.require_parameters.`
+  const detail = `changed on the way: ${fields.slice(0, MAX_SHOWN_LOSSES).join(', ')}${moreText}`
   const constraint = { field: fields[0] ?? '', detail }
   return unavailable('constraint_filtered', message, ids, ['require_parameters'], constraint)
 }
 
 /** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */
 function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly string[]): GatewayError | null {
-  const [first, second] = reasons.filter(each => each !== NO_SHARED_KEY)
+  const [first, second] = reasons.filter(name => name !== NO_SHARED_KEY)
   // Length is the last of the filters: an endpoint that it leaves out would have served the request otherwise.
   const reason = reasons.includes(CONTEXT_LENGTH) ? CONTEXT_LENGTH : second === undefined ? first : undefined
   if (!needs.isCompared || reason === undefined) return null
@@ -181,14 +183,14 @@ function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly str
   }
   if (reason !== INPUT_MODALITIES) return null
   const missingModalities = needs.modalities.filter(
-    each => !models.some(model => takenInput(model)?.includes(each)),
+    modality => !models.some(model => statedInput(model)?.includes(modality)),
   )
   const kinds = (missingModalities.length === 0 ? needs.modalities : missingModalities).join(' and ')
   const detail = `${names} ${ids.length === 1 ? 'does' : 'do'} not accept ${kinds} input`
-  const reading = missingModalities.includes('file')
+  const fileAdvice = missingModalities.includes('file')
     ? ', or read PDFs as text with the file-parser plugin'
     : ''
-  const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities include it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
+  const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities include it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${fileAdvice}.`
   return unavailable('constraint_filtered', message, ids, reasons, { field: 'input', detail })
 }
 
@@ -199,7 +201,7 @@ function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string 
 }
 
 /** Availability codes with a more precise error, or an error in the words of a dialect. */
-const AVAILABILITY: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
+const AVAILABILITY_CODES: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
   context_length_exceeded: 'constraint_filtered',
   invalid_request: 'constraint_filtered',
   unknown_model: 'model_not_found',
@@ -215,7 +217,7 @@ function unavailable(
   return new GatewayError(code, message, {
     metadata: {
       availability: {
-        code: AVAILABILITY[code] ?? code,
+        code: AVAILABILITY_CODES[code] ?? code,
         retryable: false,
         requested_models: requestedModels,
         ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),

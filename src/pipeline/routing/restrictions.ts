@@ -35,7 +35,7 @@ export interface Restrictions {
 }
 
 /** The vendors with their own `zdr` setting, by the first part of the model id. */
-const VENDORS: Readonly<Record<string, ZdrGroup>> = {
+const VENDOR_GROUPS: Readonly<Record<string, ZdrGroup>> = {
   anthropic: 'anthropic',
   openai: 'openai',
   google: 'google',
@@ -118,13 +118,13 @@ function testsOf(rules: PolicyRestrictions): readonly Test[] {
     )
   }
   const limitsFreeModels = rules.freeModelTraining === false || rules.freeModelPublication === false
-  const trainsOnPaid = rules.paidModelTraining === false
-  if (limitsFreeModels || trainsOnPaid) {
+  const limitsPaidModels = rules.paidModelTraining === false
+  if (limitsFreeModels || limitsPaidModels) {
     // Only zero retention rules out training and publication for certain.
     add(
       'guardrail:training',
       ({ endpoint, credential }) =>
-        !(isFree(endpoint) ? limitsFreeModels : trainsOnPaid) || collectsNothing(endpoint, credential),
+        !(isFree(endpoint) ? limitsFreeModels : limitsPaidModels) || collectsNothing(endpoint, credential),
     )
   }
   return tests
@@ -132,5 +132,5 @@ function testsOf(rules: PolicyRestrictions): readonly Test[] {
 
 function vendorOf({ modelId }: Endpoint): ZdrGroup {
   const vendor = modelId.slice(0, modelId.indexOf('/'))
-  return Object.hasOwn(VENDORS, vendor) ? (VENDORS[vendor] ?? 'other') : 'other'
+  return Object.hasOwn(VENDOR_GROUPS, vendor) ? (VENDOR_GROUPS[vendor] ?? 'other') : 'other'
 }

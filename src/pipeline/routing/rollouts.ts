@@ -8,7 +8,7 @@ import { ALL_PERCENT, isShadowSpent, type RolloutPart } from '../../protocol/rol
 import type { Route, RouteRollout, RouteTarget } from '../../protocol/route.ts'
 import { StoreList } from '../../storage/invalidation/store-list.ts'
 import type { RolloutRecord, RolloutStore } from '../../storage/rollouts.ts'
-import { type RoutedRequest, rolloutPlace } from './route-targets.ts'
+import { type RoutedRequest, rolloutPosition } from './route-targets.ts'
 
 interface RolloutsDeps {
   readonly store: { readonly rollouts: Pick<RolloutStore, 'list'> }
@@ -22,32 +22,32 @@ class Trial {
   readonly #route: Route
   readonly #record: RolloutRecord
   readonly #parts: Readonly<Record<'base' | 'candidate' | 'shadowed', RolloutPart>>
-  /** The place from which requests of the base are shadowed, so that a growing share reaches them last. */
+  /** Requests of the base from this percentage on are shadowed, so that a growing share reaches them last. */
   readonly #shadowedFrom: number
 
   constructor(route: Route, { candidate, guard, shadow }: RouteRollout, record: RolloutRecord) {
-    const of = { candidate: record.candidate, step: record.step }
+    const rolloutStep = { candidate: record.candidate, step: record.step }
     this.candidate = candidate
     this.#route = route
     this.#record = record
     this.#shadowedFrom = ALL_PERCENT - (shadow === null || isShadowSpent(record, shadow) ? 0 : shadow.share)
     this.#parts = {
-      base: { ...of, arm: 'base', shadow: null },
-      candidate: { ...of, arm: 'candidate', shadow: null },
-      shadowed: { ...of, arm: 'base', shadow: guard.judged === undefined ? 'figures' : 'answers' },
+      base: { ...rolloutStep, arm: 'base', shadow: null },
+      candidate: { ...rolloutStep, arm: 'candidate', shadow: null },
+      shadowed: { ...rolloutStep, arm: 'base', shadow: guard.judged === undefined ? 'figures' : 'answers' },
     }
   }
 
-  /** True if it was made for exactly these. */
+  /** True if the trial was made from this route and this record. */
   isOf(route: Route, record: RolloutRecord): boolean {
     return this.#route === route && this.#record === record
   }
 
   part(routed: RoutedRequest): RolloutPart {
     const { candidate, share } = this.#record
-    const place = rolloutPlace(this.#route, candidate, routed) * ALL_PERCENT
-    if (place < share) return this.#parts.candidate
-    return place < this.#shadowedFrom ? this.#parts.base : this.#parts.shadowed
+    const percent = rolloutPosition(this.#route, candidate, routed) * ALL_PERCENT
+    if (percent < share) return this.#parts.candidate
+    return percent < this.#shadowedFrom ? this.#parts.base : this.#parts.shadowed
   }
 }
 
@@ -76,8 +76,8 @@ export class Rollouts {
     const record = this.#records.get(name)
     if (record === undefined || record.candidate !== rollout.candidate.model) return null
     if (record.state === 'rolled_back') return null
-    const known = this.#trials.get(name)
-    if (known?.isOf(route, record) === true) return known
+    const existingTrial = this.#trials.get(name)
+    if (existingTrial?.isOf(route, record) === true) return existingTrial
     const trial = new Trial(route, rollout, record)
     this.#trials.set(name, trial)
     return trial

@@ -10,7 +10,7 @@ import { routerOf, withVariants } from '../../protocol/routers.ts'
 import { supportsParameter, usedParameters } from '../../providers/parameters.ts'
 import { isFree } from '../../providers/price-rows.ts'
 import { priceOf, type RouteCandidate } from './candidate.ts'
-import { namedModel } from './names.ts'
+import { resolveModel } from './names.ts'
 import { Needs } from './needs.ts'
 import { listModel } from './rank.ts'
 import { type RankInput, type RankInputDeps, type Routing, rankInput } from './rank-input.ts'
@@ -21,12 +21,12 @@ interface RoutableDeps extends RankInputDeps {
 }
 
 /** The parts that every routed exchange has. */
-interface Guarded {
+interface MaybeGuarded {
   readonly guarding?: { readonly restrictions: Restrictions | null } | null
 }
 
 /** Models that are checked before other requests get a turn: less than a millisecond of work. */
-const PART = 200
+const MODELS_PER_SLICE = 200
 /** Features of a request that a chosen model should support. */
 const FEATURES = ['tools', 'response_format'] as const
 
@@ -43,25 +43,25 @@ export function createRoutableModels(deps: RoutableDeps): RoutableModels {
     freeIds: () => listing().freeIds,
     kindOf(name) {
       if (routerOf({ model: name }) !== null) return 'other'
-      const model = namedModel(name, catalog, null)?.model
+      const model = resolveModel(name, catalog, null)?.model
       if (model === undefined || !makesText(model)) return null
       return model.id === name ? 'plain' : 'other'
     },
     async of(exchange, ids, variants) {
       const { prompt: request, caller, dialect, dataRegion } = exchange
-      const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
+      const restrictions = (exchange as MaybeGuarded).guarding?.restrictions ?? null
       const subject = { request, caller, dialect, dataRegion, restrictions, plugins: null }
       const test = testOf(deps, { ...(await rankInput(deps, subject)), exclusions: null })
-      const found: RoutableModel[] = []
-      for (const [at, id] of ids.entries()) {
-        if (at % PART === PART - 1) {
+      const routableModels: RoutableModel[] = []
+      for (const [index, id] of ids.entries()) {
+        if (index % MODELS_PER_SLICE === MODELS_PER_SLICE - 1) {
           await turn()
           exchange.signal.throwIfAborted()
         }
         const model = test(id, variants)
-        if (model !== null) found.push(model)
+        if (model !== null) routableModels.push(model)
       }
-      return found
+      return routableModels
     },
   }
 }
@@ -74,9 +74,9 @@ interface Listing {
 }
 
 function listingOf(models: readonly Model[]): Listing {
-  const ofText = models.filter(makesText)
-  const freeModels = ofText.filter(({ endpoints }) => endpoints.some(isFree))
-  return { models, ids: ofText.map(({ id }) => id), freeIds: freeModels.map(({ id }) => id) }
+  const textModels = models.filter(makesText)
+  const freeModels = textModels.filter(({ endpoints }) => endpoints.some(isFree))
+  return { models, ids: textModels.map(({ id }) => id), freeIds: freeModels.map(({ id }) => id) }
 }
 
 function makesText(model: Model): boolean {
@@ -88,25 +88,25 @@ type Test = (id: string, variants: string) => RoutableModel | null
 function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
   const { request, nowMs } = input
   const needs = new Needs(input, false)
-  const { needed, files } = modalitiesOf(request)
+  const { needed, hasFiles } = modalitiesOf(request)
   const outputs = request.modalities ?? []
-  const used = usedParameters(request, FEATURES)
+  const usedFeatures = usedParameters(request, FEATURES)
   const tokens = routing.inputTokens(request) + (request.max_output_tokens ?? 0)
   const mode = request.reasoning?.mode
   return (id, variants) => {
-    const named = namedModel(withVariants(id, variants), catalog, mode)
-    if (named === null || !makesText(named.model)) return null
-    const { inputModalities, outputModalities } = named.model
+    const namedModel = resolveModel(withVariants(id, variants), catalog, mode)
+    if (namedModel === null || !makesText(namedModel.model)) return null
+    const { inputModalities, outputModalities } = namedModel.model
     if (!needed.every(kind => inputModalities.includes(kind))) return null
     if (!outputs.every(kind => outputModalities.includes(kind))) return null
-    const candidates = listModel(named, needs, input).flatMap(group => group.candidates)
+    const candidates = listModel(namedModel, needs, input).flatMap(group => group.candidates)
     if (candidates.length === 0) return null
-    const takesFiles = !files || inputModalities.includes('file')
+    const takesFiles = !hasFiles || inputModalities.includes('file')
     return {
       id,
       prices: cheapest(candidates),
       isFree: candidates.some(({ endpoint }) => isFree(endpoint)),
-      fits: takesFiles && candidates.some(({ endpoint }) => fits(endpoint, used, tokens)),
+      fits: takesFiles && candidates.some(({ endpoint }) => fits(endpoint, usedFeatures, tokens)),
       throughput: () => throughputOf(candidates),
     }
   }
@@ -122,45 +122,46 @@ function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
   }
 }
 
-function fits(endpoint: Endpoint, used: readonly string[], tokens: number): boolean {
+function fits(endpoint: Endpoint, usedFeatures: readonly string[], tokens: number): boolean {
   const { contextLength } = endpoint
   return (
     (contextLength === null || tokens <= contextLength) &&
-    used.every(name => supportsParameter(endpoint, name))
+    usedFeatures.every(name => supportsParameter(endpoint, name))
   )
 }
 
 function cheapest(candidates: readonly RouteCandidate[]): RoutableModel['prices'] {
-  let found: Endpoint | null = null
+  let cheapestEndpoint: Endpoint | null = null
   for (const { endpoint } of candidates) {
     if (endpoint.pricing.isUnknown === true) continue
-    if (found === null || priceOf(endpoint) < priceOf(found)) found = endpoint
+    if (cheapestEndpoint === null || priceOf(endpoint) < priceOf(cheapestEndpoint))
+      cheapestEndpoint = endpoint
   }
-  if (found === null) return null
-  const { prompt, completion, request } = found.pricing
+  if (cheapestEndpoint === null) return null
+  const { prompt, completion, request } = cheapestEndpoint.pricing
   return { prompt, completion, request }
 }
 
-const KINDS: ReadonlyMap<unknown, string> = new Map([
+const MODALITY_BY_PART: ReadonlyMap<unknown, string> = new Map([
   ['input_image', 'image'],
   ['input_audio', 'audio'],
   ['input_video', 'video'],
 ])
 
 /** Modalities that a model must accept. Files are listed separately, because a plugin may turn them into text. */
-function modalitiesOf({ input }: ResponsesRequest): { needed: readonly string[]; files: boolean } {
+function modalitiesOf({ input }: ResponsesRequest): { needed: readonly string[]; hasFiles: boolean } {
   const needed = new Set<string>()
-  let files = false
+  let hasFiles = false
   for (const item of typeof input === 'string' ? [] : input) {
     const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
     for (const parts of [content, output]) {
       if (!Array.isArray(parts)) continue
       for (const part of parts as readonly ({ readonly type?: unknown } | null)[]) {
-        const kind = KINDS.get(part?.type)
+        const kind = MODALITY_BY_PART.get(part?.type)
         if (kind !== undefined) needed.add(kind)
-        if (part?.type === 'input_file') files = true
+        if (part?.type === 'input_file') hasFiles = true
       }
     }
   }
-  return { needed: [...needed], files }
+  return { needed: [...needed], hasFiles }
 }

@@ -1,6 +1,6 @@
 /**
  * The choice of a route's target. It is computed from the route and from what stays the same in a session, so that all
- * threads and nodes choose alike, and nothing is stored. Each target has a place in a lottery of its own (weighted
+ * threads and nodes choose alike, and nothing is stored. Each target draws a number of its own (weighted
  * rendezvous hashing): if a target is added, dropped or weighted anew, only the sessions that it wins or loses move.
  * Hot path.
  */
@@ -28,66 +28,68 @@ export interface RoutedRequest {
   readonly nowMs: number
 }
 
-/** Bytes of a hash that become a number, and the number of these numbers. */
+/** Bytes of a hash that are read as a number, and how many such numbers there are. */
 const DRAW_BYTES = 6
-const DRAWS = 2 ** (8 * DRAW_BYTES)
+const DRAW_COUNT = 2 ** (8 * DRAW_BYTES)
 
 /**
  * The targets that may serve the request, the chosen one first. A caller that may not use it gets the next one. Loops
  * instead of callbacks, because every request of a route comes here.
  */
 export function drawnTargets(route: Route, routed: RoutedRequest): readonly RouteTarget[] {
-  const among = amongOf(route.targets, routed)
-  if (among.length === 1 && among[0]?.weight !== 0) return among
-  const stay = `${route.name} ${keyOf(route, routed)}`
-  const drawn: RouteTarget[] = []
+  const eligibleTargets = eligibleTargetsOf(route.targets, routed)
+  if (eligibleTargets.length === 1 && eligibleTargets[0]?.weight !== 0) return eligibleTargets
+  const stickyName = `${route.name} ${keyOf(route, routed)}`
+  const rankedTargets: RouteTarget[] = []
   const ranks: number[] = []
-  for (const target of among) {
+  for (const target of eligibleTargets) {
     if (target.weight === 0) continue
-    const number = numberOf(`${stay} ${target.key}`)
-    // Exponentially distributed with the weight as its rate, so the smallest place has the share of the weight.
-    const rank = -Math.log((number + 0.5) / DRAWS) / target.weight
-    let at = drawn.length
-    while (at > 0 && (ranks[at - 1] as number) > rank) at--
-    drawn.splice(at, 0, target)
-    ranks.splice(at, 0, rank)
+    const number = numberOf(`${stickyName} ${target.key}`)
+    // Exponentially distributed with the weight as its rate: a target is first as often as its share of the weights says.
+    const rank = -Math.log((number + 0.5) / DRAW_COUNT) / target.weight
+    let index = rankedTargets.length
+    while (index > 0 && (ranks[index - 1] as number) > rank) index--
+    rankedTargets.splice(index, 0, target)
+    ranks.splice(index, 0, rank)
   }
-  return drawn
+  return rankedTargets
 }
 
 /**
- * The place of a request in the rollout of its route, from 0 (inclusive) to 1 (exclusive): it is the candidate's if it is
- * below the candidate's share. The place stays in a session, so a growing share only moves sessions to the candidate.
+ * The position of a request in the rollout of its route, from 0 (inclusive) to 1 (exclusive). The candidate serves the
+ * request if the position is below the candidate's share. A session keeps its position, so a growing share only moves
+ * sessions to the candidate.
  */
-export function rolloutPlace(route: Route, candidate: string, routed: RoutedRequest): number {
-  return numberOf(`${route.name} ${keyOf(route, routed)} rollout ${candidate}`) / DRAWS
+export function rolloutPosition(route: Route, candidate: string, routed: RoutedRequest): number {
+  return numberOf(`${route.name} ${keyOf(route, routed)} rollout ${candidate}`) / DRAW_COUNT
 }
 
 function numberOf(text: string): number {
   return hash('sha256', text, 'buffer').readUIntBE(0, DRAW_BYTES)
 }
 
-/** If targets with conditions hold, only these; otherwise those without conditions. */
-function amongOf(targets: readonly RouteTarget[], routed: RoutedRequest): readonly RouteTarget[] {
-  let fitting: RouteTarget[] | null = null
-  let free: RouteTarget[] | null = null
-  for (const [at, target] of targets.entries()) {
+/** The targets whose conditions hold; if there are none, the targets without conditions. */
+function eligibleTargetsOf(targets: readonly RouteTarget[], routed: RoutedRequest): readonly RouteTarget[] {
+  let matchingTargets: RouteTarget[] | null = null
+  let unconditionalTargets: RouteTarget[] | null = null
+  for (const [index, target] of targets.entries()) {
     if (target.when.length === 0) {
-      free?.push(target)
+      unconditionalTargets?.push(target)
       continue
     }
     // The targets before it had no conditions, or have been listed.
-    free ??= targets.slice(0, at)
+    unconditionalTargets ??= targets.slice(0, index)
     if (!holdsAll(target.when, routed)) continue
-    fitting ??= []
-    fitting.push(target)
+    matchingTargets ??= []
+    matchingTargets.push(target)
   }
-  return fitting ?? free ?? targets
+  return matchingTargets ?? unconditionalTargets ?? targets
 }
 
 /**
- * What stays with a target. Without a name, a conversation is known by its beginning once it has an answer; before that,
- * requests that begin alike are not one conversation.
+ * The name of everything that stays with one target: a session, an end user, or a single request. A conversation without
+ * a name is recognized by its beginning once it has an answer; before that, requests that begin alike may be different
+ * conversations.
  */
 function keyOf({ sticky }: Route, { id, organizationId, request }: RoutedRequest): string {
   let name: string | null = null

@@ -36,7 +36,7 @@ const PRIORITY = wishOf(['priority'], null, ['priority'])
 const ULTRAFAST = wishOf(['ultrafast', 'priority'], null, ['ultrafast', 'priority'])
 const FLEX = wishOf([], 'flex', ['flex'])
 /** A variant admits a tier, and the variant's sort order decides. */
-const BY_VARIANT = { priority: wishOf([], null, ['priority']), flex: wishOf([], null, ['flex']) } as const
+const VARIANT_TIERS = { priority: wishOf([], null, ['priority']), flex: wishOf([], null, ['flex']) } as const
 
 /** Reads the tiers that a request asks for. `variant`: the tier that the name of the model admits; null: none. */
 export function tierWish(
@@ -54,14 +54,14 @@ export function tierWish(
     case 'default':
       return STANDARD
     default:
-      return variant === null ? STANDARD : BY_VARIANT[variant]
+      return variant === null ? STANDARD : VARIANT_TIERS[variant]
   }
 }
 
 /** The rank of an endpoint's tier among the tiers that are tried first. */
 export function tierRank(endpoint: Endpoint, { first }: TierWish): number {
-  const at = first.indexOf(tierOf(endpoint))
-  return at === -1 ? first.length : at
+  const index = first.indexOf(tierOf(endpoint))
+  return index === -1 ? first.length : index
 }
 
 /** True if the endpoint belongs to the only tier that may serve. */

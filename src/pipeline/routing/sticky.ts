@@ -26,7 +26,7 @@ const MINUTE_MS = 60_000
 const TTL_MAX_MS = 24 * HOUR_MS
 
 /** Maximum number of models pinned per request, so that one caller's long lists do not evict the pins of others. */
-const PINNED_MAX = 8
+const MAX_PINNED_MODELS = 8
 
 type Candidates = readonly RouteCandidate[]
 
@@ -40,12 +40,12 @@ interface AffinityRequest {
 export interface Affinity {
   readonly candidates: Candidates
   /** Pins the candidate that succeeds; null if nothing may be pinned. */
-  readonly affinity: Stay | null
+  readonly affinity: CandidatePin | null
 }
 
-export interface Stay {
+export interface CandidatePin {
   /** Never throws. `usage`: as reported by the provider. */
-  succeeded(candidate: RouteCandidate, usage: Usage | null): void
+  noteSuccess(candidate: RouteCandidate, usage: Usage | null): void
 }
 
 export class Stickiness {
@@ -66,17 +66,17 @@ export class Stickiness {
   ): Affinity | Promise<Affinity> {
     if (candidates.length < 2 || !mayStick(request)) return { candidates, affinity: null }
     const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
-    const models = choices(candidates, isNamed)
+    const models = modelsWithChoice(candidates, isNamed)
     const conversation = models.length === 0 ? null : conversationOf(request)
     if (conversation === null) return { candidates, affinity: null }
     const ttlMs = ttlOf(request)
     const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
     const terms = { keys, ttlMs, nowMs, caller, isNamed }
-    const pinned = [...keys].map(([modelId, key]) => this.#pinOf(modelId, key, candidates, terms))
-    if (pinned.some(isPending)) {
-      return Promise.all(pinned).then(pins => this.#found(candidates, terms, pins))
+    const pinLookups = [...keys].map(([modelId, key]) => this.#pinOf(modelId, key, candidates, terms))
+    if (pinLookups.some(isPending)) {
+      return Promise.all(pinLookups).then(pins => this.#affinityOf(candidates, terms, pins))
     }
-    return this.#found(candidates, terms, pinned as (string | null)[])
+    return this.#affinityOf(candidates, terms, pinLookups as (string | null)[])
   }
 
   /**
@@ -115,20 +115,20 @@ export class Stickiness {
       : this.#pins.claim(key, pinOf(first), IDLE_MS, caller.keyHash)
   }
 
-  #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Affinity {
+  #affinityOf(candidates: Candidates, terms: Terms, pinValues: readonly (string | null)[]): Affinity {
     const { keys, ttlMs, isNamed, caller } = terms
-    let ordered = candidates
+    let orderedCandidates = candidates
     const pins = new Map<string, string>()
     for (const [index, modelId] of [...keys.keys()].entries()) {
-      const pin = pinned[index] ?? null
+      const pin = pinValues[index] ?? null
       if (pin === null) continue
       pins.set(modelId, pin)
-      ordered = promote(ordered, modelId, pin, terms)
+      orderedCandidates = promote(orderedCandidates, modelId, pin, terms)
     }
     return {
-      candidates: ordered,
+      candidates: orderedCandidates,
       affinity: {
-        succeeded: (candidate, usage) => {
+        noteSuccess: (candidate, usage) => {
           const { modelId } = candidate.endpoint
           const key = keys.get(modelId)
           if (key === undefined) return
@@ -160,19 +160,19 @@ function mayStick(request: ResponsesRequest): boolean {
 }
 
 /** The models with several candidates of one kind; unless `isAny`, only those for which the cache saves money. */
-function choices(candidates: Candidates, isAny: boolean): readonly string[] {
-  const found: string[] = []
-  for (let at = 1; at < candidates.length; at++) {
-    const candidate = candidates[at - 1] as RouteCandidate
-    const next = candidates[at] as RouteCandidate
+function modelsWithChoice(candidates: Candidates, isAny: boolean): readonly string[] {
+  const models: string[] = []
+  for (let index = 1; index < candidates.length; index++) {
+    const candidate = candidates[index - 1] as RouteCandidate
+    const next = candidates[index] as RouteCandidate
     if (!isAny && !savesByCache(candidate) && !savesByCache(next)) continue
     const { modelId } = next.endpoint
     // Candidates of one model and kind follow each other.
-    if (found.includes(modelId) || !areAlike(candidate, next)) continue
-    found.push(modelId)
-    if (found.length === PINNED_MAX) break
+    if (models.includes(modelId) || !areAlike(candidate, next)) continue
+    models.push(modelId)
+    if (models.length === MAX_PINNED_MODELS) break
   }
-  return found
+  return models
 }
 
 export function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
@@ -190,14 +190,14 @@ function kindOf({ credential }: RouteCandidate): 'own' | 'shared' | 'fallback' {
 }
 
 function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, caller }: Terms): Candidates {
-  const at = candidates.findIndex(
+  const index = candidates.findIndex(
     candidate => candidate.endpoint.modelId === modelId && pinOf(candidate) === pin,
   )
-  const chosen = candidates[at]
+  const chosen = candidates[index]
   if (chosen === undefined) return candidates
   if (chosen.state !== undefined && chosen.state.standingOf(nowMs, caller) >= PROBE_DUE) return candidates
   const first = candidates.findIndex(candidate => areAlike(candidate, chosen))
-  return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
+  return first === index ? candidates : candidates.toSpliced(index, 1).toSpliced(first, 0, chosen)
 }
 
 /** Identifies a candidate of a model, in every process that has the same catalogue. */

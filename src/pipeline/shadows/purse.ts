@@ -1,7 +1,7 @@
 /**
- * The money of shadows: the quota of a call that the budget of a rollout pays. What a call may cost at most is taken
- * from the budget before it, and what it did not cost is given back after it. The Store keeps the budget, so it holds for
- * all instances, and over restarts: what a call reserved in a process that was killed counts as spent.
+ * The money of shadows: the quota of a call that the budget of a rollout pays. The highest possible cost of a call is
+ * taken from the budget before it, and the unused part is given back after it. The Store keeps the budget, for all
+ * instances and over restarts: the reservation of a process that was killed counts as spent.
  */
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
@@ -23,8 +23,8 @@ export interface Purse extends Quota {
   readonly isRefused: boolean
   /** Milliseconds that the reservation took. */
   readonly waitedMs: number
-  /** Resolves when the Store has what the call cost. Never rejects. */
-  readonly settled: Promise<void>
+  /** Resolves when the Store has the cost of the call. Never rejects. */
+  readonly whenSettled: Promise<void>
 }
 
 export class Purses {
@@ -36,12 +36,12 @@ export class Purses {
     this.#deps = deps
   }
 
-  /** `shadows`: how many shadows the call is, 0 or 1. */
-  open(of: ShadowedRollout, budget: PicoUsd, shadows: number): Purse {
+  /** `shadows`: 1 for the call of a shadow, 0 for the call of the judge. */
+  open(rollout: ShadowedRollout, budget: PicoUsd, shadows: number): Purse {
     const { store, clock, log } = this.#deps
     let isRefused = false
     let waitedMs = 0
-    let settled: Promise<void> = Promise.resolve()
+    let settling: Promise<void> = Promise.resolve()
     return {
       get isRefused() {
         return isRefused
@@ -49,16 +49,16 @@ export class Purses {
       get waitedMs() {
         return waitedMs
       },
-      get settled() {
-        return settled
+      get whenSettled() {
+        return settling
       },
       limits: () => true,
       limitsMoney: () => true,
       admit: async (_, { offers }) => {
         const maxPrice = Math.max(...offers.map(offer => reservedPrice(offer, offer.maxTokens)))
-        const askedMs = clock.monotonicMs()
-        isRefused = !(await store.rollouts.reserveShadow(of, maxPrice, budget, this.#open === 0))
-        waitedMs = clock.monotonicMs() - askedMs
+        const startedMs = clock.monotonicMs()
+        isRefused = !(await store.rollouts.reserveShadow(rollout, maxPrice, budget, this.#open === 0))
+        waitedMs = clock.monotonicMs() - startedMs
         if (isRefused) throw new GatewayError('payment_required', 'The budget of shadows does not suffice')
         this.#open++
         let isOpen = true
@@ -68,8 +68,8 @@ export class Purses {
             if (!isOpen) return
             isOpen = false
             this.#open--
-            settled = store.rollouts
-              .settleShadow(of, maxPrice, cost, shadows)
+            settling = store.rollouts
+              .settleShadow(rollout, maxPrice, cost, shadows)
               .catch((error: unknown) =>
                 log.fault(
                   'rollouts',

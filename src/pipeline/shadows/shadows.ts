@@ -25,8 +25,8 @@ import { askJudge, type Pair, readVerdict } from './judge.ts'
 import { type Purse, Purses, type PursesDeps } from './purse.ts'
 
 /** Shadows of one thread at once, and the bytes that the request of each may hold. */
-const AT_ONCE_MAX = 8
-const BYTES_MAX = 1024 * 1024
+const MAX_CONCURRENT_SHADOWS = 8
+const MAX_REQUEST_BYTES = 1024 * 1024
 /** Time that a stop waits until the cost of its last shadows is stored. */
 const CLOSE_MS = 1_000
 
@@ -38,7 +38,7 @@ interface ShadowsDeps extends PursesDeps {
   readonly clock: Clock
   /** The time limit of requests. */
   readonly requestMs: number
-  /** The model that judges answers, and for whom it may not; null: none does. */
+  /** The model that judges answers, and the workspaces whose answers it may not see; null: answers are not judged. */
   readonly judge: {
     readonly model: string
     readonly timeoutMs: number
@@ -50,7 +50,7 @@ interface ShadowsDeps extends PursesDeps {
 
 /** The part of a request that its shadow needs. */
 interface Shadowed {
-  readonly of: ShadowedRollout & { readonly step: number }
+  readonly shadowedRollout: ShadowedRollout & { readonly step: number }
   readonly terms: ShadowTerms
   readonly parent: Pick<Exchange, 'id' | 'dataRegion'>
   readonly dialect: DialectName
@@ -78,18 +78,18 @@ export class Shadows implements ShadowSender {
   /** Call it when an exchange that is to be shadowed is over, and its caller has the end of the answer. */
   after(end: EndedExchange<RunningExchange>): void {
     if (this.#isStopped || end.exchange.parent !== undefined) return
-    const isLarge = end.exchange.held.bytes > BYTES_MAX
-    if (isLarge || this.#running.size >= AT_ONCE_MAX || this.isBusy()) {
+    const isLarge = end.exchange.held.bytes > MAX_REQUEST_BYTES
+    if (isLarge || this.#running.size >= MAX_CONCURRENT_SHADOWS || this.isBusy()) {
       this.#count(isLarge ? 'unfit' : 'dropped')
       return
     }
-    const running = this.#begin(end)
+    const shadowRun = this.#begin(end)
       .catch((error: unknown) => {
         this.#deps.log.fault('rollouts', 'a shadow could not be sent', error)
         this.#count('dropped')
       })
-      .finally(() => this.#running.delete(running))
-    this.#running.add(running)
+      .finally(() => this.#running.delete(shadowRun))
+    this.#running.add(shadowRun)
   }
 
   /** No more shadows begin; those under way go on. */
@@ -122,7 +122,7 @@ export class Shadows implements ShadowSender {
     if (record.isByok || !isFit(exchange)) return 'unfit'
     const { candidate, step, failed } = rollout
     return {
-      of: { route, candidate, step },
+      shadowedRollout: { route, candidate, step },
       terms,
       parent: { id: exchange.id, dataRegion: exchange.dataRegion },
       dialect: exchange.dialect,
@@ -159,13 +159,18 @@ export class Shadows implements ShadowSender {
   }
 
   async #run(shadowed: Shadowed): Promise<void> {
-    const { of, dialect, request, figures, output } = shadowed
-    const purse = this.#purses.open(of, shadowed.terms.budget, 1)
+    const { shadowedRollout, dialect, request, figures, output } = shadowed
+    const purse = this.#purses.open(shadowedRollout, shadowed.terms.budget, 1)
     const { record, response } = await this.#ask(request, dialect, shadowed, purse)
     if (record === null) return this.#count(purse.isRefused ? 'over_budget' : 'unfit')
     const failed = record.outcome === 'failed'
-    const { candidate, step } = of
-    this.#keep(record, of, { candidate, step, arm: 'shadow', failed, shadowed: figures }, purse.waitedMs)
+    const { candidate, step } = shadowedRollout
+    this.#keep(
+      record,
+      shadowedRollout,
+      { candidate, step, arm: 'shadow', failed, shadowed: figures },
+      purse.waitedMs,
+    )
     this.#count(failed ? 'failed' : 'answered')
     if (response === null || output === null || this.#isStopped) return
     await this.#judge({ request, shadowed: output, shadow: response.output }, shadowed)
@@ -177,8 +182,8 @@ export class Shadows implements ShadowSender {
     const terms = { model: judge.model, word: randomUUID(), isShadowFirst: draw() < 0.5 }
     const question = askJudge(pair, terms)
     if (question === null) return this.#count('unjudged')
-    const { of, restrictions } = shadowed
-    const purse = this.#purses.open(of, shadowed.terms.budget, 0)
+    const { shadowedRollout, restrictions } = shadowed
+    const purse = this.#purses.open(shadowedRollout, shadowed.terms.budget, 0)
     const { record, response } = await this.#ask(
       question,
       'responses',
@@ -187,9 +192,13 @@ export class Shadows implements ShadowSender {
       judge.timeoutMs,
     )
     const accepted = response?.status === 'completed' ? readVerdict(response.output, terms) : null
-    const { candidate, step } = of
+    const { candidate, step } = shadowedRollout
     if (record !== null)
-      this.#keep(record, of, accepted === null ? undefined : { candidate, step, arm: 'judged', accepted })
+      this.#keep(
+        record,
+        shadowedRollout,
+        accepted === null ? undefined : { candidate, step, arm: 'judged', accepted },
+      )
     this.#count(accepted === null ? 'unjudged' : 'judged')
   }
 
@@ -202,28 +211,42 @@ export class Shadows implements ShadowSender {
   ) {
     const { signal } = this.#ending
     const terms = { parent, dialect, quota: purse, restrictions, signal, deadlineMs }
-    const asked = await this.#deps.ask(request, terms)
-    await purse.settled
-    return asked
+    const reply = await this.#deps.ask(request, terms)
+    await purse.whenSettled
+    return reply
   }
 
-  /** Writes the usage record. What the stop of the gateway cut off says nothing about the model. */
+  /** Writes the usage record. A call that the stop of the gateway cut off does not count for its rollout. */
   #keep(
     record: UsageRecord,
     { route }: ShadowedRollout,
     rollout: EndedRollout | undefined,
     waitedMs = 0,
   ): void {
-    const says = rollout === undefined || this.#ending.signal.aborted ? {} : { rollout }
+    const rolloutField = rollout === undefined || this.#ending.signal.aborted ? {} : { rollout }
     const latencyMs = record.latencyMs - waitedMs
-    this.#deps.ledger.append({ ...record, latencyMs, requestedModel: route, ...says })
+    this.#deps.ledger.append({ ...record, latencyMs, requestedModel: route, ...rolloutField })
   }
 }
 
 /** Fields that name the caller's session and end user, who have nothing to do with the shadow. */
-const PERSONAL = ['user', 'safety_identifier', 'session_id', 'prompt_cache_key', 'metadata', 'trace'] as const
-/** Fields beside those of plain requests that lead to no work but that of the model. */
-const HARMLESS = ['provider', 'service_tier', 'text', 'tools', 'tool_choice', 'parallel_tool_calls'] as const
+const PERSONAL_FIELDS = [
+  'user',
+  'safety_identifier',
+  'session_id',
+  'prompt_cache_key',
+  'metadata',
+  'trace',
+] as const
+/** Fields, besides those of plain requests, that cause no work except the model's. */
+const HARMLESS_FIELDS = [
+  'provider',
+  'service_tier',
+  'text',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+] as const
 
 /**
  * True if one call of another model repeats the request: it has texts, and functions that the client runs. Tools of the
@@ -232,19 +255,19 @@ const HARMLESS = ['provider', 'service_tier', 'text', 'tools', 'tool_choice', 'p
 function isFit({ plugins, prompt, tools }: RunningExchange): boolean {
   if (plugins !== null || tools !== null) return false
   if (prompt.tools?.some(({ type }) => type !== 'function' && type !== 'custom') === true) return false
-  return isPlain(without(prompt, HARMLESS))
+  return isPlain(without(prompt, HARMLESS_FIELDS))
 }
 
-/** The request to the candidate, with what the name of the route asks for. Nothing of it is stored. */
+/** The request to the candidate, with the variants in the name of the route. Its provider must not store it. */
 function requestOf(prompt: ResponsesRequest, route: string, candidate: string): ResponsesRequest {
   const wishes = prompt.model?.startsWith(route) === true ? prompt.model.slice(route.length) : ''
-  return { ...without(prompt, PERSONAL), model: `${candidate}${wishes}`, store: false }
+  return { ...without(prompt, PERSONAL_FIELDS), model: `${candidate}${wishes}`, store: false }
 }
 
 function without(request: ResponsesRequest, fields: readonly (keyof ResponsesRequest)[]): ResponsesRequest {
-  const rest = { ...request }
-  for (const field of fields) delete rest[field]
-  return rest
+  const copy = { ...request }
+  for (const field of fields) delete copy[field]
+  return copy
 }
 
 function figuresOf({ latencyMs, generationMs, outputTokens, cost }: UsageRecord): RolloutFigures {

@@ -17,15 +17,15 @@ import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { SummarySeal } from '../compaction.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they issued. */
-export const SIGNING: FormatName = 'google-gemini'
+export const SIGNING_FORMAT: FormatName = 'google-gemini'
 /** Items that a provider signs as calls of functions; their type depends on how the client declared the tool. */
-const CALLS: ReadonlySet<unknown> = new Set(['function_call', 'custom_tool_call', 'tool_search_call'])
+const CALL_TYPES: ReadonlySet<unknown> = new Set(['function_call', 'custom_tool_call', 'tool_search_call'])
 /** Long, because a client may wait for its user. */
 const KEPT_MS = 3_600_000
 /** Longer signatures are dropped: they usually have some hundred to some thousand characters. */
 const SEAL_MAX_CHARS = 8_192
 /** Maximum number of calls looked up per prompt, newest first: only calls of the running turn need one. */
-const CALLS_MAX = 64
+const MAX_RECALLED_CALLS = 64
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -33,9 +33,9 @@ export class CallSeals {
   readonly #pins: Pins
   readonly #seal: SummarySeal | null
   /** Prompts whose known signatures have been restored. */
-  readonly #done = new WeakSet<object>()
+  readonly #signedInputs = new WeakSet<object>()
   /** Prompts whose known thoughts have been restored. */
-  readonly #thought = new WeakSet<object>()
+  readonly #thoughtInputs = new WeakSet<object>()
 
   /** @param seal null: thoughts are not stored */
   constructor(pins: Pins, seal: SummarySeal | null = null) {
@@ -54,7 +54,7 @@ export class CallSeals {
     let text = ''
     for (const item of output) {
       if (item.type === 'reasoning') text += thoughtIn(item)
-      if (!CALLS.has(item.type)) continue
+      if (!CALL_TYPES.has(item.type)) continue
       const { call_id: id } = item as Fields
       if (text === '' || typeof id !== 'string') return
       const thought = sealThought({ format: 'unknown', signature: 'none', text }, maker)
@@ -69,69 +69,69 @@ export class CallSeals {
   /** The prompt with the thoughts that are stored for it, once; a promise only if they have to be waited for. */
   recallThoughts({ caller, prompt }: Exchange): ResponsesRequest | Promise<ResponsesRequest> {
     const { input } = prompt
-    if (this.#seal === null || typeof input === 'string' || this.#thought.has(input)) return prompt
-    this.#thought.add(input)
-    const turns = thoughtlessTurns(input).slice(-CALLS_MAX)
+    if (this.#seal === null || typeof input === 'string' || this.#thoughtInputs.has(input)) return prompt
+    this.#thoughtInputs.add(input)
+    const turns = thoughtlessTurns(input).slice(-MAX_RECALLED_CALLS)
     if (turns.length === 0) return prompt
     const stored = turns.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
     const insert = (ciphertext: readonly (string | null)[]): ResponsesRequest => {
       const thoughts = new Map<number, InputItem>()
-      for (const [at, { before }] of turns.entries()) {
-        const text = this.#opened(ciphertext[at] ?? null, caller)
+      for (const [index, { before }] of turns.entries()) {
+        const text = this.#openThought(ciphertext[index] ?? null, caller)
         if (text !== null) thoughts.set(before, { type: 'reasoning', summary: [], encrypted_content: text })
       }
       if (thoughts.size === 0) return prompt
-      const filled = input.flatMap((item, at) => {
-        const thought = thoughts.get(at)
+      const filledInput = input.flatMap((item, index) => {
+        const thought = thoughts.get(index)
         return thought === undefined ? [item] : [thought, item]
       })
-      this.#thought.add(filled)
-      return { ...prompt, input: filled }
+      this.#thoughtInputs.add(filledInput)
+      return { ...prompt, input: filledInput }
     }
     return stored.some(isPending)
       ? Promise.all(stored).then(insert)
       : insert(stored as readonly (string | null)[])
   }
 
-  #opened(ciphertext: string | null, caller: Caller): string | null {
+  #openThought(ciphertext: string | null, caller: Caller): string | null {
     const text = ciphertext === null ? null : (this.#seal?.open(ciphertext, ownerOf(caller)) ?? null)
     return text !== null && isMarked(text) ? text : null
   }
 
   /** Stores the signatures of the calls in a reply. */
-  keep({ caller }: Exchange, output: readonly OutputItem[]): void {
+  keepSignatures({ caller }: Exchange, output: readonly OutputItem[]): void {
     for (const item of output as readonly Fields[]) {
       const { type, call_id, signature } = item
-      if (!CALLS.has(type) || typeof call_id !== 'string' || typeof signature !== 'string') continue
+      if (!CALL_TYPES.has(type) || typeof call_id !== 'string' || typeof signature !== 'string') continue
       if (!isMarked(signature) || signature.length > SEAL_MAX_CHARS) continue
       this.#pins.set(keyOf(caller, call_id), signature, KEPT_MS, caller.keyHash)
     }
   }
 
   /** The prompt with the signatures that are stored for it, once; a promise only if they have to be waited for. */
-  recall({ caller, prompt }: Exchange): ResponsesRequest | Promise<ResponsesRequest> {
+  recallSignatures({ caller, prompt }: Exchange): ResponsesRequest | Promise<ResponsesRequest> {
     const { input } = prompt
-    if (typeof input === 'string' || this.#done.has(input)) return prompt
-    this.#done.add(input)
+    if (typeof input === 'string' || this.#signedInputs.has(input)) return prompt
+    this.#signedInputs.add(input)
     const calls: string[] = []
-    for (let at = input.length - 1; at >= 0 && calls.length < CALLS_MAX; at--) {
-      const id = unsignedCall(input[at] as unknown as Fields)
+    for (let index = input.length - 1; index >= 0 && calls.length < MAX_RECALLED_CALLS; index--) {
+      const id = unsignedCall(input[index] as unknown as Fields)
       if (id !== null) calls.push(id)
     }
     if (calls.length === 0) return prompt
     const stored = calls.map(id => this.#pins.get(keyOf(caller, id)))
     if (stored.some(isPending))
-      return Promise.all(stored).then(seals => this.#filled(prompt, input, calls, seals))
-    return this.#filled(prompt, input, calls, stored as readonly (string | null)[])
+      return Promise.all(stored).then(seals => this.#withSignatures(prompt, input, calls, seals))
+    return this.#withSignatures(prompt, input, calls, stored as readonly (string | null)[])
   }
 
-  #filled(
+  #withSignatures(
     prompt: ResponsesRequest,
     input: readonly InputItem[],
     calls: readonly string[],
     seals: readonly (string | null)[],
   ): ResponsesRequest {
-    const sealOf = new Map(calls.map((id, at) => [id, seals[at] ?? null]))
+    const sealOf = new Map(calls.map((id, index) => [id, seals[index] ?? null]))
     let isChanged = false
     const sealedInput = input.map(item => {
       const id = unsignedCall(item as unknown as Fields)
@@ -141,7 +141,7 @@ export class CallSeals {
       return { ...item, signature: seal } as InputItem
     })
     if (!isChanged) return prompt
-    this.#done.add(sealedInput)
+    this.#signedInputs.add(sealedInput)
     return { ...prompt, input: sealedInput }
   }
 }
@@ -172,12 +172,12 @@ interface ThoughtlessTurn {
 /** The turns of the model that make calls and have no thought. */
 function thoughtlessTurns(input: readonly InputItem[]): readonly ThoughtlessTurn[] {
   const turns: ThoughtlessTurn[] = []
-  for (let at = 0; at < input.length; at++) {
-    const { type, call_id: id } = input[at] as unknown as Fields
-    const previous = input[at - 1]
-    if (!CALLS.has(type) || typeof id !== 'string' || CALLS.has(previous?.type)) continue
+  for (let index = 0; index < input.length; index++) {
+    const { type, call_id: id } = input[index] as unknown as Fields
+    const previous = input[index - 1]
+    if (!CALL_TYPES.has(type) || typeof id !== 'string' || CALL_TYPES.has(previous?.type)) continue
     const isSaid = previous !== undefined && 'role' in previous && previous.role === 'assistant'
-    const before = isSaid ? at - 1 : at
+    const before = isSaid ? index - 1 : index
     if (input[before - 1]?.type !== 'reasoning') turns.push({ id, before })
   }
   return turns
@@ -189,7 +189,7 @@ function thoughtKeyOf({ organizationId, workspaceId }: Caller, callId: string): 
 
 /** The id of a call without a signature; null for anything else. */
 function unsignedCall({ type, call_id, signature, native }: Fields): string | null {
-  if (!CALLS.has(type) || typeof call_id !== 'string') return null
+  if (!CALL_TYPES.has(type) || typeof call_id !== 'string') return null
   const isSigned = (typeof signature === 'string' && signature !== '') || native != null
   return isSigned ? null : call_id
 }

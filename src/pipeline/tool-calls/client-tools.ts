@@ -1,6 +1,6 @@
 /**
  * Adapts the client's tools to formats that support fewer kinds: rewrites the request, and translates calls in the
- * reply back. Hot path for such requests; others cost three checks of their tools.
+ * reply back. Hot path for such requests; others cost one pass over their tools and items.
  */
 import { GatewayError, rewritten } from '../../base/errors.ts'
 import { type ItemPrefix, itemId } from '../../base/ids.ts'
@@ -24,8 +24,8 @@ import { type CallerName, flattenNamespaces } from './namespaces.ts'
 export interface FittedRequest {
   readonly prompt: ResponsesRequest
   /** Names of functions that stand for custom tools. */
-  readonly custom: ReadonlySet<string>
-  /** The caller's names of tools by the names that the model sees, of those that differ. */
+  readonly customNames: ReadonlySet<string>
+  /** The caller's names of tools, keyed by the names that the model sees, where the two differ. */
   readonly names: ReadonlyMap<string, CallerName>
   /** The caller's paths of the tools; null if they are unchanged. */
   readonly toolPaths: readonly string[] | null
@@ -35,7 +35,7 @@ export interface FittedRequest {
   readonly changes: readonly Change[]
 }
 
-const NOBODY: ReadonlySet<string> = new Set()
+const NO_CUSTOM_NAMES: ReadonlySet<string> = new Set()
 const SAME_NAMES: ReadonlyMap<string, CallerName> = new Map()
 
 /** Adapts the tools of a request; null if the provider accepts them unchanged. */
@@ -58,18 +58,20 @@ export function fitTools(
   const prompt = flat?.prompt ?? plain?.prompt ?? request
   const custom = takesCustom ? null : customAsFunctions(prompt)
   const items = new Map<string, ItemForm>()
-  const renamed =
+  const renames =
     prompt.tools == null ? null : outwardNames(preconditionsOf(name, endpoint).names, prompt.tools)
   if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
   if (searchFunction?.name != null)
-    items.set(renamed?.sentName(searchFunction.name) ?? searchFunction.name, SEARCH_FORM)
-  if (plain === null && flat === null && custom === null && items.size === 0 && renamed === null) return null
+    items.set(renames?.sentName(searchFunction.name) ?? searchFunction.name, SEARCH_FORM)
+  if (plain === null && flat === null && custom === null && items.size === 0 && renames === null) return null
   return {
     prompt: custom?.prompt ?? prompt,
-    custom:
-      custom === null || renamed === null ? (custom?.names ?? NOBODY) : outwardOf(custom.names, renamed),
-    names: renamed === null ? (flat?.names ?? SAME_NAMES) : callerNames(flat?.names ?? SAME_NAMES, renamed),
-    toolPaths: flat?.toolPlaces ?? plain?.toolPaths ?? null,
+    customNames:
+      custom === null || renames === null
+        ? (custom?.names ?? NO_CUSTOM_NAMES)
+        : outwardOf(custom.names, renames),
+    names: renames === null ? (flat?.names ?? SAME_NAMES) : callerNames(flat?.names ?? SAME_NAMES, renames),
+    toolPaths: flat?.toolPaths ?? plain?.toolPaths ?? null,
     items,
     changes: fittingChanges(request, {
       namespace: flat !== null,
@@ -80,7 +82,7 @@ export function fitTools(
   }
 }
 
-/** What was fitted. */
+/** The kinds of tools and items that were fitted. */
 interface Fitting {
   readonly namespace: boolean
   readonly custom: boolean
@@ -88,37 +90,38 @@ interface Fitting {
   isMoved(type: Ability): boolean
 }
 
-const AS_FUNCTIONS = {
+const AS_FUNCTION_REASONS = {
   namespace:
     'the provider has no namespaces: the names of the functions begin with the name of the namespace',
   custom:
     'the provider has only functions: the tool is a function with one text, and its grammar is in the description',
   tool_search: 'the provider has no tool search: the search is a function',
 } as const
-const MOVED = 'the provider accepts it only for the whole conversation'
+const MOVED_REASON = 'the provider accepts it only for the whole conversation'
 /** More changes are not reported, because a request may have thousands of tools. */
-const CHANGES_MAX = 100
+const MAX_REPORTED_CHANGES = 100
 
 /** The tools and items of a request that were fitted, by the caller's paths. */
 function fittingChanges({ input, tools }: ResponsesRequest, fitting: Fitting): readonly Change[] {
   const changes: Change[] = []
-  for (const [at, tool] of (tools ?? []).entries()) {
+  for (const [index, tool] of (tools ?? []).entries()) {
     const kind = tool.type === 'tool_search' && !isClientSearch(tool) ? null : tool.type
     if (kind !== 'namespace' && kind !== 'custom' && kind !== 'tool_search') continue
-    if (fitting[kind]) changes.push({ field: `tools[${at}]`, action: 'changed', reason: AS_FUNCTIONS[kind] })
+    if (fitting[kind])
+      changes.push({ field: `tools[${index}]`, action: 'changed', reason: AS_FUNCTION_REASONS[kind] })
   }
-  for (const [at, { type }] of (typeof input === 'string' ? [] : input).entries()) {
+  for (const [index, { type }] of (typeof input === 'string' ? [] : input).entries()) {
     const isMoved =
       type === 'tool_search_output'
         ? fitting.tool_search
         : (type === 'additional_tools' || type === 'configuration_update') && fitting.isMoved(type)
-    if (isMoved) changes.push({ field: `input[${at}]`, action: 'moved', reason: MOVED })
+    if (isMoved) changes.push({ field: `input[${index}]`, action: 'moved', reason: MOVED_REASON })
   }
-  return changes.length > CHANGES_MAX ? changes.slice(0, CHANGES_MAX) : changes
+  return changes.length > MAX_REPORTED_CHANGES ? changes.slice(0, MAX_REPORTED_CHANGES) : changes
 }
 
 /** Types of tools and items that not every provider takes. */
-const SPECIAL: ReadonlySet<string | undefined> = new Set([
+const SPECIAL_TYPES: ReadonlySet<string | undefined> = new Set([
   'custom',
   'namespace',
   'computer_use_preview',
@@ -136,18 +139,18 @@ const SPECIAL: ReadonlySet<string | undefined> = new Set([
 function isSpecial({ input, tools }: ResponsesRequest): boolean {
   if (tools != null) {
     if (hasSpecialName(tools)) return true
-    for (let at = 0; at < tools.length; at++) if (SPECIAL.has(tools[at]?.type)) return true
+    for (let index = 0; index < tools.length; index++) if (SPECIAL_TYPES.has(tools[index]?.type)) return true
   }
   if (typeof input === 'string') return false
-  for (let at = 0; at < input.length; at++) {
-    const { namespace, type } = input[at] as { readonly namespace?: unknown; readonly type?: string }
-    if (namespace != null || SPECIAL.has(type)) return true
+  for (let index = 0; index < input.length; index++) {
+    const { namespace, type } = input[index] as { readonly namespace?: unknown; readonly type?: string }
+    if (namespace != null || SPECIAL_TYPES.has(type)) return true
   }
   return false
 }
 
-function outwardOf(names: ReadonlySet<string>, renamed: OutwardNames): ReadonlySet<string> {
-  return new Set([...names].map(name => renamed.sentName(name)))
+function outwardOf(names: ReadonlySet<string>, renames: OutwardNames): ReadonlySet<string> {
+  return new Set([...names].map(name => renames.sentName(name)))
 }
 
 /** The encoder gives tools the names that the provider takes; see formats/preconditions/. */
@@ -161,10 +164,10 @@ function callerNames(
 }
 
 /** Abilities whose tools may be custom ones: a provider that does not accept custom tools gets them as functions. */
-const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools', 'tool_search'])
+const CUSTOM_HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools', 'tool_search'])
 
 function accepts(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
-  return hasAbility(format, ability) && (takesCustom || !HOLDERS.has(ability))
+  return hasAbility(format, ability) && (takesCustom || !CUSTOM_HOLDERS.has(ability))
 }
 
 const TOOL_PATH = /^tools\[(\d{1,6})\]/
@@ -177,7 +180,7 @@ export function fittedChanges(
   if (toolPaths === null) return [...changes, ...later]
   const laterChanges = later.map(change => ({
     ...change,
-    field: change.field.replace(TOOL_PATH, (path, at) => toolPaths[Number(at)] ?? path),
+    field: change.field.replace(TOOL_PATH, (path, index) => toolPaths[Number(index)] ?? path),
   }))
   return [...changes, ...laterChanges]
 }
@@ -189,7 +192,7 @@ export function withClientPaths<Result>(paths: readonly string[] | null, encode:
     return encode()
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) throw thrown
-    const message = thrown.message.replace(TOOL_PATH, (path, at) => paths[Number(at)] ?? path)
+    const message = thrown.message.replace(TOOL_PATH, (path, index) => paths[Number(index)] ?? path)
     throw message === thrown.message ? thrown : rewritten(thrown, { message })
   }
 }
@@ -202,11 +205,11 @@ export class ClientCalls {
   readonly #emit: (delta: Content) => void
 
   /** `emit` receives the deltas that are emitted in another form. */
-  constructor({ custom, names, items }: FittedRequest, emit: (delta: Content) => void) {
+  constructor({ customNames, names, items }: FittedRequest, emit: (delta: Content) => void) {
     this.#names = names
     this.#emit = delta => emit(this.#withToolName(delta))
     this.#items = items.size === 0 ? null : new ItemCalls(items, emit)
-    this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#emit)
+    this.#custom = customNames.size === 0 ? null : new CustomCalls(customNames, this.#emit)
   }
 
   /** True if the delta was emitted in another form. */
@@ -239,16 +242,16 @@ export class ClientCalls {
 
 /** The item for a call of a function. */
 interface ItemForm {
-  /** Begins the ids of its items. */
+  /** The prefix of the ids of its items. */
   readonly prefix: ItemPrefix
   fields(callId: string, text: string): { readonly type: string; readonly [field: string]: unknown }
 }
 
-const TYPES: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
+const COMPUTER_TYPES: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
 
 /** True if the request gives the model a computer. */
 function usesComputer({ tools }: ResponsesRequest): boolean {
-  return tools?.some(({ type }) => TYPES.has(type)) === true
+  return tools?.some(({ type }) => COMPUTER_TYPES.has(type)) === true
 }
 
 function computerForm(computer: ComputerUse): ItemForm {
@@ -287,7 +290,7 @@ class ItemCalls {
       readonly callId: string
       readonly text: LongText
       /** A provider's signature, which goes with the item. */
-      readonly signed: Readonly<Record<string, unknown>>
+      readonly signatureField: Readonly<Record<string, unknown>>
     }
   >()
 
@@ -304,8 +307,8 @@ class ItemCalls {
       if (form === undefined || start.type !== 'function_call') return false
       const callId = start.callId ?? itemId(form.prefix)
       const { signature } = start.extra ?? {}
-      const signed = signature === undefined ? {} : { signature }
-      this.#open.set(delta.item, { form, callId, text: new LongText(), signed })
+      const signatureField = signature === undefined ? {} : { signature }
+      this.#open.set(delta.item, { form, callId, text: new LongText(), signatureField })
       return true
     }
     const call = this.#open.get(delta.item)
@@ -324,17 +327,17 @@ class ItemCalls {
     const call = this.#open.get(item)
     if (call === undefined) return
     this.#open.delete(item)
-    const { form, callId, text, signed } = call
+    const { form, callId, text, signatureField } = call
     const { type, ...fields } = form.fields(callId, text.toString())
     const start = { type, id: itemId(form.prefix), status: 'in_progress', ...fields }
     this.#emit({ kind: 'open', item, start: { type: 'hosted', item: start } })
-    this.#emit({ kind: 'close', item, fields: { status: 'completed', ...fields, ...signed } })
+    this.#emit({ kind: 'close', item, fields: { status: 'completed', ...fields, ...signatureField } })
   }
 }
 
 // The client's own search among tools, at providers without one: a function. The tools that it found are declared.
 
-interface Searched {
+interface FittedSearch {
   readonly prompt: ResponsesRequest
   readonly toolPaths: readonly string[]
   /** The function that stands for the search; null: the request has only results of earlier searches. */
@@ -342,7 +345,7 @@ interface Searched {
 }
 
 /** Null if the request has neither a client's search nor the result of one. `paths`: the paths of its tools. */
-function searchAsFunction(prompt: ResponsesRequest, paths: readonly string[]): Searched | null {
+function searchAsFunction(prompt: ResponsesRequest, paths: readonly string[]): FittedSearch | null {
   const { input } = prompt
   const list = prompt.tools ?? []
   const isSearched = typeof input !== 'string' && input.some(isSearchItem)
@@ -350,20 +353,20 @@ function searchAsFunction(prompt: ResponsesRequest, paths: readonly string[]): S
   const tools: Tool[] = []
   const toolPaths: string[] = []
   const names = new Set(list.filter(tool => !isClientSearch(tool)).map(nameOf))
-  const name = names.has(SEARCH) ? `${SEARCH}_client` : SEARCH
-  for (const [at, tool] of list.entries()) {
+  const name = names.has(SEARCH_NAME) ? `${SEARCH_NAME}_client` : SEARCH_NAME
+  for (const [index, tool] of list.entries()) {
     tools.push(isClientSearch(tool) ? searchFunction(tool, name) : tool)
-    toolPaths.push(paths[at] ?? `tools[${at}]`)
+    toolPaths.push(paths[index] ?? `tools[${index}]`)
   }
   const items: InputItem[] = []
-  for (const [at, item] of (typeof input === 'string' ? [] : input).entries()) {
+  for (const [itemIndex, item] of (typeof input === 'string' ? [] : input).entries()) {
     items.push(...searchCallOf(item, name))
     if (item.type !== 'tool_search_output') continue
-    for (const [index, tool] of item.tools.entries()) {
+    for (const [toolIndex, tool] of item.tools.entries()) {
       if (names.has(nameOf(tool))) continue
       names.add(nameOf(tool))
-      tools.push(loaded(tool))
-      toolPaths.push(`input[${at}].tools[${index}]`)
+      tools.push(withoutDeferral(tool))
+      toolPaths.push(`input[${itemIndex}].tools[${toolIndex}]`)
     }
   }
   return {
@@ -373,7 +376,7 @@ function searchAsFunction(prompt: ResponsesRequest, paths: readonly string[]): S
   }
 }
 
-const SEARCH = 'tool_search'
+const SEARCH_NAME = 'tool_search'
 
 function isSearchItem({ type }: InputItem): boolean {
   return type === 'tool_search_call' || type === 'tool_search_output'
@@ -406,20 +409,22 @@ function searchCallOf(item: InputItem, name: string): readonly InputItem[] {
     const { arguments: input } = item
     const text = typeof input === 'string' ? input : JSON.stringify(input ?? {})
     const { signature } = item as { readonly signature?: unknown }
-    const signed = typeof signature === 'string' ? { signature } : {}
-    return [{ type: 'function_call', call_id: id, name, arguments: text, ...signed }]
+    const signatureField = typeof signature === 'string' ? { signature } : {}
+    return [{ type: 'function_call', call_id: id, name, arguments: text, ...signatureField }]
   }
   const toolNames = item.tools.flatMap(tool =>
-    tool.type === 'namespace' ? tool.tools.map(each => `${tool.name}__${each.name}`) : [nameOf(tool)],
+    tool.type === 'namespace'
+      ? tool.tools.map(innerTool => `${tool.name}__${innerTool.name}`)
+      : [nameOf(tool)],
   )
   return [{ type: 'function_call_output', call_id: id, output: JSON.stringify({ tools: toolNames }) }]
 }
 
 /** The tool as one that was never deferred. */
-function loaded(tool: Tool): Tool {
-  const { defer_loading: _, ...rest } = tool as Tool & { readonly defer_loading?: unknown }
-  if (tool.type !== 'namespace') return rest as Tool
-  return { ...tool, tools: tool.tools.map(each => loaded(each as Tool)) } as Tool
+function withoutDeferral(tool: Tool): Tool {
+  const { defer_loading: _, ...otherFields } = tool as Tool & { readonly defer_loading?: unknown }
+  if (tool.type !== 'namespace') return otherFields as Tool
+  return { ...tool, tools: tool.tools.map(innerTool => withoutDeferral(innerTool as Tool)) } as Tool
 }
 
 // Custom tools at providers that know functions only: each is sent as a function with one text argument `input`, and
@@ -456,8 +461,8 @@ function isCustomItem({ type }: InputItem): boolean {
 function asFunctionItem(item: InputItem): InputItem {
   if (item.type === 'custom_tool_call_output') return { ...item, type: 'function_call_output' }
   if (item.type !== 'custom_tool_call') return item
-  const { input, ...rest } = item
-  return { ...rest, type: 'function_call', arguments: JSON.stringify({ input }) }
+  const { input, ...otherFields } = item
+  return { ...otherFields, type: 'function_call', arguments: JSON.stringify({ input }) }
 }
 
 function isCustom(tool: Tool): tool is CustomTool {

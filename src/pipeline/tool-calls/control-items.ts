@@ -40,24 +40,24 @@ export function withAddedTools(
 function settle(
   prompt: ResponsesRequest,
   input: readonly InputItem[],
-  isTaken: (type: Ability) => boolean,
+  isSettled: (type: Ability) => boolean,
 ): SettledRequest {
   const tools: Tool[] = [...(prompt.tools ?? [])]
   const toolPaths = tools.map((_, index) => `tools[${index}]`)
-  const rest: InputItem[] = []
+  const otherItems: InputItem[] = []
   let effort: Effort | undefined
-  for (const [at, item] of input.entries()) {
-    if (!isControl(item) || !isTaken(item.type)) rest.push(item)
+  for (const [itemIndex, item] of input.entries()) {
+    if (!isControl(item) || !isSettled(item.type)) otherItems.push(item)
     else if (item.type === 'configuration_update') effort = item.reasoning.effort
     else {
       tools.push(...item.tools)
-      toolPaths.push(...item.tools.map((_, index) => `input[${at}].tools[${index}]`))
+      toolPaths.push(...item.tools.map((_, index) => `input[${itemIndex}].tools[${index}]`))
     }
   }
   return {
     prompt: {
       ...prompt,
-      input: rest,
+      input: otherItems,
       ...(tools.length === 0 ? {} : { tools }),
       ...(effort === undefined ? {} : { reasoning: withEffort(prompt.reasoning, effort) }),
     },
@@ -76,6 +76,6 @@ function withEffort(
   reasoning: ResponsesRequest['reasoning'],
   effort: Effort,
 ): NonNullable<ResponsesRequest['reasoning']> {
-  const { max_tokens: _budget, enabled: _switch, effort: _before, ...rest } = reasoning ?? {}
-  return effort === null ? rest : { ...rest, effort }
+  const { max_tokens: _budget, enabled: _switch, effort: _before, ...otherFields } = reasoning ?? {}
+  return effort === null ? otherFields : { ...otherFields, effort }
 }

@@ -21,7 +21,7 @@ interface Flattened {
   /** Keyed by the names that the model sees. */
   readonly names: ReadonlyMap<string, CallerName>
   /** The caller's path of each tool in the flat list. */
-  readonly toolPlaces: readonly string[]
+  readonly toolPaths: readonly string[]
 }
 
 /**
@@ -29,29 +29,29 @@ interface Flattened {
  * each of its tools. Twenty thousand characters for each of fifty tools.
  */
 const DESCRIPTIONS_MAX_CHARS = 1024 * 1024
-const FOREIGN = /[^a-zA-Z0-9_-]/g
+const DISALLOWED_CHARACTERS = /[^a-zA-Z0-9_-]/g
 
 type Namespace = Extract<Tool, { type: 'namespace' }>
 
-/** Null if the request has no namespace. `places`: the paths of its tools, for errors. */
+/** Null if the request has no namespace. `paths`: the paths of its tools, for errors. */
 export function flattenNamespaces(prompt: ResponsesRequest, paths: readonly string[]): Flattened | null {
   const { tools = [], input, tool_choice: choice } = prompt
-  const isSpoken = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)
-  if (!isSpoken && !tools.some(isNamespace)) return null
+  const isCalled = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)
+  if (!isCalled && !tools.some(isNamespace)) return null
   const usedNames = new Set(tools.flatMap(tool => (isNamespace(tool) ? [] : plainName(tool))))
   const names = new FlatNames(usedNames)
-  const inner = tools.reduce((count, tool) => count + (isNamespace(tool) ? tool.tools.length : 0), 0)
-  const aboutMaxChars = Math.floor(DESCRIPTIONS_MAX_CHARS / Math.max(1, inner))
-  const toolPlaces: string[] = []
-  const flat = tools.flatMap((tool, at): Tool[] => {
-    const path = paths[at] ?? `tools[${at}]`
+  const innerCount = tools.reduce((count, tool) => count + (isNamespace(tool) ? tool.tools.length : 0), 0)
+  const descriptionMaxChars = Math.floor(DESCRIPTIONS_MAX_CHARS / Math.max(1, innerCount))
+  const toolPaths: string[] = []
+  const flat = tools.flatMap((tool, toolIndex): Tool[] => {
+    const path = paths[toolIndex] ?? `tools[${toolIndex}]`
     if (!isNamespace(tool)) {
-      toolPlaces.push(path)
+      toolPaths.push(path)
       return [tool]
     }
-    const namespaceText = tool.description.slice(0, aboutMaxChars).toWellFormed()
-    return tool.tools.map((inner, index) => {
-      toolPlaces.push(`${path}.tools[${index}]`)
+    const namespaceText = tool.description.slice(0, descriptionMaxChars).toWellFormed()
+    return tool.tools.map((inner, innerIndex) => {
+      toolPaths.push(`${path}.tools[${innerIndex}]`)
       return { ...inner, name: names.of(tool.name, inner.name), ...describe(namespaceText, inner) } as Tool
     })
   })
@@ -62,8 +62,8 @@ export function flattenNamespaces(prompt: ResponsesRequest, paths: readonly stri
       input: typeof input === 'string' ? input : input.map(item => flatCall(item, names)),
       ...(choice === undefined ? {} : { tool_choice: flatChoice(choice, tools, names) }),
     },
-    names: names.all,
-    toolPlaces,
+    names: names.callerNames,
+    toolPaths,
   }
 }
 
@@ -78,13 +78,13 @@ function plainName(tool: Tool): readonly string[] {
 
 /** A tool's description includes its namespace's description, because the model does not see the namespace itself. */
 function describe(namespaceText: string, { description }: Namespace['tools'][number]) {
-  const text = [namespaceText, description ?? ''].filter(each => each !== '').join('\n\n')
+  const text = [namespaceText, description ?? ''].filter(part => part !== '').join('\n\n')
   return text === '' ? {} : { description: text }
 }
 
 /** The names of one request, each created once. */
 class FlatNames {
-  readonly all = new Map<string, CallerName>()
+  readonly callerNames = new Map<string, CallerName>()
   readonly #usedNames: ReadonlySet<string>
 
   constructor(usedNames: ReadonlySet<string>) {
@@ -93,7 +93,7 @@ class FlatNames {
 
   of(namespace: string, name: string): string {
     const flatName = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`
-    const allowedName = flatName.replace(FOREIGN, '_')
+    const allowedName = flatName.replace(DISALLOWED_CHARACTERS, '_')
     const isFree =
       allowedName.length <= NAME_MAX_CHARS &&
       !this.#usedNames.has(allowedName) &&
@@ -101,14 +101,14 @@ class FlatNames {
     const flat = isFree
       ? allowedName
       : withHash(allowedName, JSON.stringify([namespace, name]), NAME_MAX_CHARS)
-    this.all.set(flat, { namespace, name })
+    this.callerNames.set(flat, { namespace, name })
     return flat
   }
 
   /** True unless the name already stands for another tool. */
   #isOf(flat: string, namespace: string, name: string): boolean {
-    const known = this.all.get(flat)
-    return known === undefined || (known.namespace === namespace && known.name === name)
+    const existing = this.callerNames.get(flat)
+    return existing === undefined || (existing.namespace === namespace && existing.name === name)
   }
 }
 
@@ -125,7 +125,7 @@ function flatCall(item: InputItem, names: FlatNames): InputItem {
 }
 
 type Choice = NonNullable<ResponsesRequest['tool_choice']>
-type Named = Readonly<Record<string, unknown>>
+type ChoiceEntry = Readonly<Record<string, unknown>>
 
 function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): Choice {
   if (typeof choice === 'string') return choice
@@ -133,7 +133,7 @@ function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): C
   if (choice.type === 'allowed_tools') {
     return { ...choice, tools: choice.tools.flatMap(tool => namedTools.flat(tool)) }
   }
-  const [flat] = namedTools.flat(choice as Named)
+  const [flat] = namedTools.flat(choice as ChoiceEntry)
   return (flat ?? choice) as Choice
 }
 
@@ -146,7 +146,7 @@ class NamedTools {
   /** The first namespace that has a tool, by kind and name, with and without its own name. */
   readonly #owners = new Map<string, Namespace>()
   /** Namespaces that an entry has already named: a second entry would repeat all of their tools. */
-  readonly #done = new Set<unknown>()
+  readonly #expandedNamespaces = new Set<unknown>()
 
   constructor(tools: readonly Tool[], names: FlatNames) {
     this.#names = names
@@ -157,11 +157,11 @@ class NamedTools {
   }
 
   /** A named tool, or all tools of a named namespace, by the names that the model sees. */
-  flat(toolNamespace: Named): Record<string, unknown>[] {
-    const { type, name, namespace, ...rest } = toolNamespace
+  flat(entry: ChoiceEntry): Record<string, unknown>[] {
+    const { type, name, namespace, ...otherFields } = entry
     if (type === 'namespace') {
-      if (this.#done.has(name)) return []
-      this.#done.add(name)
+      if (this.#expandedNamespaces.has(name)) return []
+      this.#expandedNamespaces.add(name)
       return (this.#spaces.get(name) ?? []).flatMap(space =>
         space.tools.map(tool => ({ type: tool.type, name: this.#names.of(space.name, tool.name) })),
       )
@@ -170,8 +170,8 @@ class NamedTools {
     const space = isPlain ? undefined : this.#owners.get(ownerKey(namespace, type, name))
     return [
       space === undefined
-        ? { ...toolNamespace }
-        : { ...rest, type, name: this.#names.of(space.name, String(name)) },
+        ? { ...entry }
+        : { ...otherFields, type, name: this.#names.of(space.name, String(name)) },
     ]
   }
 

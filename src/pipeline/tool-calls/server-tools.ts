@@ -36,7 +36,7 @@ export interface ServerToolDeps extends ToolRunDeps {
 }
 
 /** The prompt of a turn, with its server tools as functions. */
-interface Declared {
+interface DeclaredPrompt {
   readonly prompt: ResponsesRequest
   /** Keyed by the name that the model sees. */
   readonly functions: ReadonlyMap<string, DeclaredFunction>
@@ -79,9 +79,9 @@ function toolOf(
   const { type } = tool
   if (isClientSearch(tool)) return null
   const name = serverToolName(type)
-  const found = name === null ? nativeTool(tools, type) : tools.get(name)
+  const server = name === null ? nativeTool(tools, type) : tools.get(name)
   // A tool that calls models is not run for a request that a tool makes, because that would never end.
-  return found === undefined || (parent !== undefined && found.asksModels === true) ? null : found
+  return server === undefined || (parent !== undefined && server.asksModels === true) ? null : server
 }
 
 function nativeTool(tools: ReadonlyMap<string, ServerTool>, type: string): ServerTool | undefined {
@@ -93,9 +93,9 @@ export class ServerTools {
   readonly #deps: ServerToolDeps
   readonly #open: readonly OpenTool[]
   readonly #runner: ToolRunner
-  /** Declarations from outside that guardrails have judged, with what they have made of them. */
+  /** Texts of declarations from outside after guardrails, keyed by the texts before. */
   readonly #guardedTexts = new Map<string, string>()
-  readonly #leftOut = new Set<string>()
+  readonly #leftOutTypes = new Set<string>()
 
   private constructor(deps: ServerToolDeps, request: ResponsesRequest, open: readonly OpenTool[]) {
     this.#deps = deps
@@ -160,7 +160,13 @@ export class ServerTools {
           const text = new LongText()
           text.add(JSON.stringify(callArguments))
           const start = { type: 'function_call', id: null, callId, name, extra: null } as const
-          return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
+          return {
+            declaration: { server, session, tool, name },
+            callId,
+            arguments: text,
+            start,
+            fields: null,
+          }
         },
       ),
     )
@@ -168,8 +174,8 @@ export class ServerTools {
 
   /** Informs the caller, once, of a tool that nothing here can run. */
   #leaveOut({ pipeline }: ToolExchange, { tool: { type }, missing }: MissingDeclaration): void {
-    if (this.#leftOut.has(type)) return
-    this.#leftOut.add(type)
+    if (this.#leftOutTypes.has(type)) return
+    this.#leftOutTypes.add(type)
     pipeline.push({
       type: 'server_tools',
       name: 'left-out',
@@ -179,17 +185,17 @@ export class ServerTools {
   }
 
   /** The prompt of the next turn. `isOff`: the model may call no more tools. */
-  async declare(exchange: ToolExchange, endpoint: ToolEndpoint, isOff: boolean): Promise<Declared> {
+  async declare(exchange: ToolExchange, endpoint: ToolEndpoint, isOff: boolean): Promise<DeclaredPrompt> {
     const { prompt } = exchange
-    const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
-    const usedNames = new Set(others.map(nameOf))
+    const otherTools = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
+    const usedNames = new Set(otherTools.map(nameOf))
     const useCounts = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
-    const declared: Tool[] = []
+    const declaredTools: Tool[] = []
     for (const { server, session } of this.#open) {
       // Most sessions answer at once, and declare nothing that a guardrail has to judge.
       const declarations = session.declare(endpoint)
-      const allowedDeclarations = guarded(
+      const allowedDeclarations = guardDeclarations(
         this.#guardedTexts,
         declarations instanceof Promise ? await declarations : declarations,
         exchange,
@@ -198,7 +204,7 @@ export class ServerTools {
         ? await allowedDeclarations
         : allowedDeclarations) {
         if ('native' in declaration) {
-          declared.push(declaration.native)
+          declaredTools.push(declaration.native)
           continue
         }
         if ('missing' in declaration) {
@@ -209,14 +215,20 @@ export class ServerTools {
         const unusedName = freeName(name, usedNames, useCounts)
         usedNames.add(unusedName)
         functions.set(unusedName, { server, session, tool, name })
-        declared.push({ type: 'function', name: unusedName, description, parameters, strict: null } as Tool)
+        declaredTools.push({
+          type: 'function',
+          name: unusedName,
+          description,
+          parameters,
+          strict: null,
+        } as Tool)
       }
     }
-    const shownTools = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
-    const tools = [...shownTools, ...declared]
+    const shownTools = otherTools.flatMap(tool => shownTool(this.#open, tool) ?? [])
+    const tools = [...shownTools, ...declaredTools]
     const { tool_choice: _, ...fields } = prompt
     const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, { type })
-    const choice = isOff ? 'none' : functionChoice(exchange, functions, declared, serverOf)
+    const choice = isOff ? 'none' : functionChoice(exchange, functions, declaredTools, serverOf)
     const { tools: _tools, ...withoutTools } = fields
     return {
       prompt:
@@ -224,7 +236,7 @@ export class ServerTools {
           ? withoutTools
           : { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
-      takesUnknown: others.length === 0 && !declaresLater(prompt),
+      takesUnknown: otherTools.length === 0 && !declaresLater(prompt),
     }
   }
 
@@ -247,11 +259,11 @@ export class ServerTools {
           const startedMs = this.#deps.clock.monotonicMs()
           const outcome = await this.#runner.outcome({ server, session }, dueCall, exchange, () => undefined)
           exchange.signal.throwIfAborted()
-          this.#runner.count(exchange, server.name, outcome, startedMs)
+          this.#runner.noteOutcome(exchange, server.name, outcome, startedMs)
           bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
           const status = outcome.ran === true ? 'completed' : 'incomplete'
           answer.show({ type: tool.type, ...session.firstForm(dueCall), status, ...outcome.item })
-          result = await this.#runner.shown(exchange, outcome.result)
+          result = await this.#runner.resultForModel(exchange, outcome.result)
         }
         const call = {
           type: 'function_call',
@@ -285,7 +297,7 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
       else answer.show(item)
       answer.flush()
     },
-    annotate: annotations => answer.note(annotations),
+    annotate: annotations => answer.annotateNext(annotations),
     cite: results => answer.cite(results, false),
   }
 }
@@ -301,25 +313,27 @@ function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
 
 /** True if items of the input declare functions of their own. */
 function declaresLater({ input }: ResponsesRequest): boolean {
-  return typeof input !== 'string' && input.some(({ type }) => type !== undefined && DECLARING.has(type))
+  return (
+    typeof input !== 'string' && input.some(({ type }) => type !== undefined && DECLARING_ITEMS.has(type))
+  )
 }
 
-const DECLARING: ReadonlySet<string> = new Set(['additional_tools', 'tool_search_output'])
+const DECLARING_ITEMS: ReadonlySet<string> = new Set(['additional_tools', 'tool_search_output'])
 
 function nameOf(tool: Tool): string {
   return 'name' in tool && typeof tool.name === 'string' ? tool.name : ''
 }
 
-/** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
-function freeName(name: string, usedNames: ReadonlySet<string>, used: Map<string, number>): string {
-  let count = used.get(name) ?? 1
+/** The name, with a suffix if it is taken. `useCounts`: the last suffix of each name, so that no search starts over. */
+function freeName(name: string, usedNames: ReadonlySet<string>, useCounts: Map<string, number>): string {
+  let count = useCounts.get(name) ?? 1
   let unusedName = count === 1 ? name : withNumber(name, count)
   while (usedNames.has(unusedName)) unusedName = withNumber(name, ++count)
-  used.set(name, count)
+  useCounts.set(name, count)
   return unusedName
 }
 
-/** With the number, it is no longer than any provider takes. */
+/** The name with the number, short enough for every provider. */
 function withNumber(name: string, count: number): string {
   return `${name.slice(0, NAME_MAX_CHARS - 1 - String(count).length)}_${count}`
 }
@@ -332,7 +346,7 @@ type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
  * The declarations, as the caller's guardrails leave them; a promise only if they judge any. Each text is judged once.
  * Rejects with the error of a guardrail that blocks.
  */
-function guarded(
+function guardDeclarations(
   guardedTexts: Map<string, string>,
   declarations: readonly ToolDeclaration[],
   exchange: GuardedExchange,
@@ -359,19 +373,19 @@ async function judge(
   const guardedText = guardedTexts.get(texts) ?? (await guard.text(exchange, texts))
   guardedTexts.set(texts, guardedText)
   if (guardedText === texts) return declarations
-  const rewritten = rewrittenOf(guardedText)
+  const rewrittenTexts = parseRewritten(guardedText)
   return declarations.flatMap(declaration => {
-    const at = foreignDeclarations.indexOf(declaration as FunctionDeclaration)
-    if (at === -1) return [declaration]
-    const texts = rewritten[at]
-    return texts === undefined ? [] : [{ ...(declaration as FunctionDeclaration), ...texts }]
+    const index = foreignDeclarations.indexOf(declaration as FunctionDeclaration)
+    if (index === -1) return [declaration]
+    const rewritten = rewrittenTexts[index]
+    return rewritten === undefined ? [] : [{ ...(declaration as FunctionDeclaration), ...rewritten }]
   })
 }
 
 /** Descriptions and schemas as rewritten by a guardrail; none if the result is not JSON. */
-function rewrittenOf(text: string): readonly Pick<FunctionDeclaration, 'description' | 'parameters'>[] {
+function parseRewritten(text: string): readonly Pick<FunctionDeclaration, 'description' | 'parameters'>[] {
   try {
-    return JSON.parse(text) as ReturnType<typeof rewrittenOf>
+    return JSON.parse(text) as ReturnType<typeof parseRewritten>
   } catch {
     return []
   }

@@ -53,7 +53,7 @@ export function toolEndpointFor(
 /** A call of a server tool as the model made it. */
 export interface PendingCall {
   /** Null if there is no function of this name. */
-  readonly declared: DeclaredFunction | null
+  readonly declaration: DeclaredFunction | null
   readonly callId: string
   /** JSON, as the model wrote it. */
   readonly arguments: LongText
@@ -72,19 +72,19 @@ interface ToolCallTerms {
 const SAME_NAMES: ReadonlyMap<string, CallerName> = new Map()
 
 export class ToolCalls {
-  readonly #declared: ReadonlyMap<string, DeclaredFunction>
+  readonly #functions: ReadonlyMap<string, DeclaredFunction>
   readonly #terms: ToolCallTerms
   readonly #open = new Map<number, PendingCall>()
   /** In the order of the model's calls. */
   readonly pending: PendingCall[] = []
-  /** The names that tools have for the gateway, by those that the model sees, of those that differ. */
+  /** The gateway's names of tools, keyed by the names that the model sees, where the two differ. */
   #names: ReadonlyMap<string, CallerName> = SAME_NAMES
-  readonly #held: Content[] = []
+  readonly #heldDeltas: Content[] = []
   readonly #heldItems = new Set<number>()
 
-  /** `declared`: server tools by the name that the model sees. */
-  constructor(declared: ReadonlyMap<string, DeclaredFunction>, terms: ToolCallTerms = {}) {
-    this.#declared = declared
+  /** `functions`: server tools by the name that the model sees. */
+  constructor(functions: ReadonlyMap<string, DeclaredFunction>, terms: ToolCallTerms = {}) {
+    this.#functions = functions
     this.#terms = terms
   }
 
@@ -95,13 +95,13 @@ export class ToolCalls {
 
   /** True if calls for the client are waiting. */
   get hasHeld(): boolean {
-    return this.#held.length > 0
+    return this.#heldDeltas.length > 0
   }
 
   /** Releases the waiting calls, and returns their deltas. */
   release(): readonly Content[] {
     this.#heldItems.clear()
-    return this.#held.splice(0)
+    return this.#heldDeltas.splice(0)
   }
 
   /** True if the delta belongs to a server-tool call, or to a call that waits. */
@@ -109,13 +109,13 @@ export class ToolCalls {
     if (delta.kind === 'open') {
       const { type } = delta.start
       if (type !== 'function_call') return type === 'custom_tool_call' && this.#isHeld(delta)
-      const own = this.#names.get(delta.start.name)
-      const name = own?.namespace === null ? own.name : delta.start.name
-      const declared = this.#declared.get(name) ?? null
-      if (declared === null && this.#terms.takesUnknown !== true) return this.#isHeld(delta)
+      const callerName = this.#names.get(delta.start.name)
+      const name = callerName?.namespace === null ? callerName.name : delta.start.name
+      const declaration = this.#functions.get(name) ?? null
+      if (declaration === null && this.#terms.takesUnknown !== true) return this.#isHeld(delta)
       const callId = delta.start.callId ?? itemId('fc').replace('fc_', 'call_')
       const call: PendingCall = {
-        declared,
+        declaration,
         callId,
         arguments: new LongText(),
         start: name === delta.start.name ? delta.start : { ...delta.start, name },
@@ -128,7 +128,7 @@ export class ToolCalls {
     const call = this.#open.get(delta.item)
     if (call === undefined) {
       if (!this.#heldItems.has(delta.item)) return false
-      this.#held.push(delta)
+      this.#heldDeltas.push(delta)
       return true
     }
     if (delta.kind === 'arguments') call.arguments.add(delta.text)
@@ -144,7 +144,7 @@ export class ToolCalls {
   #isHeld(delta: Content & { readonly item: number }): boolean {
     if (this.#terms.holdsCalls !== true || this.pending.length === 0) return false
     this.#heldItems.add(delta.item)
-    this.#held.push(delta)
+    this.#heldDeltas.push(delta)
     return true
   }
 }
@@ -176,7 +176,7 @@ export interface ToolTurn {
   readonly bill: Bill
   readonly finish: Finish
   /** Names and types of the tools that were called. */
-  readonly called: readonly string[]
+  readonly calledNames: readonly string[]
 }
 
 export class ToolBudget {
@@ -207,7 +207,7 @@ export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: Respo
   return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])
 }
 
-function isMet(condition: StopCondition, { bill, finish, called }: ToolTurn): boolean {
+function isMet(condition: StopCondition, { bill, finish, calledNames: called }: ToolTurn): boolean {
   switch (condition.type) {
     case 'step_count_is':
       return bill.turns >= condition.step_count

@@ -12,21 +12,22 @@ import type { DeclaredFunction } from './tool-calls.ts'
 export function functionChoice(
   exchange: Pick<Exchange, 'prompt' | 'bill'>,
   functions: ReadonlyMap<string, DeclaredFunction>,
-  declared: readonly Tool[],
+  declaredTools: readonly Tool[],
   serverOf: (type: string) => ServerTool | null,
 ): ResponsesRequest['tool_choice'] {
   const { tool_choice } = exchange.prompt
-  const first = exchange.bill.turns === 0
+  const isFirstTurn = exchange.bill.turns === 0
   if (tool_choice === undefined || typeof tool_choice === 'string') {
-    return !first && tool_choice === 'required' ? 'auto' : tool_choice
+    return !isFirstTurn && tool_choice === 'required' ? 'auto' : tool_choice
   }
-  if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
-  if (!first) return 'auto'
-  const forced = serverOf(tool_choice.type)
+  if (tool_choice.type === 'allowed_tools')
+    return allowedFunctions(tool_choice, isFirstTurn, functions, serverOf)
+  if (!isFirstTurn) return 'auto'
+  const forcedServer = serverOf(tool_choice.type)
   // A tool that the provider itself runs is forced by its own name.
-  if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
-  const names = [...functions].flatMap(([name, each]) =>
-    each.server === forced && isChosen(tool_choice, each) ? [name] : [],
+  if (forcedServer === null || declaredTools.some(({ type }) => type === tool_choice.type)) return tool_choice
+  const names = [...functions].flatMap(([name, declaredFunction]) =>
+    declaredFunction.server === forcedServer && isChosen(tool_choice, declaredFunction) ? [name] : [],
   )
   const [name] = names
   if (name === undefined) return 'auto'
@@ -34,7 +35,7 @@ export function functionChoice(
   return {
     type: 'allowed_tools',
     mode: 'required',
-    tools: names.map(each => ({ type: 'function', name: each })),
+    tools: names.map(functionName => ({ type: 'function', name: functionName })),
   }
 }
 
@@ -50,13 +51,13 @@ type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_to
 /** The same choice with server tools replaced by their functions; after the first turn nothing is required. */
 function allowedFunctions(
   choice: AllowedTools,
-  first: boolean,
+  isFirstTurn: boolean,
   functions: ReadonlyMap<string, DeclaredFunction>,
   serverOf: (type: string) => ServerTool | null,
 ): AllowedTools {
-  const functionsOf = meantFunctions(functions)
+  const functionsOf = functionsByMeaning(functions)
   // Several entries may mean the same functions, and a server may have hundreds of them.
-  const done = new Set<readonly string[]>()
+  const handledNames = new Set<readonly string[]>()
   const allowed = new Set<string>()
   const tools = choice.tools.flatMap(tool => {
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
@@ -64,25 +65,30 @@ function allowedFunctions(
     const names = server === null ? undefined : functionsOf.get(server)?.get(meaning(label, name))
     // The client or the provider runs it.
     if (names === undefined) return [tool]
-    if (done.has(names)) return []
-    done.add(names)
-    const newNames = names.filter(each => !allowed.has(each))
-    for (const each of newNames) allowed.add(each)
-    return newNames.map(each => ({ type: 'function', name: each }))
+    if (handledNames.has(names)) return []
+    handledNames.add(names)
+    const newNames = names.filter(functionName => !allowed.has(functionName))
+    for (const functionName of newNames) allowed.add(functionName)
+    return newNames.map(functionName => ({ type: 'function', name: functionName }))
   })
-  return { ...choice, mode: first ? choice.mode : 'auto', tools }
+  return { ...choice, mode: isFirstTurn ? choice.mode : 'auto', tools }
 }
 
 /** The functions of each server tool, by everything an entry may name: the MCP server, its tool, both, or nothing. */
-function meantFunctions(
+function functionsByMeaning(
   functions: ReadonlyMap<string, DeclaredFunction>,
 ): ReadonlyMap<ServerTool, ReadonlyMap<string, readonly string[]>> {
   const byTool = new Map<ServerTool, Map<string, string[]>>()
-  for (const [name, each] of functions) {
-    const ofServer = byTool.get(each.server) ?? new Map<string, string[]>()
-    byTool.set(each.server, ofServer)
-    const label = each.tool['server_label']
-    const meanings = [meaning(), meaning(label), meaning(null, each.name), meaning(label, each.name)]
+  for (const [name, declaredFunction] of functions) {
+    const ofServer = byTool.get(declaredFunction.server) ?? new Map<string, string[]>()
+    byTool.set(declaredFunction.server, ofServer)
+    const label = declaredFunction.tool['server_label']
+    const meanings = [
+      meaning(),
+      meaning(label),
+      meaning(null, declaredFunction.name),
+      meaning(label, declaredFunction.name),
+    ]
     for (const key of new Set(meanings)) {
       const names = ofServer.get(key)
       if (names === undefined) ofServer.set(key, [name])

@@ -38,13 +38,13 @@ export interface ToolExchange extends Exchange {
 }
 
 /** Time limit of one call, unless the tool sets its own. */
-const RUN_MAX_MS = 60_000
+const DEFAULT_RUN_TIMEOUT_MS = 60_000
 /** Calls of one turn that run concurrently. */
-const PARALLEL_MAX = 8
+const MAX_PARALLEL_CALLS = 8
 /** The text that the model gets for a call that does not run. */
 export const BUDGET_SPENT = 'This request has reached its limit of tool calls'
 /** Characters of an unknown name that are shown to the model. */
-const NAME_MAX_CHARS = 64
+const SHOWN_NAME_MAX_CHARS = 64
 /** Characters of a result that the model gets. */
 const RESULT_MAX_CHARS = 200_000
 
@@ -75,16 +75,16 @@ export class ToolRunner {
     let endsTurn = false
     let hasFailed = false
     const isOver = (): boolean => hasFailed || exchange.signal.aborted
-    const work = calls.map((call, at) => ({ call, at }))
+    const work = calls.map((call, index) => ({ call, index }))
     const worker = async (): Promise<void> => {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
-        const outcome = await this.#runOne(next.call, exchange, isOver, shownItems)
+        const outcome = await this.#runCall(next.call, exchange, isOver, shownItems)
         if (outcome === null) return
-        outcomes[next.at] = await this.shown(exchange, outcome.result)
+        outcomes[next.index] = await this.resultForModel(exchange, outcome.result)
         endsTurn ||= outcome.next === 'end-turn'
       }
     }
-    const workers = Array.from({ length: Math.min(PARALLEL_MAX, calls.length) }, worker)
+    const workers = Array.from({ length: Math.min(MAX_PARALLEL_CALLS, calls.length) }, worker)
     try {
       await untilAborted(exchange.signal, Promise.all(workers))
     } catch (thrown) {
@@ -93,14 +93,14 @@ export class ToolRunner {
     }
     const items = calls.map(callItem) as InputItem[]
     const results = calls.map(
-      ({ callId }, at) =>
-        ({ type: 'function_call_output', call_id: callId, output: outcomes[at] ?? '' }) as InputItem,
+      ({ callId }, index) =>
+        ({ type: 'function_call_output', call_id: callId, output: outcomes[index] ?? '' }) as InputItem,
     )
     return { items: [...items, ...results], shownItems, endsTurn }
   }
 
   /** The result for the model: truncated, counted with the request, and checked by guardrails. */
-  async shown(exchange: ToolExchange, fullResult: string): Promise<string> {
+  async resultForModel(exchange: ToolExchange, fullResult: string): Promise<string> {
     const result = cutResult(fullResult)
     holdResult(exchange, result)
     const guard = exchange.guarding?.input ?? null
@@ -108,16 +108,16 @@ export class ToolRunner {
   }
 
   /** Null if the exchange ended before the call did. */
-  async #runOne(
+  async #runCall(
     pending: PendingCall,
     exchange: ToolExchange,
     isOver: () => boolean,
     items: OutputItem[],
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
-    const { declared } = pending
-    if (declared === null) return this.#refuseUnknown(pending, exchange)
-    const { tool, session, server, name } = declared
+    const { declaration } = pending
+    if (declaration === null) return this.#refuseUnknown(pending, exchange)
+    const { tool, session, server, name } = declaration
     const { metrics, clock } = this.#deps
     const args = argumentsOf(pending.arguments.toString())
     const call: ToolCall = { callId: pending.callId, name, arguments: args ?? {}, tool }
@@ -135,7 +135,7 @@ export class ToolRunner {
       return failureOutcome('This call would exceed a spending limit of this API key')
     }
     if (isOver()) return null
-    if (session.leaves?.(call) === true) return this.#leave(pending, declared, call, exchange)
+    if (session.leaves?.(call) === true) return this.#leave(pending, declaration, call, exchange)
     answer.hold()
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.firstForm(call) })
     answer.flush()
@@ -143,7 +143,7 @@ export class ToolRunner {
     const outcome = await this.outcome({ server, session }, call, exchange, ({ name, fields }) => {
       if (!isOver()) item.progress(name, fields)
     })
-    this.count(exchange, server.name, outcome, startedMs)
+    this.noteOutcome(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
     bill.dropFee(fee)
     bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
@@ -165,10 +165,13 @@ export class ToolRunner {
   /** Handles an undeclared name: the model gets an error, and the call counts. */
   #refuseUnknown({ start }: PendingCall, { bill }: ToolExchange): ToolOutcome {
     bill.addToolCall(false)
-    const isLeft = this.budget.takeCall()
-    this.#deps.metrics.serverToolCalls.inc({ tool: 'unknown', outcome: isLeft ? 'malformed' : 'over_budget' })
+    const isWithinBudget = this.budget.takeCall()
+    this.#deps.metrics.serverToolCalls.inc({
+      tool: 'unknown',
+      outcome: isWithinBudget ? 'malformed' : 'over_budget',
+    })
     return failureOutcome(
-      isLeft ? `There is no tool named ${start.name.slice(0, NAME_MAX_CHARS)}` : BUDGET_SPENT,
+      isWithinBudget ? `There is no tool named ${start.name.slice(0, SHOWN_NAME_MAX_CHARS)}` : BUDGET_SPENT,
     )
   }
 
@@ -202,7 +205,12 @@ export class ToolRunner {
     return { item: {}, result: '', next: 'end-turn' }
   }
 
-  count(exchange: ToolExchange, tool: string, { ran, item, cost }: RanOutcome, startedMs: number): void {
+  noteOutcome(
+    exchange: ToolExchange,
+    tool: string,
+    { ran, item, cost }: RanOutcome,
+    startedMs: number,
+  ): void {
     const { metrics, clock } = this.#deps
     const endedMs = clock.monotonicMs()
     metrics.serverToolSeconds.of(tool).observe((endedMs - startedMs) / 1000)
@@ -232,8 +240,10 @@ export class ToolRunner {
     let cost: PicoUsd = 0
     let label = 'failed'
     try {
-      const running = session.run(call, progress, signal)
-      const outcome = isPending(running) ? await this.#timed(running, ending, server) : running
+      const outcomeOrPromise = session.run(call, progress, signal)
+      const outcome = isPending(outcomeOrPromise)
+        ? await this.#withTimeout(outcomeOrPromise, ending, server)
+        : outcomeOrPromise
       cost = outcome.cost ?? 0
       label = 'completed'
       return { ...outcome, ran: true }
@@ -247,14 +257,18 @@ export class ToolRunner {
     }
   }
 
-  #timed<T>(running: Promise<T>, ending: AbortController, { runMs = RUN_MAX_MS }: ServerTool): Promise<T> {
+  #withTimeout<T>(
+    work: Promise<T>,
+    ending: AbortController,
+    { runMs = DEFAULT_RUN_TIMEOUT_MS }: ServerTool,
+  ): Promise<T> {
     const late = Promise.withResolvers<never>()
     const timer = this.#deps.clock.after(runMs, () => {
       const timeout = new ToolTimeout()
       late.reject(timeout)
       ending.abort(timeout)
     })
-    return Promise.race([running, late.promise]).finally(() => timer.cancel())
+    return Promise.race([work, late.promise]).finally(() => timer.cancel())
   }
 }
 

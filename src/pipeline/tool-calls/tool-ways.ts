@@ -35,17 +35,17 @@ const PLUGIN_TOOLS: ReadonlyMap<string, string> = new Map([
 ])
 /** Request fields that make a provider search. */
 const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search'] as const
-const ONLINE = /:online(?::|$)/
-const FUSION = /^(?:gateway|openrouter)\/fusion(?:-flash)?(?::|$)/
+const ONLINE_VARIANT = /:online(?::|$)/
+const FUSION_MODEL = /^(?:gateway|openrouter)\/fusion(?:-flash)?(?::|$)/
 /** Provider tools that no gateway tool serves under this name; the date suffix is omitted. */
-const FAMILIES: ReadonlyMap<string, string> = new Map([
+const TOOL_FAMILIES: ReadonlyMap<string, string> = new Map([
   ['web_search', 'web_search'],
   ['web_fetch', 'web_fetch'],
   ['code_execution', 'code_interpreter'],
   ['advisor', 'advisor'],
   ['tool_search_tool_regex', 'tool_search'],
 ])
-const DATE = /_\d{8}$/
+const DATE_SUFFIX = /_\d{8}$/
 
 /**
  * Refuses a request that leads to a tool that its workspace has disabled. Returns the other disabled tools; a promise
@@ -70,7 +70,7 @@ export function checkToolWays(
   })
 }
 
-const NONE: readonly ToolWay[] = []
+const NO_WAYS: readonly ToolWay[] = []
 
 /** Lists all ways from the request to server tools; for a plain request it costs one check per item. */
 export function toolWays(request: ResponsesRequest, tools: ToolWaysDeps['tools']): readonly ToolWay[] {
@@ -83,50 +83,50 @@ export function toolWays(request: ResponsesRequest, tools: ToolWaysDeps['tools']
   if (request.tools != null) addTools(request.tools, 'tools', tools, add)
   const { input } = request
   if (typeof input !== 'string') {
-    for (let at = 0; at < input.length; at++) {
-      const item = input[at]
-      if (item?.type === 'additional_tools') addTools(item.tools, `input[${at}].tools`, tools, add)
+    for (let index = 0; index < input.length; index++) {
+      const item = input[index]
+      if (item?.type === 'additional_tools') addTools(item.tools, `input[${index}].tools`, tools, add)
     }
   }
   if (request.plugins !== undefined) {
-    for (const [at, plugin] of request.plugins.entries()) {
+    for (const [index, plugin] of request.plugins.entries()) {
       if ((plugin as { enabled?: unknown }).enabled === false) continue
-      add(PLUGIN_TOOLS.get(plugin.id) ?? null, `plugins[${at}]`)
-      addInner(plugin, `plugins[${at}]`, tools, add)
+      add(PLUGIN_TOOLS.get(plugin.id) ?? null, `plugins[${index}]`)
+      addInner(plugin, `plugins[${index}]`, tools, add)
     }
   }
   if (request.model !== undefined) addModel(request.model, 'model', add)
   if (request.models != null) {
-    for (const [at, model] of request.models.entries()) addModel(model, `models[${at}]`, add)
+    for (const [index, model] of request.models.entries()) addModel(model, `models[${index}]`, add)
   }
-  for (let at = 0; at < SEARCH_FIELDS.length; at++) {
-    const field = SEARCH_FIELDS[at] as (typeof SEARCH_FIELDS)[number]
+  for (let index = 0; index < SEARCH_FIELDS.length; index++) {
+    const field = SEARCH_FIELDS[index] as (typeof SEARCH_FIELDS)[number]
     const value = (request as Readonly<Record<string, unknown>>)[field]
     if (value != null && value !== false) add('web_search', field)
   }
-  return ways ?? NONE
+  return ways ?? NO_WAYS
 }
 
 type Add = (name: string | null, path: string) => void
 
 function addModel(model: string, path: string, add: Add): void {
-  if (ONLINE.test(model)) add('web_search', path)
-  else if (FUSION.test(model)) add('fusion', path)
+  if (ONLINE_VARIANT.test(model)) add('web_search', path)
+  else if (FUSION_MODEL.test(model)) add('fusion', path)
 }
 
 function addTools(list: readonly unknown[], path: string, tools: ToolWaysDeps['tools'], add: Add): void {
-  for (const [at, tool] of list.entries()) {
+  for (const [index, tool] of list.entries()) {
     const { type, parameters } = tool as { readonly type?: unknown; readonly parameters?: unknown }
     if (typeof type !== 'string' || type === 'function' || isClientSearch(tool as object)) continue
-    add(toolNameOf(type, tools), `${path}[${at}]`)
-    addInner(parameters, `${path}[${at}].parameters`, tools, add)
+    add(toolNameOf(type, tools), `${path}[${index}]`)
+    addInner(parameters, `${path}[${index}].parameters`, tools, add)
   }
 }
 
 /** Adds tools that a tool passes to the models it calls. */
 function addInner(settings: unknown, path: string, tools: ToolWaysDeps['tools'], add: Add): void {
-  const inner = (settings as { readonly tools?: unknown } | null | undefined)?.tools
-  if (Array.isArray(inner)) addTools(inner, `${path}.tools`, tools, add)
+  const innerTools = (settings as { readonly tools?: unknown } | null | undefined)?.tools
+  if (Array.isArray(innerTools)) addTools(innerTools, `${path}.tools`, tools, add)
 }
 
 /** The server tool for a type of any dialect; null if there is none. */
@@ -134,5 +134,5 @@ function toolNameOf(type: string, tools: ToolWaysDeps['tools']): string | null {
   const name = serverToolName(type)
   if (name !== null) return name
   for (const tool of tools.values()) if (tool.native?.includes(type) === true) return tool.name
-  return FAMILIES.get(type.replace(DATE, '')) ?? null
+  return TOOL_FAMILIES.get(type.replace(DATE_SUFFIX, '')) ?? null
 }

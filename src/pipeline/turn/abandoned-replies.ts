@@ -14,25 +14,25 @@ import type { AttemptTarget } from './attempt-target.ts'
 interface ReadingBounds {
   /** True if reading continues only once the model has produced content: before that, the end is not near. */
   readonly needsContent: boolean
-  /** True to close the reply when more content arrives. */
+  /** True if the reply is closed when more content arrives. */
   readonly endsAtContent: boolean
-  /** True if it counts towards the number of replies that a thread may read on. */
-  readonly bounded: boolean
+  /** True if the reply counts towards the limit of abandoned replies. */
+  readonly isBounded: boolean
   readonly maxBytes: number
   readonly maxMs: number
 }
 
 /** The bounds for each policy; null: the call is closed at once. */
-export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
+export const READING_BOUNDS: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   cancel: null,
   // A model that has finished reports its usage within milliseconds; a reply with more content is closed at its next delta.
   // Neither holds more memory than the request did.
-  finish: { needsContent: true, endsAtContent: true, bounded: false, maxBytes: 1024 * 1024, maxMs: 2_000 },
+  finish: { needsContent: true, endsAtContent: true, isBounded: false, maxBytes: 1024 * 1024, maxMs: 2_000 },
   // A long answer has some hundred kilobytes.
   drain: {
     needsContent: false,
     endsAtContent: false,
-    bounded: true,
+    isBounded: true,
     maxBytes: 4 * 1024 * 1024,
     maxMs: 60_000,
   },
@@ -41,13 +41,13 @@ export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
 /**
  * Limits of one thread, and of one key in it; beyond them, the gateway closes the upstream and estimates the tokens.
  */
-const ABANDONED_MAX = { total: 64, perKey: 16 }
+const MAX_ABANDONED_REPLIES = { total: 64, perKey: 16 }
 
 export class AbandonedReplies {
   readonly #running = new Set<() => void>()
   /** The keys of the replies that count towards the limit. */
-  readonly #bounded = new Map<() => void, Holder>()
-  readonly #places = new HeldShare(ABANDONED_MAX)
+  readonly #boundedReplies = new Map<() => void, Holder>()
+  readonly #slots = new HeldShare(MAX_ABANDONED_REPLIES)
 
   get count(): number {
     return this.#running.size
@@ -56,25 +56,25 @@ export class AbandonedReplies {
   /** Continues reading a reply whose caller has left; null if it is closed, with `giveUp`. */
   keepReading(
     name: AbortPolicy,
-    hasSaid: boolean,
+    hasContent: boolean,
     key: Holder,
     clock: Clock,
     giveUp: () => void,
   ): AbandonedReply | null {
-    const policy = READING_ON[name]
-    if (policy === null || (policy.needsContent && !hasSaid)) return null
-    return this.enter(giveUp, policy.bounded ? key : null)
-      ? new AbandonedReply(this, policy, clock, giveUp)
+    const bounds = READING_BOUNDS[name]
+    if (bounds === null || (bounds.needsContent && !hasContent)) return null
+    return this.enter(giveUp, bounds.isBounded ? key : null)
+      ? new AbandonedReply(this, bounds, clock, giveUp)
       : null
   }
 
   /**
-   * True if there was room for one more reply; `end` closes it early. `key`: null for a reply that takes no place.
+   * True if there was room for one more reply; `end` closes it early. `key`: null for a reply that takes no slot.
    */
   enter(end: () => void, key: Holder | null): boolean {
     if (key !== null) {
-      if (this.#places.reserve(key, 1) !== 'taken') return false
-      this.#bounded.set(end, key)
+      if (this.#slots.reserve(key, 1) !== 'taken') return false
+      this.#boundedReplies.set(end, key)
     }
     this.#running.add(end)
     return true
@@ -82,9 +82,9 @@ export class AbandonedReplies {
 
   leave(end: () => void): void {
     this.#running.delete(end)
-    const key = this.#bounded.get(end)
-    if (key !== undefined) this.#places.release(key, 1)
-    this.#bounded.delete(end)
+    const key = this.#boundedReplies.get(end)
+    if (key !== undefined) this.#slots.release(key, 1)
+    this.#boundedReplies.delete(end)
   }
 
   /** Closes all replies, because the thread is stopping. */
@@ -95,23 +95,23 @@ export class AbandonedReplies {
 
 /** One abandoned reply that is still being read. */
 export class AbandonedReply {
-  readonly #policy: ReadingBounds
+  readonly #bounds: ReadingBounds
   readonly #replies: AbandonedReplies
   readonly #giveUp: () => void
   readonly #timer: Timer
   #bytesLeft: number
 
-  constructor(replies: AbandonedReplies, policy: ReadingBounds, clock: Clock, giveUp: () => void) {
+  constructor(replies: AbandonedReplies, bounds: ReadingBounds, clock: Clock, giveUp: () => void) {
     this.#replies = replies
-    this.#policy = policy
+    this.#bounds = bounds
     this.#giveUp = giveUp
-    this.#bytesLeft = policy.maxBytes
-    this.#timer = clock.after(policy.maxMs, giveUp)
+    this.#bytesLeft = bounds.maxBytes
+    this.#timer = clock.after(bounds.maxMs, giveUp)
   }
 
   /** The target that receives the rest of the reply. */
   targetOf(target: AttemptTarget): AttemptTarget {
-    return this.#policy.endsAtContent ? new LeftTarget(target, this.#giveUp) : target
+    return this.#bounds.endsAtContent ? new AbandonedTarget(target, this.#giveUp) : target
   }
 
   /** Counts a read. False if it exceeds the limit. */
@@ -128,7 +128,7 @@ export class AbandonedReply {
 }
 
 /** The target of a reply that nobody reads: it waits for the end, and closes the reply if more content arrives. */
-export class LeftTarget implements AttemptTarget {
+export class AbandonedTarget implements AttemptTarget {
   readonly #target: AttemptTarget
   readonly #end: () => void
 

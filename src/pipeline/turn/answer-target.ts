@@ -72,7 +72,7 @@ export class AnswerTarget implements AttemptTarget {
   receive(content: Content): void {
     if (!this.#hasContent) this.#begin()
     let delta = content
-    // A plain reply has neither of them.
+    // A plain reply has neither closing fields nor items other than messages.
     if (
       content.kind === 'close'
         ? content.fields !== null
@@ -151,8 +151,8 @@ export class AnswerTarget implements AttemptTarget {
     if (!answer.hasBegun) {
       exchange.firstTokenMs = nowMs
       const { removedTokens = 0 } = exchange.plugins ?? {}
-      if (removedTokens > 0) answer.cut(removedTokens)
-      if (record.changes !== undefined) answer.reportChanges(record.changes.length)
+      if (removedTokens > 0) answer.sink.reportCompression?.(removedTokens)
+      if (record.changes !== undefined) answer.sink.reportChanges?.(record.changes.length)
       const { usage } = figures
       const { modelId, provider } = record.endpoint
       const facts = request.stream === true && request.debug != null ? exchange.debug.opening() : []
@@ -167,7 +167,7 @@ export class AnswerTarget implements AttemptTarget {
  * tell results apart by nothing else. One instance per attempt.
  */
 class CallIds {
-  readonly #known = new Set<string>()
+  readonly #usedIds = new Set<string>()
   /** The next number for an id that came before. */
   readonly #next = new Map<string, number>()
 
@@ -176,17 +176,17 @@ class CallIds {
     if (typeof input === 'string') return
     for (const item of input) {
       const { call_id: id } = item as { readonly call_id?: unknown }
-      if (typeof id === 'string') this.#known.add(id)
+      if (typeof id === 'string') this.#usedIds.add(id)
     }
   }
 
   unique(id: string): string {
-    let own = id
+    let uniqueId = id
     let next = this.#next.get(id) ?? 2
-    while (this.#known.has(own)) own = `${id}_${next++}`
-    if (own !== id) this.#next.set(id, next)
-    this.#known.add(own)
-    return own
+    while (this.#usedIds.has(uniqueId)) uniqueId = `${id}_${next++}`
+    if (uniqueId !== id) this.#next.set(id, next)
+    this.#usedIds.add(uniqueId)
+    return uniqueId
   }
 }
 
@@ -201,7 +201,7 @@ class SealMarks {
   readonly #thoughts = new Set<number>()
   /** Seals summaries that providers make; null: the client gets them in the form of its provider's API. */
   readonly #seal: SealSummary | null
-  #summary = -1
+  #summaryItem = -1
 
   constructor(
     record: AttemptRecord,
@@ -219,7 +219,7 @@ class SealMarks {
     const { start, item } = delta
     if (start.type === 'reasoning') this.#thoughts.add(item)
     if (start.type === 'hosted' && start.item.type === 'compaction' && this.#seal !== null) {
-      this.#summary = item
+      this.#summaryItem = item
       return { ...delta, start: { ...start, item: { ...start.item, encrypted_content: '' } } }
     }
     if (start.type !== 'function_call' || start.extra === null) return delta
@@ -229,7 +229,7 @@ class SealMarks {
 
   close(delta: Extract<Delta, { kind: 'close' }>): Delta {
     const { item, fields } = delta
-    if (item === this.#summary && fields !== null) return this.#sealed(delta, fields)
+    if (item === this.#summaryItem && fields !== null) return this.#sealSummary(delta, fields)
     if (fields === null || !this.#thoughts.has(item)) return delta
     const maker = makerOf(this.#record)
     const { signature, encrypted_content: encrypted } = fields
@@ -243,7 +243,7 @@ class SealMarks {
   }
 
   /** Seals a provider's own summary, so that only the workspace can send it and only the provider can read it. */
-  #sealed(
+  #sealSummary(
     delta: Extract<Delta, { kind: 'close' }>,
     { native: _, ...fields }: Readonly<Record<string, unknown>>,
   ): Delta {

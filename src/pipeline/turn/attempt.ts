@@ -27,8 +27,8 @@ import type { DebugNotes } from '../answer/debug.ts'
 import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
-import { cutShort, failureOf } from './provider-failure.ts'
-import { harmless } from './provider-request.ts'
+import { cutShortError, failureOf } from './provider-failure.ts'
+import { harmlessName } from './provider-request.ts'
 import {
   ErrorReply,
   finishOf,
@@ -38,7 +38,7 @@ import {
   ReplyReading,
 } from './reply-reading.ts'
 
-/** The time in which the provider must end its reply after it has sent finish and usage. */
+/** The time for which the call stays open once the reply is complete; most providers end the call themselves. */
 const TRAILING_MS = 1_000
 /** The time in which the provider must end its reply after it has sent finish and usage. */
 const SETTLED_MS = 250
@@ -67,7 +67,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   readonly figures = new ReplyFigures()
   readonly reader: ReplyReading
   /** True once the model has finished; guardrails may still be checking the output. */
-  isSaid = false
+  hasFinished = false
   /** True once the outcome is known. */
   isOver = false
   readonly #deps: AttemptDeps
@@ -82,15 +82,15 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   #call: UpstreamCall | null = null
   #sentMs = 0
   /** Receives the time of the first bytes of the body; null if that is not needed, or they have arrived. */
-  #awaited: AttemptNotes | null = null
-  #ended = false
+  #firstBytesSpan: AttemptNotes | null = null
+  #hasEnded = false
   /** True while the reader is slow, and has not taken everything that was read. */
-  #paused = false
+  #isPaused = false
   /** Null while the caller is connected. */
   #abandoned: AbandonedReply | null = null
-  #trailing: Timer | null = null
+  #trailingTimer: Timer | null = null
   /** Runs once the reply has sent finish and usage. */
-  #settling: Timer | null = null
+  #settlingTimer: Timer | null = null
 
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
     const { format, body, meter } = terms
@@ -121,7 +121,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const record = this.#record
     if (signal.aborted) throw signal.reason
     this.#target = target
-    if (request.body.length >= LONG_REQUEST_CHARS) this.reader.encoded(request.body)
+    if (request.body.length >= LONG_REQUEST_CHARS) this.reader.countRequest(request.body)
     signal.addEventListener('abort', this.#onAbort, { once: true })
     record.isStarted = true
     this.figures.sentBytes = request.body.length
@@ -141,17 +141,17 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   /** Replaces the target for everything that follows. */
   lead(target: AttemptTarget): void {
     this.#target = target
-    this.reader.relays = true
+    this.reader.mayRelay = true
   }
 
   pause(): void {
-    this.#paused = true
+    this.#isPaused = true
     this.figures.wasPaused = true
     this.#call?.pause()
   }
 
   resume(): void {
-    this.#paused = false
+    this.#isPaused = false
     if (this.#metered?.isHeld !== true) this.#call?.resume()
   }
 
@@ -160,14 +160,14 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   }
 
   goOn(): void {
-    if (!this.#paused && !this.isOver) this.#call?.resume()
+    if (!this.#isPaused && !this.isOver) this.#call?.resume()
   }
 
   /** Ends the attempt; the first outcome counts. */
   fail(error: GatewayError): void {
     if (this.isOver) return
     this.isOver = true
-    this.figures.isStalled = this.#paused
+    this.figures.isStalled = this.#isPaused
     this.#leave()
     this.#record.error = error
     this.#target?.close()
@@ -200,7 +200,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (this.#record.credential !== null) this.#tellRates(head)
     const { span } = this.#record
     if (span !== undefined) span.headMs = readMs
-    this.#awaited = span ?? null
+    this.#firstBytesSpan = span ?? null
     watch.enter('first_token', readMs)
     this.#debug?.note('upstream_headers_received', clock, watch.startedMs)
     if (this.figures.sentBytes > 0) {
@@ -218,9 +218,9 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   onData(chunk: Buffer, isLast = false, readMs = this.#deps.clock.monotonicMs()): void {
     if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
     if (this.isOver) return
-    if (this.#awaited !== null) {
-      this.#awaited.firstMs = readMs
-      this.#awaited = null
+    if (this.#firstBytesSpan !== null) {
+      this.#firstBytesSpan.firstMs = readMs
+      this.#firstBytesSpan = null
     }
     const { figures, reader } = this
     const { relay } = reader
@@ -231,15 +231,15 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       const staysValid = isLast && this.#metered === null
       if (!(relay === null ? reader.push(chunk, this.#target, staysValid) : relay.push(chunk))) this.pause()
       // Includes relayed texts that the decoder has not seen.
-      const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
+      const quarters = figures.outputQuarters + (reader.relay?.pendingTexts.length ?? 0)
       figures.pieceQuarters = Math.max(figures.pieceQuarters, quarters - figures.quartersBefore)
       figures.quartersBefore = quarters
-      this.#metered?.passed(quarters)
+      this.#metered?.noteRelayed(quarters)
       if (!this.isOver && reader.relay?.hasDecoded !== false) {
         reader.count(figures.outputCharacters)
-        if (figures.outputCharacters > reader.textChars && !this.isSaid) this.endHere()
-        if (reader.decoder.isSettled === true && this.#settling === null && !this.isSaid)
-          this.#settling = this.#deps.clock.after(SETTLED_MS, this.#endSettled)
+        if (figures.outputCharacters > reader.textChars && !this.hasFinished) this.endHere()
+        if (reader.decoder.isSettled === true && this.#settlingTimer === null && !this.hasFinished)
+          this.#settlingTimer = this.#deps.clock.after(SETTLED_MS, this.#endSettled)
       }
     } catch (thrown) {
       this.#failBy(thrown)
@@ -249,8 +249,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   }
 
   onEnd(readMs = this.#deps.clock.monotonicMs()): void {
-    this.#ended = true
-    this.#trailing?.cancel()
+    this.#hasEnded = true
+    this.#trailingTimer?.cancel()
     if (this.isOver || this.#metered?.endReply() === true) return
     this.figures.readMs = readMs
     this.turn(this.conclude)
@@ -258,8 +258,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   }
 
   onError(error: GatewayError): void {
-    this.#trailing?.cancel()
-    if (this.isSaid) return
+    this.#trailingTimer?.cancel()
+    if (this.hasFinished) return
     if (this.reader.decoder.isSettled === true) this.#endSettled()
     else this.fail(error)
   }
@@ -269,13 +269,13 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (figures.isCut) return
     switch (delta.kind) {
       case 'start':
-        this.#record.upstreamId = harmless(delta.upstreamId, this.#record)
+        this.#record.upstreamId = harmlessName(delta.upstreamId, this.#record)
         return
       case 'usage':
         figures.usage = figures.usage === null ? delta.usage : mergedUsage(figures.usage, delta.usage)
         return
       case 'finish':
-        this.isSaid = true
+        this.hasFinished = true
         if (delta.reason === 'other' && delta.native !== null && !isKnownFinish(delta.native))
           this.#deps.metrics.unknownFinishes.inc({ format: this.#record.endpoint.format })
         this.#target?.end(() => this.#complete(finishOf(delta, this.#record)))
@@ -299,8 +299,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   endHere(reason: 'length' | 'stop' = 'length'): void {
     this.reader.relay?.settle()
     this.figures.isCut = true
-    this.isSaid = true
-    this.#ended = true
+    this.hasFinished = true
+    this.#hasEnded = true
     this.#call?.abort()
     const finish = finishOf({ kind: 'finish', reason, native: null, serviceTier: null }, this.#record)
     this.#target?.end(() => this.#complete(finish))
@@ -308,9 +308,10 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   /** Ends a reply that has sent finish and usage but is not ended by its provider. */
   readonly #endSettled = (): void => {
-    this.#settling = null
+    this.#settlingTimer = null
     const { decoder } = this.reader
-    if (this.isOver || this.isSaid || decoder.isSettled !== true || this.#metered?.endReply() === true) return
+    if (this.isOver || this.hasFinished || decoder.isSettled !== true || this.#metered?.endReply() === true)
+      return
     this.turn(this.conclude)
   }
 
@@ -319,7 +320,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     // A single document arrives all at once.
     this.figures.pieceQuarters ||= this.figures.outputQuarters
     // If the decoder neither finished nor failed, it has not seen the end of the reply.
-    if (!this.isOver && !this.isSaid) this.fail(cutShort())
+    if (!this.isOver && !this.hasFinished) this.fail(cutShortError())
   }
 
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
@@ -330,12 +331,12 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   readonly #onAbort = (): void => {
     const { code, meaning } = this.#exchange.signal.reason as GatewayError
     if ((code === 'client_closed' || meaning.isLostRight === true) && !this.isOver) {
-      const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
+      const hasContent = this.figures.outputQuarters + (this.reader.relay?.pendingTexts.length ?? 0) > 0
       const { onAbort } = this.#record.endpoint.provider
       const key = holderOf(this.#exchange.caller)
       this.#abandoned = this.#deps.abandoned.keepReading(
         onAbort,
-        hasSaid,
+        hasContent,
         key,
         this.#deps.clock,
         this.#giveUp,
@@ -344,7 +345,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (this.#abandoned === null) this.#giveUp()
     else {
       this.reader.endRelay()
-      if (this.#target !== null && !this.isSaid) this.#target = this.#abandoned.targetOf(this.#target)
+      if (this.#target !== null && !this.hasFinished) this.#target = this.#abandoned.targetOf(this.#target)
       this.resume()
     }
   }
@@ -352,8 +353,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   /** Called once the outcome is known: releases everything that could still change it. */
   #leave(): void {
     this.#exchange.signal.removeEventListener('abort', this.#onAbort)
-    this.#trailing?.cancel()
-    this.#settling?.cancel()
+    this.#trailingTimer?.cancel()
+    this.#settlingTimer?.cancel()
     this.#abandoned?.end()
   }
 
@@ -361,7 +362,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (this.isOver) return
     this.isOver = true
     this.#leave()
-    if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
+    if (!this.#hasEnded) this.#trailingTimer = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.figures.finish = finish
     this.#record.endedMs = this.figures.readMs || this.#deps.clock.monotonicMs()
     this.#debug?.note('upstream_body_ended', this.#deps.clock, this.#exchange.watch.startedMs)
@@ -371,7 +372,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   #failBy(thrown: unknown): void {
     const isRefusal = thrown instanceof ErrorReply
     this.fail(
-      isRefusal ? thrown.error : failureOf(thrown, this.#record, this.#deps.log, this.reader.answered),
+      isRefusal ? thrown.error : failureOf(thrown, this.#record, this.#deps.log, this.reader.replyHead),
     )
   }
 }

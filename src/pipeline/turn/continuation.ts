@@ -16,15 +16,15 @@ import type { Content, OpenText } from '../answer/answer.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 
-/** Continuations of one answer that may say something. */
-const CONTINUATIONS_MAX = 2
+/** Continuations of one answer that have delivered text. */
+const MAX_CONTINUATIONS = 2
 /** A shorter repetition may be meant. */
 const REPEAT_MIN_CHARS = 12
 const REPEAT_MAX_CHARS = 200
 /** Output limits of some providers begin here. */
-const OUTPUT_MIN_TOKENS = 16
+const MIN_OUTPUT_TOKENS = 16
 /** Offset of item numbers in a continuation, so that they differ from the earlier decoder's. */
-const ITEMS_APART = 1_000_000
+const ITEM_OFFSET = 1_000_000
 
 /** Parts of a token in which text is counted. */
 const QUARTERS = 4
@@ -70,7 +70,7 @@ export function continuable(
   if (record.isRefused || error.retry !== 'endpoint' || plugins?.judges === true) return null
   const format = prompt.text?.format
   if (format?.type === 'json_schema' && format.strict === true) return null
-  if (attempts.filter(({ continuedAt }) => continuedAt !== undefined).length >= CONTINUATIONS_MAX) return null
+  if (attempts.filter(({ continuedAt }) => continuedAt !== undefined).length >= MAX_CONTINUATIONS) return null
   return answer.openText()
 }
 
@@ -97,12 +97,12 @@ export function continuedPrompt(
           ...(way === 'instruction' ? [{ type: 'message', role: 'user', content: INSTRUCTION }] : []),
         ]
   const input = [...before, ...instructedInput] as InputItem[]
-  const { max_output_tokens: most } = prompt
-  if (most == null) return { ...prompt, input }
-  return { ...prompt, input, max_output_tokens: Math.max(OUTPUT_MIN_TOKENS, most - saidTokens) }
+  const { max_output_tokens: maxTokens } = prompt
+  if (maxTokens == null) return { ...prompt, input }
+  return { ...prompt, input, max_output_tokens: Math.max(MIN_OUTPUT_TOKENS, maxTokens - saidTokens) }
 }
 
-/** Tokens of a text, about. */
+/** Approximate tokens of a text. */
 export function tokensIn(text: string): number {
   return Math.floor(quartersIn(text) / QUARTERS)
 }
@@ -123,28 +123,38 @@ export function withPrefixMark(wire: WireRequest): WireRequest {
 }
 
 /**
- * Characters at the beginning of a continuation that the text before ends with; null while more of it may show that
- * there are more. `isWhole`: no more comes. Takes time that does not depend on the length of the text.
+ * The number of characters at the beginning of a continuation that repeat the end of the text; null while further
+ * characters may make the repetition longer. `isWhole`: no more follow. Takes time that does not depend on the length of
+ * the text.
  */
-export function repeatedIn(text: string, space: string, beginning: string, isWhole: boolean): number | null {
+export function repeatLength(
+  text: string,
+  space: string,
+  beginning: string,
+  isWhole: boolean,
+): number | null {
   const end = text.slice(-REPEAT_MAX_CHARS)
-  const shown = text.slice(0, text.length - space.length).slice(-REPEAT_MAX_CHARS)
-  if (!isWhole && beginning.length < REPEAT_MAX_CHARS && (begins(end, beginning) || begins(shown, beginning)))
+  const trimmedEnd = text.slice(0, text.length - space.length).slice(-REPEAT_MAX_CHARS)
+  if (
+    !isWhole &&
+    beginning.length < REPEAT_MAX_CHARS &&
+    (mayRepeat(end, beginning) || mayRepeat(trimmedEnd, beginning))
+  )
     return null
-  const whole = longestRepeat(end, beginning)
-  if (whole >= REPEAT_MIN_CHARS) return whole
-  const cut = longestRepeat(shown, beginning)
-  const from = cut >= REPEAT_MIN_CHARS ? cut : 0
+  const fullRepeat = longestRepeat(end, beginning)
+  if (fullRepeat >= REPEAT_MIN_CHARS) return fullRepeat
+  const trimmedRepeat = longestRepeat(trimmedEnd, beginning)
+  const from = trimmedRepeat >= REPEAT_MIN_CHARS ? trimmedRepeat : 0
   // The client has the white space that the endpoint did not get.
   let spaces = 0
   while (spaces < space.length && beginning[from + spaces] === space[spaces]) spaces++
   return from + spaces
 }
 
-/** True if some end of the text equals the beginning received so far. */
-function begins(end: string, beginning: string): boolean {
-  for (let at = 0; at < end.length; at++)
-    if (end.startsWith(beginning, at) || beginning.startsWith(end.slice(at))) return true
+/** True if the beginning received so far may still turn out to repeat an end of the text. */
+function mayRepeat(end: string, beginning: string): boolean {
+  for (let index = 0; index < end.length; index++)
+    if (end.startsWith(beginning, index) || beginning.startsWith(end.slice(index))) return true
   return false
 }
 
@@ -169,7 +179,7 @@ export class ContinuedReply implements AttemptTarget {
   /** The beginning, until the repeated part is known; null afterwards. */
   #beginning: TextDelta | null = null
   #isDecided = false
-  #cut = 0
+  #cutChars = 0
 
   constructor(target: AttemptTarget, continuation: Continuation, onText: () => void) {
     this.#target = target
@@ -193,7 +203,7 @@ export class ContinuedReply implements AttemptTarget {
     }
     if (delta.item !== this.#item) {
       this.#decide(true)
-      this.#target.receive({ ...delta, item: this.#continuation.text.item + ITEMS_APART + delta.item })
+      this.#target.receive({ ...delta, item: this.#continuation.text.item + ITEM_OFFSET + delta.item })
       return
     }
     if (delta.kind === 'text' && !this.#isDecided) {
@@ -219,24 +229,28 @@ export class ContinuedReply implements AttemptTarget {
     const beginning = this.#beginning
     if (this.#isDecided || beginning === null) return
     const { text, space } = this.#continuation
-    const repeated = repeatedIn(text.text, space, beginning.text, isWhole)
-    if (repeated === null) return
+    const repeatedChars = repeatLength(text.text, space, beginning.text, isWhole)
+    if (repeatedChars === null) return
     this.#isDecided = true
     this.#beginning = null
-    this.#cut = repeated
+    this.#cutChars = repeatedChars
     this.#onText()
-    const rest = beginning.text.slice(repeated)
-    if (rest !== '')
+    const remainingText = beginning.text.slice(repeatedChars)
+    if (remainingText !== '')
       this.#target.receive(
-        this.#placed({ ...beginning, text: rest, logprobs: repeated === 0 ? beginning.logprobs : null }),
+        this.#placed({
+          ...beginning,
+          text: remainingText,
+          logprobs: repeatedChars === 0 ? beginning.logprobs : null,
+        }),
       )
   }
 
   #placed(delta: Content): Content {
     const { item, part, text } = this.#continuation.text
-    const placed = 'part' in delta ? { ...delta, item, part: part + delta.part } : { ...delta, item }
-    if (placed.kind !== 'annotation') return placed
-    return { ...placed, annotation: move(placed.annotation, text.length - this.#cut) }
+    const placedDelta = 'part' in delta ? { ...delta, item, part: part + delta.part } : { ...delta, item }
+    if (placedDelta.kind !== 'annotation') return placedDelta
+    return { ...placedDelta, annotation: move(placedDelta.annotation, text.length - this.#cutChars) }
   }
 }
 
@@ -246,12 +260,12 @@ function join(before: TextDelta, delta: TextDelta): TextDelta {
   return { ...delta, text: before.text + delta.text, logprobs }
 }
 
-/** The annotation of a later place in the text. */
+/** The annotation, moved by this many characters. */
 function move(annotation: Annotation, by: number): Annotation {
   const positions: Record<string, number> = {}
   for (const name of ['start_index', 'end_index', 'index']) {
-    const at: unknown = Reflect.get(annotation, name)
-    if (typeof at === 'number') positions[name] = at + by
+    const position: unknown = Reflect.get(annotation, name)
+    if (typeof position === 'number') positions[name] = position + by
   }
   return { ...annotation, ...positions }
 }

@@ -12,15 +12,15 @@ import type { EndpointVerdict } from '../../providers/health/health.ts'
 import type { RouteCandidate } from '../routing/candidate.ts'
 
 /** Attempts of one model call. With more, the caller would wait longer than for a retry of its own. */
-const ATTEMPTS_MAX = 10
+const MAX_ATTEMPTS = 10
 /** Shared endpoints of one model that a model call may try. If three fail, the model most likely fails everywhere. */
-const SHARED_MAX = 3
+const MAX_SHARED_ENDPOINTS = 3
 
 export interface CallProgress {
   /** Attempts of the model call. */
   readonly attempts: readonly Candidate[]
   /** Candidates that the call skipped, because they must not be called now. */
-  readonly passed: readonly Candidate[]
+  readonly skippedCandidates: readonly Candidate[]
   /** True if an earlier turn of the exchange was charged. */
   readonly hasCharge: boolean
 }
@@ -65,23 +65,24 @@ export function candidateAfter(
 /** The first candidate that the call has neither called nor skipped and that its limits allow. */
 export function nextCandidate(
   candidates: readonly RouteCandidate[],
-  { attempts, passed }: CallProgress,
+  { attempts, skippedCandidates }: CallProgress,
   isWanted: (candidate: RouteCandidate) => boolean,
 ): RouteCandidate | undefined {
-  if (attempts.length >= ATTEMPTS_MAX) return undefined
+  if (attempts.length >= MAX_ATTEMPTS) return undefined
   return candidates.find(candidate => {
-    if (!isWanted(candidate) || isAmong(attempts, candidate) || isAmong(passed, candidate)) return false
+    if (!isWanted(candidate) || isAmong(attempts, candidate) || isAmong(skippedCandidates, candidate))
+      return false
     if (candidate.credential !== null) return true
     let shared = 0
     for (const { endpoint, credential } of attempts) {
       if (credential === null && endpoint.modelId === candidate.endpoint.modelId) shared++
     }
-    return shared < SHARED_MAX
+    return shared < MAX_SHARED_ENDPOINTS
   })
 }
 
 function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Candidate): boolean {
-  return candidates.some(each => each.endpoint === endpoint && each.credential?.id === credential?.id)
+  return candidates.some(entry => entry.endpoint === endpoint && entry.credential?.id === credential?.id)
 }
 
 /** Judges an endpoint by an attempt. `request`: the request that was sent there. */
@@ -97,29 +98,29 @@ export function verdictOf(
   const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500
   const verdict = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health
   if (verdict === 'limited') return TOO_LARGE.test(error.message) ? 'none' : 'limited'
-  return verdict === 'named' ? (namesThings(request) ? 'none' : 'failed') : verdict
+  return verdict === 'named' ? (namesResources(request) ? 'none' : 'failed') : verdict
 }
 
 /** OpenAI's error for a single request above the limit per minute: smaller requests are served. */
 const TOO_LARGE = /^Request too large\b/i
 
-const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
+const TEXT_PART_TYPES: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
 
 /** True for a request that may name more than its model: a stored prompt, a file, an item, a tool's store. */
-function namesThings(request: ResponsesRequest): boolean {
+function namesResources(request: ResponsesRequest): boolean {
   const { prompt, tools, input } = request
   if (prompt != null || tools?.some(({ type }) => type !== 'function') === true) return true
   if (Object.keys(request).some(isUnknownField)) return true
-  return Array.isArray(input) && input.some(itemNamesThings)
+  return Array.isArray(input) && input.some(itemNamesResources)
 }
 
-function itemNamesThings(item: object): boolean {
+function itemNamesResources(item: object): boolean {
   const { id, content, output } = item as Readonly<Record<string, unknown>>
-  return id != null || [content, output].some(parts => Array.isArray(parts) && parts.some(isNoText))
+  return id != null || [content, output].some(parts => Array.isArray(parts) && parts.some(isNonTextPart))
 }
 
-function isNoText(part: { readonly type?: unknown } | null): boolean {
-  return !TEXTS.has(part?.type)
+function isNonTextPart(part: { readonly type?: unknown } | null): boolean {
+  return !TEXT_PART_TYPES.has(part?.type)
 }
 
 /** Milliseconds that the provider asks the gateway to wait; 0 if none. */
@@ -131,7 +132,7 @@ export function askedWaitMs({ error }: AttemptRecord): number {
 interface ReplySpeed {
   readonly usage: { readonly outputTokens: number } | null
   readonly outputQuarters: number
-  /** Its reader was slow at some point. */
+  /** True if its reader was slow at some point. */
   readonly wasPaused: boolean
 }
 
@@ -169,9 +170,9 @@ export function noteHealth(
 }
 
 /** Largest share of the running model calls that may be at a second or later attempt. */
-const RETRIES_SHARE = 0.2
+const MAX_RETRY_SHARE = 0.2
 /** This many are always allowed. */
-const RETRIES_MIN = 3
+const MIN_RETRIES = 3
 
 /** The retry budget of one thread: during an outage, second attempts must not double the load on working endpoints. */
 export class RetryBudget {
@@ -188,14 +189,14 @@ export class RetryBudget {
     if (isRetrying) this.release()
   }
 
-  /** Returns a place. */
+  /** Returns a slot. */
   release(): void {
     this.#retrying--
   }
 
-  /** Takes a place for a second attempt. False if there is none. */
+  /** Takes a slot for a second attempt. False if there is none. */
   spend(): boolean {
-    if (this.#retrying >= Math.max(RETRIES_MIN, this.#active * RETRIES_SHARE)) return false
+    if (this.#retrying >= Math.max(MIN_RETRIES, this.#active * MAX_RETRY_SHARE)) return false
     this.#retrying++
     return true
   }
@@ -209,12 +210,15 @@ export interface BlockedModel {
 }
 
 /** The error of a request none of whose endpoints may be called now. */
-export function nobodyNow(waiting: readonly BlockedModel[]): GatewayError {
-  const models = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.modelId))]
-  const providers = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.provider.name))]
-  const waitMs = waiting.reduce((least, each) => Math.min(least, each.waitMs), Number.POSITIVE_INFINITY)
+export function nobodyNow(blockedModels: readonly BlockedModel[]): GatewayError {
+  const models = [...new Set(blockedModels.map(({ candidate }) => candidate.endpoint.modelId))]
+  const providers = [...new Set(blockedModels.map(({ candidate }) => candidate.endpoint.provider.name))]
+  const waitMs = blockedModels.reduce(
+    (least, blockedModel) => Math.min(least, blockedModel.waitMs),
+    Number.POSITIVE_INFINITY,
+  )
   const seconds = Math.max(1, Math.ceil(waitMs / 1_000))
-  const isLimited = waiting.every(each => each.isLimited)
+  const isLimited = blockedModels.every(blockedModel => blockedModel.isLimited)
   const [code, availability, state] = isLimited
     ? (['rate_limit_exceeded', 'capacity_exhausted', 'are at capacity'] as const)
     : (['service_unavailable', 'temporarily_unavailable', 'are failing at the moment'] as const)

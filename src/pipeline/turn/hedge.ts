@@ -33,7 +33,7 @@ export interface Unanswered {
   readonly error: GatewayError | null
   /** True if no other candidate may be called. */
   readonly isLast?: boolean
-  /** It would not have got the whole request, which the caller requires. */
+  /** Set if its provider would not have got the whole request, which the caller requires. */
   readonly isLossy?: true
   /** True if the other attempt of a race delivered content first. */
   readonly isOutrun?: true
@@ -46,7 +46,7 @@ export interface Unanswered {
 export type Result = ModelReply | Unanswered
 
 /** True if the second attempt of a race takes precedence over the first, which has failed or was overtaken. */
-function hasEnded(second: Result): boolean {
+function takesPrecedence(second: Result): boolean {
   return isReply(second) || (second.error !== null && second.isOutrun !== true)
 }
 
@@ -68,18 +68,22 @@ export interface HedgedCall {
   >
   /** Index of this call's first attempt among the exchange's attempts. */
   readonly from: number
-  /** True if the call has a place in the retry budget. */
+  /** True if the call has a slot in the retry budget. */
   isRetrying: boolean
   /** Candidates that were skipped without an attempt. */
-  passed: readonly RouteCandidate[]
+  skippedCandidates: readonly RouteCandidate[]
 }
 
-export function progressOf({ exchange: { attempts, bill }, from, passed }: HedgedCall): CallProgress {
-  return { attempts: attempts.slice(from), passed, hasCharge: bill.closed !== null }
+export function progressOf({
+  exchange: { attempts, bill },
+  from,
+  skippedCandidates,
+}: HedgedCall): CallProgress {
+  return { attempts: attempts.slice(from), skippedCandidates, hasCharge: bill.closed !== null }
 }
 
 /**
- * Releases the call's place in the retry budget as soon as the second attempt is answered: the length of its answer does
+ * Releases the call's slot in the retry budget as soon as the second attempt is answered: the length of its answer does
  * not matter.
  */
 export function endRetry(call: HedgedCall): void {
@@ -110,10 +114,10 @@ export function raceOf<Call extends HedgedCall>(
     onWon: winner => {
       for (const record of attempts.slice(call.from)) {
         // An attempt that is still being prepared is not sent any more.
-        if (!race.hasEntered(record)) remove(attempts, record)
+        if (!race.hasEntered(record)) removeAttempt(attempts, record)
       }
       // The attempt that answers is the last one.
-      remove(attempts, winner)
+      removeAttempt(attempts, winner)
       attempts.push(winner)
       endRetry(call)
     },
@@ -148,11 +152,11 @@ function hedge<Call extends HedgedCall>(
 }
 
 /** Picks the better of two results of a race, once both are known. */
-export async function better({ deps }: HedgedCall, first: Result, race: Race): Promise<Result> {
+export async function betterResult({ deps }: HedgedCall, first: Result, race: Race): Promise<Result> {
   const second = await race.end()
   if (second === null) return first
   countHedge(deps, second)
-  return isReply(first) || !hasEnded(second) ? first : second
+  return isReply(first) || !takesPrecedence(second) ? first : second
 }
 
 function countHedge({ metrics: { hedges } }: HedgedCall['deps'], second: Result): void {
@@ -161,9 +165,9 @@ function countHedge({ metrics: { hedges } }: HedgedCall['deps'], second: Result)
   else if (second.error !== null && second.error.code !== 'client_closed') hedges.inc({ outcome: 'failed' })
 }
 
-export function remove(attempts: AttemptRecord[], record: AttemptRecord): void {
-  const at = attempts.indexOf(record)
-  if (at !== -1) attempts.splice(at, 1)
+export function removeAttempt(attempts: AttemptRecord[], record: AttemptRecord): void {
+  const index = attempts.indexOf(record)
+  if (index !== -1) attempts.splice(index, 1)
 }
 
 /** An attempt as a race sees it. */
@@ -238,17 +242,17 @@ export class Race<Ended = Result> {
     this.#winner = record
     this.#timer?.cancel()
     this.#deps.onWon(record)
-    for (const [other, attempt] of this.#runners) {
-      if (other === record) continue
-      other.isOutrun = true
-      attempt.fail(outrun())
+    for (const [otherRecord, attempt] of this.#runners) {
+      if (otherRecord === record) continue
+      otherRecord.isOutrun = true
+      attempt.fail(outrunError())
     }
     return true
   }
 }
 
 /** The error of an attempt that was slower than the other one. It is not reported to the client. */
-function outrun(): GatewayError {
+function outrunError(): GatewayError {
   return new GatewayError('client_closed', 'Another endpoint answered first', {
     metadata: { reason: 'outrun' },
   })
@@ -269,15 +273,15 @@ class RacingTarget implements AttemptTarget {
   }
 
   receive(delta: Content): void {
-    this.#won()?.receive(delta)
+    this.#winningTarget()?.receive(delta)
   }
 
   message(message: WholeMessage): void {
-    this.#won()?.message?.(message)
+    this.#winningTarget()?.message?.(message)
   }
 
   end(done: () => void): void {
-    this.#won()?.end(done)
+    this.#winningTarget()?.end(done)
   }
 
   close(): void {
@@ -285,7 +289,7 @@ class RacingTarget implements AttemptTarget {
   }
 
   /** The target that replaces this one; null if the other attempt was faster. */
-  #won(): AttemptTarget | null {
+  #winningTarget(): AttemptTarget | null {
     if (!this.#claim()) return null
     const target = this.#open()
     this.#attempt.lead(target)

@@ -12,7 +12,7 @@ export interface MeteredReply {
   readonly figures: ReplyFigures
   readonly reader: ReplyReading
   /** True if the model has finished, or may write no more. */
-  readonly isSaid: boolean
+  readonly hasFinished: boolean
   readonly isOver: boolean
   receive(delta: Delta): void
   /** Pauses reading, until `goOn`. */
@@ -32,34 +32,38 @@ export class MeteredDeltas {
   readonly #meter: Meter
   readonly #reply: MeteredReply
   /** Output, in quarters of tokens, at which more has to be reserved. */
-  #watchFrom: number
+  #nextCheckQuarters: number
   /** Deltas that wait for the counters; at most the deltas of one read. */
-  #heldBack: Delta[] = []
+  #heldDeltas: Delta[] = []
   /** True if the provider has ended its reply meanwhile. */
   #endsLater = false
 
   constructor(meter: Meter, reply: MeteredReply) {
     this.#meter = meter
     this.#reply = reply
-    this.#watchFrom = meter.nextAt
+    this.#nextCheckQuarters = meter.nextCheckQuarters
   }
 
   readonly receive = (delta: Delta): void => {
     if (this.isHeld) {
-      this.#heldBack.push(delta)
+      this.#heldDeltas.push(delta)
       return
     }
     const reply = this.#reply
     reply.receive(delta)
     // A relay passes on a whole read, and is checked after it.
-    if (reply.figures.outputQuarters >= this.#watchFrom && !reply.reader.relays && 'text' in delta) {
+    if (
+      reply.figures.outputQuarters >= this.#nextCheckQuarters &&
+      !reply.reader.mayRelay &&
+      'text' in delta
+    ) {
       this.#reach()
     }
   }
 
   /** Called when a relay has passed on a read; `quarters`: output so far. */
-  passed(quarters: number): void {
-    if (quarters >= this.#watchFrom && this.#reply.reader.relays) this.#reach()
+  noteRelayed(quarters: number): void {
+    if (quarters >= this.#nextCheckQuarters && this.#reply.reader.mayRelay) this.#reach()
   }
 
   /** Called when the provider has ended its reply. True if output is still held back. */
@@ -70,11 +74,11 @@ export class MeteredDeltas {
 
   #reach(): void {
     const reply = this.#reply
-    const { figures, isSaid, reader } = reply
-    if (!reader.isStream || isSaid) return
+    const { figures, hasFinished, reader } = reply
+    if (!reader.isStream || hasFinished) return
     reader.relay?.settle()
     const next = this.#meter.reach(figures.outputQuarters, this.#goOn)
-    this.#watchFrom = this.#meter.nextAt
+    this.#nextCheckQuarters = this.#meter.nextCheckQuarters
     if (next === 'stop') reply.endHere()
     else if (next === 'wait') {
       this.isHeld = true
@@ -88,8 +92,8 @@ export class MeteredDeltas {
   readonly #goOn = (): void => {
     const reply = this.#reply
     if (reply.isOver || reply.figures.isCut) return
-    this.#watchFrom = this.#meter.nextAt
-    if (!this.#meter.isShort) reply.reader.relays = true
+    this.#nextCheckQuarters = this.#meter.nextCheckQuarters
+    if (!this.#meter.isShort) reply.reader.mayRelay = true
     if (!this.isHeld) return
     this.isHeld = false
     reply.turn(() => this.#releaseHeld())
@@ -98,9 +102,9 @@ export class MeteredDeltas {
 
   #releaseHeld(): void {
     const reply = this.#reply
-    if (reply.figures.outputQuarters >= this.#watchFrom) this.#reach()
+    if (reply.figures.outputQuarters >= this.#nextCheckQuarters) this.#reach()
     // One of them may have to wait again, and so do those behind it.
-    for (const delta of this.#heldBack.splice(0)) this.receive(delta)
+    for (const delta of this.#heldDeltas.splice(0)) this.receive(delta)
     if (this.#endsLater && !this.isHeld && !reply.isOver && !reply.figures.isCut) reply.conclude()
   }
 }

@@ -15,7 +15,7 @@ import type { OutgoingKey } from '../../protocol/provider.ts'
 import type { EndpointState } from '../../providers/health/endpoint-state.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
 import { type CallFigures, noteImplausible, settle } from '../accounting/charge.ts'
-import { unseenTokens } from '../accounting/unseen.ts'
+import { unseenTokens } from '../accounting/estimate.ts'
 import type { UsageEstimates } from '../accounting/usage-check.ts'
 import type { VisibleStreams } from '../accounting/visible-streams.ts'
 import type { RoutedExchange } from '../exchange-stages.ts'
@@ -36,7 +36,7 @@ import {
   type RetryBudget,
 } from './failover.ts'
 import {
-  better,
+  betterResult,
   endRetry,
   type HedgedCall,
   type ModelReply,
@@ -44,13 +44,13 @@ import {
   type Race,
   type Result,
   raceOf,
-  remove,
+  removeAttempt,
   type Unanswered,
 } from './hedge.ts'
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import { type ProviderKeys, type ProviderRequests, requiresAll } from './provider-request.ts'
 import type { RefusedKeys } from './refused-keys.ts'
-import { NOTHING_SAID } from './reply-reading.ts'
+import { NO_FIGURES } from './reply-reading.ts'
 import { NO_REQUEST } from './stored-transport.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
@@ -102,13 +102,13 @@ interface ModelCall<Terms> extends HedgedCall {
   readonly exchange: RoutedExchange
   readonly subject: CallSubject<Terms>
   /** Skipped candidates that must not be called now. */
-  waiting: readonly BlockedModel[]
+  blockedModels: readonly BlockedModel[]
 }
 
 /** Continues with the reply of a model call; null if there is none. */
 type Onward<Then> = (reply: ModelReply | null) => Then | Promise<Then>
 
-const NONE: readonly never[] = []
+const EMPTY_LIST: readonly never[] = []
 
 /**
  * Calls the candidates, starting with this one, and passes the reply to `onward`. Null if the caller's limits leave
@@ -125,7 +125,15 @@ export function callModel<Terms, Then>(
   deps.retries.enter()
   const from = exchange.attempts.length
   return tryFrom(
-    { deps, exchange, subject, from, isRetrying: false, passed: NONE, waiting: NONE },
+    {
+      deps,
+      exchange,
+      subject,
+      from,
+      isRetrying: false,
+      skippedCandidates: EMPTY_LIST,
+      blockedModels: EMPTY_LIST,
+    },
     first,
     onward,
   )
@@ -138,7 +146,7 @@ function tryFrom<Terms, Then>(
 ): Promise<Then> {
   if (candidate === undefined) return endUnanswered(call, onward)
   const { retries, routing } = call.deps
-  const ended = (result: Result): Then | Promise<Then> => {
+  const onResult = (result: Result): Then | Promise<Then> => {
     if ('finish' in result) {
       retries.leave(call.isRetrying)
       return onward(result)
@@ -156,10 +164,10 @@ function tryFrom<Terms, Then>(
     const race = raceOf(call, candidate, runToResult)
     if (race !== null)
       return runToResult(call, candidate, race)
-        .then(first => better(call, first, race))
-        .then(ended)
+        .then(first => betterResult(call, first, race))
+        .then(onResult)
   }
-  return runAttempt(call, candidate, null, ended)
+  return runAttempt(call, candidate, null, onResult)
 }
 
 /** Runs an attempt that races with another one, to its end. Never rejects. */
@@ -183,7 +191,7 @@ function runAttempt<Terms, Then>(
   call: ModelCall<Terms>,
   candidate: RouteCandidate,
   race: Race | null,
-  ended: (result: Result) => Then | Promise<Then>,
+  onResult: (result: Result) => Then | Promise<Then>,
 ): Promise<Then> {
   const { deps, exchange } = call
   const { attempts, bill, watch } = exchange
@@ -194,7 +202,7 @@ function runAttempt<Terms, Then>(
     record,
     race,
     terms: null,
-    figures: NOTHING_SAID,
+    figures: NO_FIGURES,
   }
   const collected = exchange.batch?.collected
   if (collected === undefined) {
@@ -203,7 +211,7 @@ function runAttempt<Terms, Then>(
     const entry = health.begin(state, exchange.caller)
     if (entry === null) {
       passOver(call, candidate, state)
-      return resolved(() => ended({ candidate, error: null }))
+      return resolved(() => onResult({ candidate, error: null }))
     }
     record.health = entry
     record.startedMs = entry.beganMs
@@ -222,8 +230,8 @@ function runAttempt<Terms, Then>(
     else if (credential !== null) key = deps.providerKeys.ownKey(credential, endpoint)
     else if (endpoint.provider.keyForm !== undefined) key = deps.providerKeys.sharedKey(endpoint)
     if (key instanceof Promise) {
-      outcome = key.then(opened => {
-        record.providerKey = opened
+      outcome = key.then(openedKey => {
+        record.providerKey = openedKey
         return send(call, runningAttempt, call.subject.prepare(candidate))
       })
     } else {
@@ -231,12 +239,12 @@ function runAttempt<Terms, Then>(
       outcome = send(call, runningAttempt, call.subject.prepare(candidate))
     }
   } catch (thrown) {
-    return resolved(() => ended(failedResult(call, runningAttempt, thrown)))
+    return resolved(() => onResult(failedResult(call, runningAttempt, thrown)))
   }
-  if (!(outcome instanceof Promise)) return resolved(() => ended(outcome as Unanswered))
+  if (!(outcome instanceof Promise)) return resolved(() => onResult(outcome as Unanswered))
   return outcome.then(
-    finish => ended('error' in finish ? finish : answeredResult(call, runningAttempt, finish)),
-    thrown => ended(failedResult(call, runningAttempt, thrown)),
+    finish => onResult('error' in finish ? finish : answeredResult(call, runningAttempt, finish)),
+    thrown => onResult(failedResult(call, runningAttempt, thrown)),
   )
 }
 
@@ -247,7 +255,7 @@ function send<Terms>(
   terms: Terms | null | Promise<Terms | null>,
 ): Unanswered | Promise<Finish | Unanswered> {
   if (terms instanceof Promise) return terms.then(ready => send(call, runningAttempt, ready))
-  if (terms === null) return leave(call, runningAttempt)
+  if (terms === null) return skipCandidate(call, runningAttempt)
   const { deps, exchange, subject } = call
   const { batch, held, signal, spans } = exchange
   const { callerContext } = exchange.clientRequest.context
@@ -258,10 +266,10 @@ function send<Terms>(
   if (batch?.collected !== undefined) return receive(call, runningAttempt, terms, NO_REQUEST)
   const wire = subject.encode(record, terms)
   if (record.changes !== undefined && isRefusedLoss(exchange, record.changes))
-    return leaveOut(call, runningAttempt)
+    return skipLossy(call, runningAttempt)
   if (batch !== undefined && subject.submits?.(record, terms, wire) === true) {
     exchange.isSubmitted = true
-    return { ...leave(call, runningAttempt), isLast: true }
+    return { ...skipCandidate(call, runningAttempt), isLast: true }
   }
   const { span } = record
   const header = span === undefined ? callerContext?.header : spans?.header(span)
@@ -279,7 +287,7 @@ function receive<Terms>(
 ): Unanswered | Promise<Finish | Unanswered> {
   const { race, record } = runningAttempt
   const { subject } = call
-  if (race?.isDecided === true) return leave(call, runningAttempt)
+  if (race?.isDecided === true) return skipCandidate(call, runningAttempt)
   const attempt = subject.open(record, terms)
   runningAttempt.figures = attempt.figures
   runningAttempt.terms = terms
@@ -361,13 +369,13 @@ function unseenTokensOf<Terms>(
 }
 
 /** Skips a candidate whose attempt was not sent. */
-function leave<Terms>(
+function skipCandidate<Terms>(
   { deps, exchange }: ModelCall<Terms>,
   { candidate, record }: RunningAttempt<Terms>,
 ): Unanswered {
   const { attempts, bill, spans } = exchange
   if (record.span !== undefined) spans?.drop(record.span)
-  remove(attempts, record)
+  removeAttempt(attempts, record)
   record.health?.countEnd('none', deps.clock.monotonicMs())
   return { candidate, error: null, isLast: bill.closed !== null }
 }
@@ -378,11 +386,11 @@ function isRefusedLoss({ bill, request }: RoutedExchange, changes: readonly Chan
 }
 
 /** Leaves out a candidate for which the request would lose something. */
-function leaveOut<Terms>(call: ModelCall<Terms>, runningAttempt: RunningAttempt<Terms>): Unanswered {
+function skipLossy<Terms>(call: ModelCall<Terms>, runningAttempt: RunningAttempt<Terms>): Unanswered {
   const { candidate, record } = runningAttempt
   const { exchange } = call
   exchange.lossy = [...exchange.lossy, { candidate, changes: record.changes ?? [] }]
-  return { ...leave(call, runningAttempt), isLossy: true }
+  return { ...skipCandidate(call, runningAttempt), isLossy: true }
 }
 
 /** Notes a candidate whose endpoint must not be called now. */
@@ -391,8 +399,8 @@ function passOver<Terms>(call: ModelCall<Terms>, candidate: RouteCandidate, stat
   const { caller } = exchange
   const nowMs = deps.clock.monotonicMs()
   const isLimited = state.isLimited(nowMs, caller)
-  call.waiting = [...call.waiting, { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }]
-  exchange.passedOver = call.waiting
+  call.blockedModels = [...call.blockedModels, { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }]
+  exchange.passedOver = call.blockedModels
 }
 
 /**
@@ -407,7 +415,7 @@ function candidateAfterResult<Terms>(
   const { bill, candidates, ranking, signal } = exchange
   if (error === null) {
     if (isLast === true) return undefined
-    call.passed = [...call.passed, called]
+    call.skippedCandidates = [...call.skippedCandidates, called]
     if (!ranking.fallbacks && isLeftOut !== true) return undefined
     const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
       bill.closed === null || (credential === null) === (called.credential === null)
@@ -439,7 +447,7 @@ function candidateAfterResult<Terms>(
 
 /** Called when no candidate is left. */
 async function endUnanswered<Terms, Then>(
-  { deps, exchange, from, isRetrying, waiting }: ModelCall<Terms>,
+  { deps, exchange, from, isRetrying, blockedModels }: ModelCall<Terms>,
   onward: Onward<Then>,
 ): Promise<Then> {
   deps.retries.leave(isRetrying)
@@ -450,7 +458,7 @@ async function endUnanswered<Terms, Then>(
     const allowance = reservation?.allowance ?? null
     const isPayable = ({ credential }: Candidate): boolean =>
       allowance === null || allowance.remaining(credential !== null) >= 0
-    const payable = waiting.filter(({ candidate }) => isPayable(candidate))
+    const payable = blockedModels.filter(({ candidate }) => isPayable(candidate))
     if (payable.length > 0) throw nobodyNow(payable)
     if (exchange.lossy.length > 0) throw tooLossy(exchange.lossy, exchange.clientRequest)
   }

@@ -64,12 +64,12 @@ export function refusalIn(
   })
 }
 
-export function cutShort(): GatewayError {
+export function cutShortError(): GatewayError {
   return unavailable('The provider ended the reply before it was complete')
 }
 
 /** Failures in which a provider was involved, even if the gateway detected them. */
-const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
+const PROVIDER_FAILURES: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'provider_unavailable',
   'reply_too_large',
   'upstream_timeout',
@@ -78,7 +78,7 @@ const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
 
 /** Adds the name of the provider at which the failure occurred, unless it has one already. */
 export function withProvider(error: GatewayError, { endpoint }: AttemptRecord): GatewayError {
-  if (!OF_PROVIDERS.has(error.code) || error.metadata?.['provider_name'] !== undefined) return error
+  if (!PROVIDER_FAILURES.has(error.code) || error.metadata?.['provider_name'] !== undefined) return error
   return rewritten(error, { metadata: { ...error.metadata, provider_name: endpoint.provider.name } })
 }
 
@@ -95,7 +95,7 @@ function unavailable(message: string, cause?: unknown): GatewayError {
 }
 
 /** Maximum number of resources of one key that a call tries. */
-const RESOURCES_MAX = 4
+const MAX_RESOURCES = 4
 
 /**
  * True if the key of a failed attempt has another resource that this call has not tried yet; the failure then says
@@ -114,8 +114,8 @@ export function hasAnotherResource(
   resources.failed()
   const tryCount = attempts
     .slice(from)
-    .filter(each => each.endpoint === endpoint && each.credential === credential).length
-  if (tryCount >= Math.min(resources.count, RESOURCES_MAX)) return false
+    .filter(attempt => attempt.endpoint === endpoint && attempt.credential === credential).length
+  if (tryCount >= Math.min(resources.count, MAX_RESOURCES)) return false
   health?.countEnd('none', nowMs)
   return true
 }

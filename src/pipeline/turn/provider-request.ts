@@ -32,7 +32,7 @@ import { fitRequest } from '../../providers/parameters.ts'
 import { authHeaders } from '../../providers/upstream/auth.ts'
 import { signatureIn } from '../../providers/upstream/aws-signature.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
-import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
+import { LARGE_REQUEST_BYTES, requestJson, withRawList } from '../request-json.ts'
 import { makerOf } from '../routing/candidate.ts'
 import { type FittedRequest, fittedChanges } from '../tool-calls/client-tools.ts'
 
@@ -52,7 +52,7 @@ interface ProviderRequestDeps {
   readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
 }
 
-/** Those of a format: the same object for all requests, unless a request needs some of its own. */
+/** The headers of a format: the same object for all requests, unless a request needs headers of its own. */
 type FormatHeaders = NonNullable<WireRequest['headers']>
 
 const NO_HEADERS: FormatHeaders = {}
@@ -77,19 +77,22 @@ export class ProviderRequests {
     prompt: ResponsesRequest,
     fitted: FittedRequest | null = null,
   ): WireRequest {
-    const endpoint = attempt.providerKey === null ? attempt.endpoint : askedEndpoint(attempt)
-    const openedPrompt = typeof prompt.input === 'string' ? prompt : openSummaries(prompt, attempt)
-    const supported =
+    const endpoint = attempt.providerKey === null ? attempt.endpoint : deployedEndpoint(attempt)
+    const openedPrompt = typeof prompt.input === 'string' ? prompt : withoutForeignSeals(prompt, attempt)
+    const supportedRequest =
       endpoint.supportedParameters === null ? openedPrompt : fitRequest(openedPrompt, endpoint)
-    const isUsualTier = endpoint.serviceTier === undefined && supported.service_tier == null
-    const tiered = isUsualTier ? supported : inTier(supported, attempt)
-    const outgoing = outgoingRequest(tiered, format, exchange.dialect)
+    const isUsualTier = endpoint.serviceTier === undefined && supportedRequest.service_tier == null
+    const tieredRequest = isUsualTier ? supportedRequest : inTier(supportedRequest, attempt)
+    const outgoing = outgoingRequest(tieredRequest, format, exchange.dialect)
     const { safety_identifier, user } = exchange.request
     const isNamed = (safety_identifier ?? user) != null
-    const marked = MARKED_OBJECTS.count
+    const markedBefore = MARKED_OBJECTS.count
     const wire = format.encode(
       {
-        request: outgoing.prompt_cache_key == null ? outgoing : this.#hashed(outgoing, exchange, attempt),
+        request:
+          outgoing.prompt_cache_key == null
+            ? outgoing
+            : this.#withHashedCacheKey(outgoing, exchange, attempt),
         stream: exchange.request.stream === true,
         endUser: isNamed ? this.endUserOf(exchange) : null,
         isOwnApi: format.dialect === exchange.dialect,
@@ -113,18 +116,18 @@ export class ProviderRequests {
     if (outgoing.reasoning != null || outgoing.text != null) isChanged = true
     if (outgoing.parallel_tool_calls === false) isChanged = true
     const settings = SETTINGS[format.name]
-    for (let at = 0; at < settings.length && !isChanged; at++) {
-      const { name, outer, inner } = settings[at] as (typeof settings)[number]
+    for (let index = 0; index < settings.length && !isChanged; index++) {
+      const { name, outer, inner } = settings[index] as (typeof settings)[number]
       const value = outgoing[name]
       if (value == null) continue
-      const sent = outer === null ? undefined : wire.body[outer]
-      isChanged = (inner === null ? sent : (sent as Json | undefined)?.[inner]) !== value
+      const sentValue = outer === null ? undefined : wire.body[outer]
+      isChanged = (inner === null ? sentValue : (sentValue as Json | undefined)?.[inner]) !== value
     }
     if (isChanged) {
-      const opening = openedPrompt === prompt ? NONE_LOST : lostThoughts(prompt, openedPrompt)
-      noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact, fitted, opening })
+      const lostReasoning = openedPrompt === prompt ? NO_CHANGES : lostThoughts(prompt, openedPrompt)
+      noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact, fitted, lostReasoning })
     }
-    if (MARKED_OBJECTS.count !== marked || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
+    if (MARKED_OBJECTS.count !== markedBefore || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
       return { ...wire, isWritten: true }
     if (exchange.held.bytes < RAW_MIN_MEMORY_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
@@ -132,7 +135,11 @@ export class ProviderRequests {
   }
 
   /** The account of a BYOK credential belongs to the caller, so the key may be sent there unhashed. */
-  #hashed(request: ResponsesRequest, { caller }: Exchange, { credential }: AttemptRecord): ResponsesRequest {
+  #withHashedCacheKey(
+    request: ResponsesRequest,
+    { caller }: Exchange,
+    { credential }: AttemptRecord,
+  ): ResponsesRequest {
     const key = request.prompt_cache_key
     if (key == null || credential !== null) return request
     return { ...request, prompt_cache_key: this.#deps.hashCacheKey(caller.organizationId, key) }
@@ -163,7 +170,7 @@ export class ProviderRequests {
     const baseHeaders = this.#headersOf(attempt, headers)
     const withTrace = parent === undefined ? baseHeaders : { ...baseHeaders, traceparent: parent }
     const takesState = parent !== undefined && state != null && endpoint.provider.propagateTrace === true
-    const isLarge = heldBytes >= LARGE_BYTES
+    const isLarge = heldBytes >= LARGE_REQUEST_BYTES
     let json = ''
     if (wire.isWritten === true && !isLarge) json = writtenJson(body)
     else if (raw == null) json = isLarge ? requestJson(body, heldBytes) : JSON.stringify(body)
@@ -182,18 +189,19 @@ export class ProviderRequests {
       attempt.span.port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
     }
     const key = attempt.providerKey
-    return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
+    return key?.sign === undefined ? request : signRequest(attempt, key, key.sign, request)
   }
 
   #headersOf(attempt: AttemptRecord, ofFormat: FormatHeaders): UpstreamRequest['headers'] {
     const { endpoint, credential, providerKey } = attempt
     const isUsual = credential === null && providerKey === null
-    const known = isUsual ? this.#headers.get(endpoint)?.get(ofFormat) : undefined
-    if (known !== undefined) return known
+    const cachedHeaders = isUsual ? this.#headers.get(endpoint)?.get(ofFormat) : undefined
+    if (cachedHeaders !== undefined) return cachedHeaders
     const headers = { ...endpoint.provider.headers, ...keyHeaders(attempt), ...ofFormat }
     if (isUsual) {
-      const all = this.#headers.get(endpoint) ?? new WeakMap<FormatHeaders, UpstreamRequest['headers']>()
-      this.#headers.set(endpoint, all.set(ofFormat, headers))
+      const headersByFormat =
+        this.#headers.get(endpoint) ?? new WeakMap<FormatHeaders, UpstreamRequest['headers']>()
+      this.#headers.set(endpoint, headersByFormat.set(ofFormat, headers))
     }
     return headers
   }
@@ -201,11 +209,11 @@ export class ProviderRequests {
   #urlOf({ endpoint, providerKey }: AttemptRecord, path: string): URL {
     if (providerKey?.callUrl !== undefined) return deploymentUrl(providerKey.callUrl, path, endpoint)
     if (providerKey?.baseUrl !== undefined) return new URL(providerKey.baseUrl + path)
-    const known = this.#urls.get(endpoint) ?? new Map<string, URL>()
-    let url = known.get(path)
+    const urlsByPath = this.#urls.get(endpoint) ?? new Map<string, URL>()
+    let url = urlsByPath.get(path)
     if (url === undefined) {
       url = parseUrl(endpoint, path)
-      this.#urls.set(endpoint, known.set(path, url))
+      this.#urls.set(endpoint, urlsByPath.set(path, url))
     }
     return url
   }
@@ -214,8 +222,8 @@ export class ProviderRequests {
 /** The URL of a different API call than the usual one, if the deployment has one. */
 function deploymentUrl(address: string, path: string, { format }: Endpoint): URL {
   const url = new URL(address)
-  const usual = API_OF_FORMAT[format].deploymentPath
-  if (usual !== null && path.startsWith(`${usual}/`)) url.pathname += path.slice(usual.length)
+  const usualPath = API_OF_FORMAT[format].deploymentPath
+  if (usualPath !== null && path.startsWith(`${usualPath}/`)) url.pathname += path.slice(usualPath.length)
   return url
 }
 
@@ -226,8 +234,8 @@ interface Sending {
   /** True: marks are counted too, for which the whole body is read. */
   readonly isExact: boolean
   readonly fitted: FittedRequest | null
-  /** Reasoning that only its maker can read, which is someone else. */
-  readonly opening: readonly Change[]
+  /** The loss of reasoning that only another provider can read. */
+  readonly lostReasoning: readonly Change[]
 }
 
 /** True if the caller wants no provider for which its request would lose anything. */
@@ -240,14 +248,14 @@ function noteChanges(
   { clientRequest }: Exchange,
   attempt: AttemptRecord,
   prompt: ResponsesRequest,
-  { outgoing, wire, format, isExact, fitted, opening }: Sending,
+  { outgoing, wire, format, isExact, fitted, lostReasoning }: Sending,
 ): void {
   const dropped = (field: string): Change => ({ field, action: 'dropped', reason: NO_SUCH_FIELD })
   const changes: Change[] = [
     ...leftOutFields(prompt, outgoing)
       .filter(name => name !== 'stop')
       .map(dropped),
-    ...(attempt.stops === undefined ? [] : [CUT_HERE]),
+    ...(attempt.stops === undefined ? [] : [STOPS_ADDED]),
     ...changedSettings(format.name, outgoing, wire.body),
     ...(isExact ? lostMarks(prompt, wire.body) : []).map(
       (field): Change => ({
@@ -256,38 +264,38 @@ function noteChanges(
         reason: 'the provider accepts fewer or shorter cache marks',
       }),
     ),
-    ...opening,
+    ...lostReasoning,
     ...(fitted === null ? (wire.changes ?? []) : fittedChanges(fitted, wire.changes ?? [])).filter(
-      ({ field }) => !opening.some(each => each.field === field),
+      ({ field }) => !lostReasoning.some(change => change.field === field),
     ),
     ...(clientRequest.losses ?? []),
   ]
   if (changes.length > 0) attempt.changes = changes
 }
 
-const CUT_HERE: Change = {
+const STOPS_ADDED: Change = {
   field: 'stop',
   action: 'added',
   reason: 'the gateway looks for the stop sequences that the provider does not accept',
 }
 
-const NONE_LOST: readonly Change[] = []
+const NO_CHANGES: readonly Change[] = []
 /** More are not reported, because a conversation may have thousands of items. */
-const LOST_MAX = 100
+const MAX_LOST_THOUGHTS = 100
 
 /** Reasoning that lost what only another provider can read. */
 function lostThoughts(prompt: ResponsesRequest, openedPrompt: ResponsesRequest): readonly Change[] {
   const [before, after] = [prompt.input, openedPrompt.input]
-  if (typeof before === 'string' || typeof after === 'string') return NONE_LOST
-  const lost: Change[] = []
-  for (const [at, item] of before.entries()) {
-    if (lost.length === LOST_MAX) break
-    if (item.type !== 'reasoning' || item === after[at]) continue
-    const opened = after[at] as typeof item
-    if (isSealed(item) && !isSealed(opened))
-      lost.push({ field: `input[${at}]`, action: 'dropped', reason: FOREIGN_THOUGHT })
+  if (typeof before === 'string' || typeof after === 'string') return NO_CHANGES
+  const changes: Change[] = []
+  for (const [index, item] of before.entries()) {
+    if (changes.length === MAX_LOST_THOUGHTS) break
+    if (item.type !== 'reasoning' || item === after[index]) continue
+    const openedItem = after[index] as typeof item
+    if (isSealed(item) && !isSealed(openedItem))
+      changes.push({ field: `input[${index}]`, action: 'dropped', reason: FOREIGN_THOUGHT })
   }
-  return lost
+  return changes
 }
 
 function isSealed(item: { readonly signature?: unknown; readonly encrypted_content?: unknown }): boolean {
@@ -295,7 +303,7 @@ function isSealed(item: { readonly signature?: unknown; readonly encrypted_conte
 }
 
 /** The prompt as this provider may see it: without data sealed by others. */
-function openSummaries(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
+function withoutForeignSeals(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
   const { input } = prompt
   if (typeof input === 'string' || !hasSealedContent(input)) return prompt
   return { ...prompt, input: [...openItems(input, makerOf(attempt))] }
@@ -324,12 +332,12 @@ function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptReco
   const tier = endpoint.serviceTier
   if (tier !== undefined) return requestedTier === tier ? request : { ...request, service_tier: tier }
   if (requestedTier == null || credential !== null) return request
-  const { service_tier: _tier, ...rest } = request
-  return rest
+  const { service_tier: _tier, ...otherFields } = request
+  return otherFields
 }
 
 /** The endpoint, with the model name that the key's deployment uses. */
-export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoint {
+export function deployedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoint {
   const upstreamModel = providerKey?.upstreamModel
   return upstreamModel === undefined ? endpoint : { ...endpoint, upstreamModel }
 }
@@ -349,7 +357,7 @@ export function secretsOf({ endpoint: { provider }, providerKey }: AttemptRecord
 const sharedSecrets = new WeakMap<Provider, readonly string[]>()
 
 /** Returns a provider-chosen name that we keep or show; null if it repeats the provider's key. */
-export function harmless(name: string | null, attempt: AttemptRecord): string | null {
+export function harmlessName(name: string | null, attempt: AttemptRecord): string | null {
   return name === null || holdsSecret(name, secretsOf(attempt)) ? null : name
 }
 
@@ -368,12 +376,12 @@ function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Recor
   }
   const { sign, scheme, text, headers } = providerKey
   if (sign !== undefined) return { ...headers }
-  const usual = credential === null ? auth : ownKeyScheme(endpoint)
-  return { ...headers, ...authHeaders(scheme ?? usual, text) }
+  const usualScheme = credential === null ? auth : ownKeyScheme(endpoint)
+  return { ...headers, ...authHeaders(scheme ?? usualScheme, text) }
 }
 
 /** Adds the headers of a signature, and keeps the signature out of replies. */
-async function signed(
+async function signRequest(
   attempt: AttemptRecord,
   key: OutgoingKey,
   sign: NonNullable<OutgoingKey['sign']>,

@@ -5,14 +5,14 @@ import type { Log } from '../../base/log/log.ts'
 import type { AttemptRecord } from '../../exchange/exchange.ts'
 
 /** The same key is logged again after this time. */
-const AGAIN_MS = 600_000
+const LOG_INTERVAL_MS = 600_000
 /** Own keys of workspaces may be many. */
-const KEYS_MAX = 1_000
+const MAX_LOGGED_KEYS = 1_000
 
 export class RefusedKeys {
   readonly #deps: { readonly clock: Pick<Clock, 'monotonicMs'>; readonly log: Pick<Log, 'notice'> }
   /** Monotonic milliseconds of the last line, by key. */
-  readonly #logged = new LRUCache<string, number>({ max: KEYS_MAX })
+  readonly #lastLogMs = new LRUCache<string, number>({ max: MAX_LOGGED_KEYS })
 
   constructor(deps: { readonly clock: Pick<Clock, 'monotonicMs'>; readonly log: Pick<Log, 'notice'> }) {
     this.#deps = deps
@@ -24,9 +24,9 @@ export class RefusedKeys {
     const nowMs = clock.monotonicMs()
     const provider = endpoint.provider.slug
     const key = `${provider}\n${credential?.id ?? ''}`
-    const lastMs = this.#logged.get(key)
-    if (lastMs !== undefined && nowMs - lastMs < AGAIN_MS) return
-    this.#logged.set(key, nowMs)
+    const lastMs = this.#lastLogMs.get(key)
+    if (lastMs !== undefined && nowMs - lastMs < LOG_INTERVAL_MS) return
+    this.#lastLogMs.set(key, nowMs)
     log.notice('providers', 'a provider refuses a key: check it, its credit and its permissions', {
       provider,
       ...(status === null ? {} : { status }),

@@ -27,12 +27,12 @@ import type { Content } from '../answer/answer.ts'
 import type { Relay } from '../answer/relay.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { refusalIn } from './provider-failure.ts'
-import { harmless } from './provider-request.ts'
+import { harmlessName } from './provider-request.ts'
 
 /** An error page is read only for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
 
-const NOTHING = Buffer.alloc(0)
+const EMPTY_BUFFER = Buffer.alloc(0)
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
 
 /** The way a reply is read. */
@@ -49,9 +49,9 @@ export class ReplyReading {
   /** Null: frames are decoded. */
   relay: Relay | null = null
   /** False if every frame has to be decoded from here on. */
-  relays = true
+  mayRelay = true
   /** The head of the reply; null until it has arrived. */
-  answered: UpstreamHead | null = null
+  replyHead: UpstreamHead | null = null
   /** The decoder, whose state is read too. */
   readonly decoder: Decoder
   /** Characters that the model may write in a stream. */
@@ -119,7 +119,7 @@ export class ReplyReading {
   }
 
   /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
-  encoded(body: string): void {
+  countRequest(body: string): void {
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
     this.#repeatedBytes = this.#requestBytes
     this.#reportedBytes = this.#requestBytes
@@ -133,21 +133,21 @@ export class ReplyReading {
       this.#report(this.#reportedBytes - this.#requestBytes)
       this.#requestBytes = 0
     }
-    this.answered = head
+    this.replyHead = head
     if (head.status < 200 || head.status > 299) this.#kind = 'refusal'
     else if (this.#framing === 'json') this.#kind = 'document'
   }
 
   /**
-   * Reads the next bytes. Returns false if the reader of the answer is slow. `target` may accept a relay. `stays`: it
-   * is the last read, and its bytes stay valid until the end.
+   * Reads the next bytes. Returns false if the reader of the answer is slow. `target` may accept a relay. `staysValid`:
+   * this is the last read, and its bytes stay valid until the end.
    * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
    */
   push(chunk: Buffer, target: AttemptTarget | null, staysValid: boolean): boolean {
     if (this.#kind === 'undecided') this.#kind = kindOf(chunk)
     if (this.#kind === 'frames') {
       this.#parser ??= this.#openParser()
-      if (this.relays && this.relay === null) this.#openRelay(this.#parser, target)
+      if (this.mayRelay && this.relay === null) this.#openRelay(this.#parser, target)
       if (this.relay !== null) return this.relay.push(chunk)
       this.#parser.push(chunk)
     } else if (this.#kind === 'document') {
@@ -167,7 +167,7 @@ export class ReplyReading {
   end(): void {
     if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
     if (this.#kind === 'document') {
-      const bytes = this.#document ?? this.#body?.bytes() ?? NOTHING
+      const bytes = this.#document ?? this.#body?.bytes() ?? EMPTY_BUFFER
       const keptBytes = this.#body?.lengthBytes ?? bytes.length
       const isLong = keptBytes > SHORT_FRAME_CHARS
       if (isLong) this.#checkBody(bytes, keptBytes)
@@ -184,7 +184,7 @@ export class ReplyReading {
   /** Ends the relay, and decodes every frame from here on. */
   endRelay(): void {
     this.relay?.settle()
-    this.relays = false
+    this.mayRelay = false
     this.relay = null
   }
 
@@ -193,13 +193,13 @@ export class ReplyReading {
    * of output.
    * @throws GatewayError `overloaded`
    */
-  count(saidChars: number): void {
-    const arriving =
+  count(outputChars: number): void {
+    const arrivingBytes =
       this.#parser === null
         ? (this.#document?.length ?? this.#body?.lengthBytes ?? 0)
         : this.#parser.waitingBytes
-    const waiting = arriving + this.decoder.withheld
-    const bytes = this.#requestBytes + waiting + this.#richBytes + CHAR_BYTES * saidChars
+    const waitingBytes = arrivingBytes + this.decoder.withheld
+    const bytes = this.#requestBytes + waitingBytes + this.#richBytes + CHAR_BYTES * outputChars
     if (Math.abs(bytes - this.#reportedBytes) >= REPORT_STEP_BYTES) this.#report(bytes)
   }
 
@@ -224,11 +224,11 @@ export class ReplyReading {
   #openRelay(parser: SseParser | AwsEventParser, target: AttemptTarget | null): void {
     const decode = this.#decode
     if (parser instanceof SseParser) this.relay = target?.relay?.({ parser, decode }) ?? null
-    this.relays = this.relay !== null
+    this.mayRelay = this.relay !== null
   }
 
   #refusal(): GatewayError {
-    return refusalIn(this.#body?.text() ?? '', this.answered, this.#terms, this.#record)
+    return refusalIn(this.#body?.text() ?? '', this.replyHead, this.#terms, this.#record)
   }
 
   readonly #decode = (event: string, data: string): void => this.decoder.frame(event, data)
@@ -267,9 +267,9 @@ export class ReplyReading {
   }
 
   #report(bytes: number): void {
-    const more = bytes - this.#reportedBytes
+    const addedBytes = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    if (!this.#held.count(more)) throw overloadError()
+    if (!this.#held.count(addedBytes)) throw overloadError()
   }
 
   /** Releases everything that the reply holds. */
@@ -375,10 +375,10 @@ export class ReplyFigures implements CallFigures {
 }
 
 /** The figures of an attempt that did not begin. */
-export const NOTHING_SAID: CallFigures = new ReplyFigures()
+export const NO_FIGURES: CallFigures = new ReplyFigures()
 
 /** The service tiers of the API. Any other value could be arbitrary text, which was not scanned. */
-const TIERS: ReadonlySet<string> = new Set([
+const KNOWN_TIERS: ReadonlySet<string> = new Set([
   'auto',
   'default',
   'standard',
@@ -393,7 +393,7 @@ const TIERS: ReadonlySet<string> = new Set([
 ])
 
 /** Values that providers usually send, which cannot contain a key. */
-const USUAL_ENDS: ReadonlySet<string> = new Set([
+const USUAL_FINISH_NAMES: ReadonlySet<string> = new Set([
   'completed',
   'end_turn',
   'stop',
@@ -408,15 +408,15 @@ export function finishOf(
   { reason, native, serviceTier, stopSequence, appliedEdits }: Extract<Delta, { kind: 'finish' }>,
   record: AttemptRecord,
 ): Finish {
-  // Found by the gateway: the client's own words.
+  // The gateway found this sequence, which the client wrote itself.
   const { stoppedBy } = record
   if (stoppedBy !== undefined)
     return { reason: 'stop', native: null, serviceTier: null, stopSequence: stoppedBy }
   return {
     reason,
-    native: native !== null && USUAL_ENDS.has(native) ? native : harmless(native, record),
-    serviceTier: serviceTier !== null && TIERS.has(serviceTier) ? serviceTier : null,
-    ...(stopSequence == null ? undefined : { stopSequence: harmless(stopSequence, record) }),
+    native: native !== null && USUAL_FINISH_NAMES.has(native) ? native : harmlessName(native, record),
+    serviceTier: serviceTier !== null && KNOWN_TIERS.has(serviceTier) ? serviceTier : null,
+    ...(stopSequence == null ? undefined : { stopSequence: harmlessName(stopSequence, record) }),
     ...(appliedEdits === undefined ? undefined : { appliedEdits }),
   }
 }

@@ -22,12 +22,12 @@ interface State {
   /** The state for the next shorter end of the text. */
   shorter: State | null
   /** Characters of the longest sequence that ends here; 0: none does. */
-  found: number
+  matchLength: number
 }
 
 /** Finds the first of many sequences in a text that comes in pieces, in one pass (Aho and Corasick). */
 export class StopSearch {
-  readonly #start: State = { next: new Map(), length: 0, shorter: null, found: 0 }
+  readonly #start: State = { next: new Map(), length: 0, shorter: null, matchLength: 0 }
   #state = this.#start
 
   constructor(sequences: readonly string[]) {
@@ -36,19 +36,19 @@ export class StopSearch {
   }
 
   /** Characters at the end of the text that may begin a sequence. */
-  get waiting(): number {
+  get waitingChars(): number {
     return this.#state.length
   }
 
-  /** Null if no stop sequence ends in the piece. `end`: characters of the piece up to its end. `length`: its length. */
+  /** Null if no stop sequence ends in the piece. `end`: its end in the piece. `length`: the length of the sequence. */
   read(piece: string): { readonly end: number; readonly length: number } | null {
-    for (let at = 0; at < piece.length; at++) {
-      const code = piece.charCodeAt(at)
+    for (let index = 0; index < piece.length; index++) {
+      const code = piece.charCodeAt(index)
       let state: State | null = this.#state
       while (state !== null && !state.next.has(code)) state = state.shorter
       this.#state = state?.next.get(code) ?? this.#start
-      const { found } = this.#state
-      if (found > 0) return { end: at + 1, length: found }
+      const { matchLength } = this.#state
+      if (matchLength > 0) return { end: index + 1, length: matchLength }
     }
     return null
   }
@@ -60,16 +60,16 @@ export class StopSearch {
 
   #add(sequence: string): void {
     let state = this.#start
-    for (let at = 0; at < sequence.length; at++) {
-      const code = sequence.charCodeAt(at)
+    for (let index = 0; index < sequence.length; index++) {
+      const code = sequence.charCodeAt(index)
       let next = state.next.get(code)
       if (next === undefined) {
-        next = { next: new Map(), length: at + 1, shorter: this.#start, found: 0 }
+        next = { next: new Map(), length: index + 1, shorter: this.#start, matchLength: 0 }
         state.next.set(code, next)
       }
       state = next
     }
-    state.found = sequence.length
+    state.matchLength = sequence.length
   }
 
   /** By length, so that shorter states are linked before longer ones. */
@@ -80,7 +80,7 @@ export class StopSearch {
         let shorter = state.shorter
         while (shorter !== null && !shorter.next.has(code)) shorter = shorter.shorter
         next.shorter = shorter?.next.get(code) ?? this.#start
-        if (next.found === 0) next.found = next.shorter.found
+        if (next.matchLength === 0) next.matchLength = next.shorter.matchLength
         queue.push(next)
       }
     }
@@ -110,7 +110,7 @@ export class StopCut implements AttemptTarget {
   receive(delta: Content): void {
     if (this.#isStopped) return
     if (delta.kind === 'text') this.#text(delta)
-    // What belongs to the waiting text waits with it.
+    // An annotation waits with its text.
     else if (this.#held.length > 0 && delta.kind === 'annotation') this.#held.push(delta)
     else {
       this.#release(0)
@@ -135,17 +135,17 @@ export class StopCut implements AttemptTarget {
       this.#search.reset()
       this.#item = delta.item
     }
-    const found = this.#search.read(delta.text)
+    const match = this.#search.read(delta.text)
     this.#held.push(delta)
     this.#heldChars += delta.text.length
-    if (found === null) this.#release(this.#search.waiting)
-    else this.#stop(this.#heldChars - delta.text.length + found.end, found.length)
+    if (match === null) this.#release(this.#search.waitingChars)
+    else this.#stop(this.#heldChars - delta.text.length + match.end, match.length)
   }
 
-  /** Passes on what waits, but for the deltas that have the last `waiting` characters. */
-  #release(waiting: number): void {
+  /** Passes on the waiting deltas, except those with the last `waitingChars` characters. */
+  #release(waitingChars: number): void {
     let count = 0
-    while (count < this.#held.length && this.#heldChars - charsOf(this.#held[count]) >= waiting) {
+    while (count < this.#held.length && this.#heldChars - charsOf(this.#held[count]) >= waitingChars) {
       this.#heldChars -= charsOf(this.#held[count])
       count++
     }
@@ -165,7 +165,7 @@ export class StopCut implements AttemptTarget {
       }
       const { text } = delta
       sequence += text.slice(Math.max(0, charsLeft))
-      if (charsLeft > 0) this.#target.receive(charsLeft >= text.length ? delta : cut(delta, charsLeft))
+      if (charsLeft > 0) this.#target.receive(charsLeft >= text.length ? delta : cutDelta(delta, charsLeft))
       charsLeft -= text.length
     }
     this.#held = []
@@ -178,13 +178,13 @@ function charsOf(delta: Content | undefined): number {
 }
 
 /** The beginning of a delta, with the log probabilities of its tokens. */
-function cut(delta: Text, chars: number): Text {
+function cutDelta(delta: Text, chars: number): Text {
   const text = delta.text.slice(0, chars)
   if (delta.logprobs === null) return { ...delta, text }
-  let covered = 0
+  let coveredChars = 0
   const logprobs = delta.logprobs.filter(({ token }) => {
-    covered += token.length
-    return covered <= chars
+    coveredChars += token.length
+    return coveredChars <= chars
   })
   return { ...delta, text, logprobs }
 }

@@ -35,7 +35,7 @@ export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<vo
     exchange.prefix = deps.prefixes?.of(exchange) ?? null
   if (exchange.rollout?.shadow === 'answers') exchange.answer.isRead = true
   if (exchange.masks !== null) exchange.answer.sink.unmask?.(exchange.masks)
-  if (exchange.tools !== null || exchange.plugins !== null) return runAll(deps, exchange)
+  if (exchange.tools !== null || exchange.plugins !== null) return runTurnLoop(deps, exchange)
   // For one turn, a callback: it needs less memory than an async function that waits as long as the stream is open.
   return askModel(deps, exchange, null, reply => {
     if (reply === null) endUnpaid(exchange)
@@ -43,19 +43,19 @@ export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<vo
   })
 }
 
-async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
+async function runTurnLoop(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
   if (tools !== null) await runDue(deps, exchange, tools)
   if (tools !== null && (await resumeTools(deps, exchange, tools))) return
   // Output of other models that the client got since the last turn is judged with the next one.
   let inserted: readonly OutputItem[] = []
   // If a model calls a tool although it may not, its call is ignored.
-  for (let last = exchange.request.tool_choice === 'none'; ; ) {
+  for (let isLastTurn = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
       deps,
       exchange,
-      tools === null ? null : endpoint => tools.declare(exchange, endpoint, last),
-      answered => answered,
+      tools === null ? null : endpoint => tools.declare(exchange, endpoint, isLastTurn),
+      turnReply => turnReply,
     )
     if (reply === null) {
       endUnpaid(exchange)
@@ -70,29 +70,29 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
       exchange.prompt = nextTurn
       continue
     }
-    if (tools === null || pending.length === 0 || last || reply.isCut) {
+    if (tools === null || pending.length === 0 || isLastTurn || reply.isCut) {
       reply.release()
       break
     }
     const output = answer.closeTurn(reply.finish.reason)
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
-    if (pending.some(({ declared }) => declared?.server.asksModels === true)) releaseRest(exchange)
-    const run = await tools.run(pending, exchange)
-    inserted = run.shownItems
+    if (pending.some(({ declaration }) => declaration?.server.asksModels === true)) releaseRemaining(exchange)
+    const toolRun = await tools.run(pending, exchange)
+    inserted = toolRun.shownItems
     exchange.turn = null
-    const later = releaseHeld(exchange, reply)
-    if (run.endsTurn || output.some(isClientCall) || later.length > 0) break
-    exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
-    const calledNames = pending.flatMap(({ declared, start }) => [start.name, ...spellingsOf(declared)])
-    last = tools.budget.isSpent({ bill, finish: reply.finish, called: calledNames })
+    const heldOutput = releaseHeld(exchange, reply)
+    if (toolRun.endsTurn || output.some(isClientCall) || heldOutput.length > 0) break
+    exchange.prompt = extendPrompt(exchange.prompt, [...output, ...toolRun.items] as InputItem[])
+    const calledNames = pending.flatMap(({ declaration, start }) => [start.name, ...spellingsOf(declaration)])
+    isLastTurn = tools.budget.isSpent({ bill, finish: reply.finish, calledNames })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
 }
 
-function spellingsOf(declared: DeclaredFunction | null): readonly string[] {
-  if (declared === null) return []
-  const { name } = declared.server
+function spellingsOf(declaration: DeclaredFunction | null): readonly string[] {
+  if (declaration === null) return []
+  const { name } = declaration.server
   return [name, `gateway:${name}`, `openrouter:${name}`]
 }
 
@@ -134,17 +134,17 @@ async function resumeTools(
   answer.openTurn(false)
   answer.begin(endpoint?.modelId ?? '', endpoint?.provider.name ?? null, [])
   exchange.watch.enter('tools', clock.monotonicMs())
-  releaseRest(exchange)
-  const run = await tools.run(calls, exchange)
-  exchange.prompt = extendPrompt(exchange.prompt, run.items)
-  if (!run.endsTurn) return false
+  releaseRemaining(exchange)
+  const toolRun = await tools.run(calls, exchange)
+  exchange.prompt = extendPrompt(exchange.prompt, toolRun.items)
+  if (!toolRun.endsTurn) return false
   exchange.finish = { reason: 'tool_calls', native: null, serviceTier: null }
   exchange.watch.enter('flush', clock.monotonicMs())
   return true
 }
 
 /** Releases the part of the reservation that is for later turns, so that tools' model calls find room in the limits. */
-function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
+function releaseRemaining({ attempts, bill, reservation }: RunningExchange): void {
   const isByok = attempts.at(-1)?.isByok === true
   const fees = isByok ? bill.tools.cost : 0
   reservation?.release?.({ cost: bill.closedCost - fees, isByok, fees, tokens: bill.tokens })

@@ -20,7 +20,7 @@ import { OutputGuard } from '../guard/reply.ts'
 import type { PluginChain } from '../plugin-chain.ts'
 import { makerOf, type RouteCandidate } from '../routing/candidate.ts'
 import { compactsItself, type Summaries } from '../summaries.ts'
-import { type CallSeals, SIGNING } from '../tool-calls/call-seals.ts'
+import { type CallSeals, SIGNING_FORMAT } from '../tool-calls/call-seals.ts'
 import { type FittedRequest, fitTools, withClientPaths } from '../tool-calls/client-tools.ts'
 import { type DeclaredFunction, ToolCalls, toolEndpointFor } from '../tool-calls/tool-calls.ts'
 import { AnswerTarget } from './answer-target.ts'
@@ -90,15 +90,15 @@ export function askModel<Then>(
   const first = candidate === null ? candidates[0] : candidateOfNextTurn(exchange, candidate)
   return callModel(deps, exchange, call, first, reply => {
     if (reply === null) return onward(null)
-    const { candidate: answering, record, figures, finish } = reply
-    const { endpoint } = answering
-    exchange.ranking.affinity?.succeeded(answering, figures.usage)
-    exchange.prefix?.note(answering, figures.usage)
-    if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
+    const { candidate: answeringCandidate, record, figures, finish } = reply
+    const { endpoint } = answeringCandidate
+    exchange.ranking.affinity?.noteSuccess(answeringCandidate, figures.usage)
+    exchange.prefix?.note(answeringCandidate, figures.usage)
+    if (endpoint.format === SIGNING_FORMAT) deps.callSeals?.keepSignatures(exchange, answer.output)
     else if (endpoint.provider.quirks.includes('replay-reasoning'))
       deps.callSeals?.keepThoughts(exchange, answer.output, makerOf(record))
     plugins?.noteAnswer(exchange, endpoint.modelId)
-    exchange.candidate = answering
+    exchange.candidate = answeringCandidate
     if (call.promptBefore !== null) {
       exchange.prompt = call.promptBefore
       deps.metrics.streamContinuations.inc({ outcome: 'continued' })
@@ -125,7 +125,8 @@ function candidateOfNextTurn(
   const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
     (credential === null) === (candidate.credential === null)
   const larger = candidates.find(
-    each => isPaidAlike(each) && plugins.fitting(each.endpoint, prompt) === 'whole',
+    otherCandidate =>
+      isPaidAlike(otherCandidate) && plugins.fitting(otherCandidate.endpoint, prompt) === 'whole',
   )
   return larger ?? candidate
 }
@@ -173,7 +174,7 @@ class TurnCall implements CallSubject<TurnTerms> {
     const prefixLookup = exchange.prefix?.waitFor(candidate.endpoint) ?? null
     const { format, provider } = candidate.endpoint
     let withCallSeals: ResponsesRequest | Promise<ResponsesRequest> | undefined
-    if (format === SIGNING) withCallSeals = deps.callSeals?.recall(exchange)
+    if (format === SIGNING_FORMAT) withCallSeals = deps.callSeals?.recallSignatures(exchange)
     else if (provider.quirks.includes('replay-reasoning'))
       withCallSeals = deps.callSeals?.recallThoughts(exchange)
     withCallSeals ??= exchange.prompt
@@ -238,8 +239,8 @@ class TurnCall implements CallSubject<TurnTerms> {
     if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
     // Findings in the request are reported with the reply, and would be lost by then.
     if (withMetadata && pipeline.length > 0) return false
-    const reserved: PicoUsd = terms.limit?.reserved ?? 0
-    return batch.submit({ exchange: this.#exchange, attempt: record, wire, reserved })
+    const reservedAmount: PicoUsd = terms.limit?.reservedAmount ?? 0
+    return batch.submit({ exchange: this.#exchange, attempt: record, wire, reservedAmount })
   }
 
   open(record: AttemptRecord, { format, calls, fitted, limit }: TurnTerms): Attempt {
@@ -294,25 +295,26 @@ class TurnCall implements CallSubject<TurnTerms> {
       learn,
       summaries: deps.summaries?.seal,
     })
-    // Nobody pauses a reply whose reader sees it at its end.
+    // A reply that is delivered at its end is never paused.
     if (answer.live) answer.follow(attempt)
     if (calls !== null) this.answerTarget = target
-    let last: AttemptTarget & { readonly committed: boolean } = target
+    let innerTarget: AttemptTarget & { readonly committed: boolean } = target
     if (masks !== null) {
       answer.sink.unmask?.(masks)
-      last = new PlaceholderJoiner(masks, target)
+      innerTarget = new PlaceholderJoiner(masks, target)
     }
     const continuation = this.#continuation
-    const first =
+    const guardedTarget =
       guarding?.reply == null
-        ? last
-        : new OutputGuard(guarding.reply, exchange, attempt, last, continuation?.text.text)
-    const receiver = record.stops === undefined ? first : new StopCut(record.stops, attempt, first)
+        ? innerTarget
+        : new OutputGuard(guarding.reply, exchange, attempt, innerTarget, continuation?.text.text)
+    const receiver =
+      record.stops === undefined ? guardedTarget : new StopCut(record.stops, attempt, guardedTarget)
     if (continuation === null) return receiver
-    return new ContinuedReply(receiver, continuation, () => this.#continued(record, continuation))
+    return new ContinuedReply(receiver, continuation, () => this.#noteContinuation(record, continuation))
   }
 
-  #continued(record: AttemptRecord, { text }: Continuation): void {
+  #noteContinuation(record: AttemptRecord, { text }: Continuation): void {
     const { answer, withMetadata } = this.#exchange
     const { modelId, provider } = record.endpoint
     record.continuedAt = text.text.length
@@ -327,18 +329,18 @@ class TurnCall implements CallSubject<TurnTerms> {
     if (this.#declare === null) return this.#admit(candidate, this.#exchange.prompt, null)
     const { endpoint } = candidate
     const format = this.#deps.formats[textFormat(endpoint)]
-    const declared = await this.#declare(toolEndpointFor(this.#exchange.prompt, endpoint, format))
-    // If the provider runs all of them itself, there are no calls to take out, so the reply may be relayed.
-    const { functions, prompt, takesUnknown } = declared
+    const declaredPrompt = await this.#declare(toolEndpointFor(this.#exchange.prompt, endpoint, format))
+    const { functions, prompt, takesUnknown } = declaredPrompt
     // Output that plugins judge or replace is reported in the order in which it arrives.
     const { plugins } = this.#exchange
     const holdsCalls = plugins === null || !(plugins.judges || plugins.finishes)
+    // If the provider runs all server tools itself, there are no calls to take out, so the reply may be relayed.
     const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holdsCalls })
     return this.#admit(candidate, prompt, calls)
   }
 
   /** The format of a request for a summary, if the provider makes it itself. */
-  #compacting(endpoint: Endpoint, usual: Format, threshold: number | null): Format {
+  #compactionFormat(endpoint: Endpoint, usual: Format, threshold: number | null): Format {
     const { formats, summaries } = this.#deps
     if (summaries === undefined || !compactsItself(endpoint, formats, summaries.mode)) return usual
     return usual.compaction?.format(threshold) ?? usual
@@ -356,7 +358,7 @@ class TurnCall implements CallSubject<TurnTerms> {
     const compaction = prompt[COMPACTS]
     if (format.variant !== undefined)
       format = format.variant(prompt, this.#exchange.dialect, endpoint) ?? format
-    else if (compaction !== undefined) format = this.#compacting(endpoint, format, compaction.threshold)
+    else if (compaction !== undefined) format = this.#compactionFormat(endpoint, format, compaction.threshold)
     const allowance = this.#exchange.reservation?.allowance ?? null
     // A plain request has no tools, and most have no limit.
     if (allowance === null && this.#exchange.plan !== null)
@@ -399,8 +401,8 @@ function fitPrompt(
 
 function annotate(answer: Answer, plugins: PluginChain): void {
   answer.annotate(plugins.annotations())
-  const found = plugins.found()
-  if (found.length > 0) answer.cite(found, true)
+  const searchResults = plugins.searchResults()
+  if (searchResults.length > 0) answer.cite(searchResults, true)
 }
 
 /** Null unless both sides have a dialect, and the content may be relayed unread. */

@@ -8,7 +8,7 @@ import { hash } from 'node:crypto'
 import { type PicoUsd, toUsd } from '../../base/money.ts'
 import { priceUsage } from '../../pipeline/accounting/charge.ts'
 import { hasSharedKey, namesProvider } from '../../pipeline/routing/candidate.ts'
-import { namedModel } from '../../pipeline/routing/names.ts'
+import { resolveModel } from '../../pipeline/routing/names.ts'
 import { drawnTargets } from '../../pipeline/routing/route-targets.ts'
 import type { Endpoint, Model, Pricing } from '../../protocol/provider.ts'
 import type { ProviderPreferences } from '../../protocol/request.ts'
@@ -120,7 +120,7 @@ export class Forecast {
   /** Null: no endpoint may serve it. */
   #newEndpointOf(record: UsageRecord): Endpoint | null {
     const requested = record.requestedModel ?? record.model ?? ''
-    const named = namedModel(requested, this.#catalog, null)
+    const named = resolveModel(requested, this.#catalog, null)
     // The choice of a router follows from the prompt, which a record does not have.
     if (named === null) return routerOf({ model: requested }) === null ? null : this.#serverOf(record)
     const { model } = named

@@ -68,7 +68,7 @@ function call({
     exchange,
     attempt: scriptedRecord({ endpoint, credential }),
     wire: headers === undefined ? wire : { ...wire, headers },
-    reserved: 7,
+    reservedAmount: 7,
   }
 }
 

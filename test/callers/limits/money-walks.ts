@@ -563,7 +563,7 @@ class Walker {
     const meter = terms?.meter ?? null
     for (let more = tokens; more > 0 && request.tokens < most; more -= PIECE_TOKENS) {
       request.tokens = Math.min(most, request.tokens + PIECE_TOKENS)
-      if (meter === null || request.tokens * 4 < meter.nextAt) continue
+      if (meter === null || request.tokens * 4 < meter.nextCheckQuarters) continue
       const next = meter.reach(request.tokens * 4, () => request.go?.())
       if (next === 'stop') {
         request.isCut = true

@@ -164,7 +164,7 @@ t.test('fees of tools on a BYOK credential have a record of their own, and count
     exchange.reservation = { allowance: null, settle: spent => void settled.push(spent) }
     const ledger = {
       append: (record: UsageRecord) => void records.push(record),
-      written: () => null,
+      whenWritten: () => null,
       find: async () => null,
     }
     account({ metrics: createMetrics(), ledger }, endOf(exchange, null, 5))

@@ -30,13 +30,13 @@ const never = (): never => {
 t.test('more is reserved before what is reserved is said', async t => {
   const { allowance, asked } = allowanceOf(2_500)
   const meter = new Meter(allowance, OFFER, 0, 10_000, true)
-  t.equal(meter.nextAt, 512 * 4)
+  t.equal(meter.nextCheckQuarters, 512 * 4)
   t.equal(meter.reach(512 * 4, never), 'go')
   t.same(asked, [2_048])
-  t.equal(meter.nextAt, (2_048 - 512) * 4)
+  t.equal(meter.nextCheckQuarters, (2_048 - 512) * 4)
   t.equal(meter.reach((2_048 - 512) * 4, never), 'go', 'what is refused is not needed yet')
   t.same(asked, [2_048, 3_072])
-  t.equal(meter.nextAt, 2_048 * 4)
+  t.equal(meter.nextCheckQuarters, 2_048 * 4)
   t.equal(meter.reach(2_048 * 4, never), 'stop')
   t.same(asked, [2_048, 3_072], 'a refusal is not asked again')
 })
@@ -52,7 +52,7 @@ t.test('one long text is covered as a whole, or ends the reply', async t => {
 t.test('nothing is reserved beyond a cap unless more is said', async t => {
   const { allowance, asked } = allowanceOf(1e9)
   const meter = new Meter(allowance, { ...OFFER, first: 100 }, 0, 100, true)
-  t.equal(meter.nextAt, 100 * 4)
+  t.equal(meter.nextCheckQuarters, 100 * 4)
   t.equal(meter.reach(100 * 4, never), 'go')
   t.same(asked, [100 + 1_024])
 })
@@ -65,7 +65,7 @@ t.test('where the counters answer later, nothing is read that is not covered', a
     let goes = 0
     const go = () => void goes++
     t.equal(meter.reach(600 * 4, go), 'go', 'some of it is left')
-    t.equal(meter.nextAt, 1_024 * 4)
+    t.equal(meter.nextCheckQuarters, 1_024 * 4)
     t.equal(meter.reach(1_030 * 4, go), 'wait')
     late.resolve(answer)
     await late.promise

@@ -267,7 +267,7 @@ for (const format of FORMAT_NAMES) {
   for (const stream of [false, true]) {
     const way = stream ? 'a stream' : 'a whole reply'
     t.test(`${format}: honest counts of ${way} are charged as they are`, async t => {
-      const { cost, exact, usage } = await chargedFor(format, HONEST, { stream })
+      const { cost, isExact: exact, usage } = await chargedFor(format, HONEST, { stream })
       t.match(usage, { inputTokens: 5, outputTokens: 2 })
       t.equal(cost, 5 * PRICING.prompt + 2 * PRICING.completion)
       t.equal(exact, true)

@@ -45,7 +45,14 @@ t.test('texts of a provider are cut and made fit for every database', async t =>
 t.test('counts and costs that no provider can mean stay within what is summed exactly', async t => {
   const exchange = answered()
   const usage = used(Number.MAX_SAFE_INTEGER)
-  exchange.bill.charge({ usage, inputCost: 1e30, outputCost: 0, cost: 1e30, exact: true, isUnpriced: false })
+  exchange.bill.charge({
+    usage,
+    inputCost: 1e30,
+    outputCost: 0,
+    cost: 1e30,
+    isExact: true,
+    isUnpriced: false,
+  })
   const record = usageRecord(endOf(exchange, null, 5))
   t.match(record, { inputTokens: 1e12, outputTokens: 1e12, reasoningTokens: 1e12, webSearchRequests: 1e12 })
   t.equal(record.cost, Number.MAX_SAFE_INTEGER)
@@ -147,7 +154,7 @@ t.test('a line of a batch is charged its share, and nothing where it is not to b
     const metrics = createMetrics({ thread: 'batch-0', models: [], providers: ['acme'] })
     const ledger = {
       append: (record: UsageRecord) => void records.push(record),
-      written: () => null,
+      whenWritten: () => null,
       find: async () => null,
     }
     account({ metrics, ledger }, endOf(exchange, error, 5))

@@ -210,7 +210,7 @@ t.test('the worst allowed policy on 200 KB leaves this thread at once', async t 
     t.ok(looking instanceof Promise, form(0).slice(0, 20))
     await t.rejects(Promise.resolve(looking), { code: 'guardrail_unavailable' })
     t.equal(asked, 1)
-    t.equal(prepared?.output?.inline, false)
+    t.equal(prepared?.output?.isInline, false)
   }
   t.equal(scanned, 0, 'no pattern was compiled or run here')
 })
@@ -311,8 +311,10 @@ t.test('rules that cannot be compiled are told by the field that a body has them
   const contentFilters = [{ pattern: '(', action: 'flag', label: null }] as const
   const output = { contentFilterBuiltins: [], contentFilters, windowBytes: 256, overlapBytes: 0 }
   const prepared = prepareGuardrail([applied('w', { contentFilters, output })])
-  t.throws(() => prepared?.input?.all.scanner, { message: /^content_filters\[0\]\.pattern: / })
-  t.throws(() => prepared?.output?.rules.all.scanner, { message: /^output\.content_filters\[0\]\.pattern: / })
+  t.throws(() => prepared?.input?.allRules.scanner, { message: /^content_filters\[0\]\.pattern: / })
+  t.throws(() => prepared?.output?.rules.allRules.scanner, {
+    message: /^output\.content_filters\[0\]\.pattern: /,
+  })
 })
 
 t.test('every text of a request is found, and only texts are', async t => {

@@ -128,8 +128,8 @@ t.test('a variant of a name asks for an order, or for endpoints that cost nothin
     { status: 404, metadata: { availability: { excluded_by: ['free_variant'] } } },
   )
   t.equal(refusal(() => order('v/one:turbo')).status, 400)
-  t.ok(routed('v/one:thinking').named.isThinking)
-  t.notOk(routed('v/one').named.isThinking)
+  t.ok(routed('v/one:thinking').namedModel.isThinking)
+  t.notOk(routed('v/one').namedModel.isThinking)
   measure('v/one', 'c', 100, 90)
   measure('v/one', 'a', 200, 50)
   t.equal(order('v/one:nitro'), 'c a b', 'by speed, and what was never measured last')
@@ -139,7 +139,7 @@ t.test('a variant of a name asks for an order, or for endpoints that cost nothin
 t.test('a latest name is the newest of its family, whatever stands around the version', async t => {
   const { routed } = setup()
   const latest = (name: string) => {
-    const { model, kind } = routed(name).named
+    const { model, kind } = routed(name).namedModel
     return `${model.id} ${kind}`
   }
   t.equal(latest('~v/sonnet-latest'), 'v/sonnet-4.10 latest')
@@ -150,10 +150,10 @@ t.test('a latest name is the newest of its family, whatever stands around the ve
 
 t.test('the mode pro takes the sibling of that name, where there is one', async t => {
   const { routed } = setup()
-  const asked = (model: string) => routed(model, { reasoning: { mode: 'pro' } }).named.model.id
+  const asked = (model: string) => routed(model, { reasoning: { mode: 'pro' } }).namedModel.model.id
   t.equal(asked('v/one'), 'v/one-pro')
   t.equal(asked('v/gratis'), 'v/gratis')
-  t.equal(routed('v/one', { reasoning: { mode: 'standard' } }).named.model.id, 'v/one')
+  t.equal(routed('v/one', { reasoning: { mode: 'standard' } }).namedModel.model.id, 'v/one')
 })
 
 t.test('endpoints of a service tier serve who asks for it', async t => {

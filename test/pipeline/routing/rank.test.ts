@@ -110,7 +110,7 @@ t.test('each step outweighs the ones before it, and the last that chose is the r
   const { affinity } = ranked(session).rank()
   const [, , last] = ranked({}).rank().candidates
   if (affinity === null || last === undefined) throw new Error('a session is pinned')
-  affinity.succeeded(last, null)
+  affinity.noteSuccess(last, null)
   t.equal(said(session), 'c a b: pinned, rather than a')
   const order = (candidates: readonly RouteCandidate[]) => candidates.toReversed()
   t.equal(said(session, { order }), 'b a c: plugin, rather than a', 'plugins see the pinned ones first')

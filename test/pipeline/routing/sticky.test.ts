@@ -99,7 +99,7 @@ function setup(pins?: Pins, ownKeys = new WorkspaceCredentials([])) {
       answers(wanted, usage = USAGE) {
         const candidate = found.candidates.find(each => name(each) === wanted)
         if (candidate === undefined) throw new Error(`${wanted} is no candidate`)
-        found.affinity?.succeeded(candidate, usage)
+        found.affinity?.noteSuccess(candidate, usage)
       },
     }
   }

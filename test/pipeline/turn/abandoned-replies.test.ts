@@ -4,7 +4,11 @@ import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { Exchange } from '../../../src/exchange/exchange.ts'
 import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
-import { AbandonedReplies, LeftTarget, READING_ON } from '../../../src/pipeline/turn/abandoned-replies.ts'
+import {
+  AbandonedReplies,
+  AbandonedTarget,
+  READING_BOUNDS,
+} from '../../../src/pipeline/turn/abandoned-replies.ts'
 import { someKey } from '../../storage/records.ts'
 import {
   scriptedContext,
@@ -49,7 +53,7 @@ t.test('a reply that is read on is closed when it brings too many bytes', async 
   const failed = t.rejects(over, { code: 'client_closed' })
   leave.abort(new GatewayError('client_closed', 'left'))
   t.equal(client.aborted, false)
-  const most = READING_ON.drain?.maxBytes ?? 0
+  const most = READING_BOUNDS.drain?.maxBytes ?? 0
   handler.onData(Buffer.alloc(most, ' '))
   t.equal(client.aborted, false)
   handler.onData(Buffer.alloc(1, ' '))
@@ -86,7 +90,7 @@ t.test('of a reply that nobody reads the next word is the last, and an empty one
   let ends = 0
   const nothing = () => undefined
   const target = { sink: null, receive: nothing, message: nothing, end: nothing, close: nothing }
-  const left = new LeftTarget(target, () => void ends++)
+  const left = new AbandonedTarget(target, () => void ends++)
   left.receive({ kind: 'text', item: 0, part: 0, text: '', logprobs: null })
   t.equal(ends, 0)
   left.receive({ kind: 'text', item: 0, part: 0, text: ' ', logprobs: null })

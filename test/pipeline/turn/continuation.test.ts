@@ -1,11 +1,11 @@
 /** What a continuation repeats of the text before it, and what is left of it. */
 import fc from 'fast-check'
 import t from 'tap'
-import { repeatedIn } from '../../../src/pipeline/turn/continuation.ts'
+import { repeatLength } from '../../../src/pipeline/turn/continuation.ts'
 import { search } from '../../support/property.ts'
 
 const spaceOf = (text: string) => /\s*$/.exec(text)?.[0] ?? ''
-const cut = (text: string, beginning: string) => repeatedIn(text, spaceOf(text), beginning, true)
+const cut = (text: string, beginning: string) => repeatLength(text, spaceOf(text), beginning, true)
 
 t.test('the longest repetition from 12 to 200 characters is cut, a shorter one stays', async t => {
   const text = 'It was the best of times, it was the worst of times'
@@ -25,9 +25,9 @@ t.test('white space that the endpoint did not get is not said twice', async t =>
 
 t.test('it waits only while more may show a longer repetition', async t => {
   const text = 'It was the best of times, it was the worst of times'
-  t.equal(repeatedIn(text, '', 'it was the wor', false), null)
-  t.equal(repeatedIn(text, '', 'it was the wax', false), 0)
-  t.equal(repeatedIn(text, '', ', and so', false), 0)
+  t.equal(repeatLength(text, '', 'it was the wor', false), null)
+  t.equal(repeatLength(text, '', 'it was the wax', false), 0)
+  t.equal(repeatLength(text, '', ', and so', false), 0)
 })
 
 t.test('text before and rest make the whole, whatever is repeated and however it comes', async () => {
@@ -43,7 +43,7 @@ t.test('text before and rest make the whole, whatever is repeated and however it
       if (again.length < 12) return true
       const beginning = again + rest
       for (let at = 1; at <= beginning.length; at++) {
-        const cut = repeatedIn(text, '', beginning.slice(0, at), at === beginning.length)
+        const cut = repeatLength(text, '', beginning.slice(0, at), at === beginning.length)
         if (cut === null) continue
         return text + beginning.slice(cut) === text + rest
       }

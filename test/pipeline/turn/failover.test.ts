@@ -29,10 +29,10 @@ t.test('after a charged turn no candidate is asked that another account pays', a
   const own = ownAt('two')
   const last = sharedAt('three')
   const candidates = [failed, own, last]
-  const call = { attempts: [failed], passed: [], hasCharge: false }
+  const call = { attempts: [failed], skippedCandidates: [], hasCharge: false }
   t.equal(candidateAfter(candidates, failed, broken, call), own)
   t.equal(candidateAfter(candidates, failed, broken, { ...call, hasCharge: true }), last)
-  const ofOwn = { attempts: [failed, own], passed: [], hasCharge: true }
+  const ofOwn = { attempts: [failed, own], skippedCandidates: [], hasCharge: true }
   t.equal(candidateAfter([failed, own], own, broken, ofOwn), undefined)
 })
 
@@ -41,7 +41,7 @@ t.test('after ten attempts nobody else is asked', async t => {
   const after = (attempts: number) =>
     candidateAfter(candidates, candidates[0] as RouteCandidate, broken, {
       attempts: candidates.slice(0, attempts),
-      passed: [],
+      skippedCandidates: [],
       hasCharge: false,
     })
   t.equal(after(9), candidates[9])
@@ -54,7 +54,7 @@ t.test(
     const failed = ['a', 'b', 'c'].map(slug => sharedAt(slug))
     const [last] = failed.slice(-1) as [RouteCandidate]
     const fourth = sharedAt('d')
-    const call = { attempts: failed, passed: [], hasCharge: false }
+    const call = { attempts: failed, skippedCandidates: [], hasCharge: false }
     t.equal(candidateAfter([...failed, fourth], last, broken, call), undefined)
     const own = ownAt('e')
     t.equal(candidateAfter([...failed, fourth, own], last, broken, call), own)
@@ -69,10 +69,10 @@ t.test('no endpoint is asked twice, and none that was passed over', async t => {
     RouteCandidate,
     RouteCandidate,
   ]
-  const call = { attempts: [second], passed: [first], hasCharge: false }
+  const call = { attempts: [second], skippedCandidates: [first], hasCharge: false }
   // A later turn begins with the endpoint that answered last.
   t.equal(candidateAfter([first, second, third], second, broken, call), third)
-  const again = { attempts: [second, third], passed: [], hasCharge: false }
+  const again = { attempts: [second, third], skippedCandidates: [], hasCharge: false }
   t.equal(candidateAfter([first, second, third], third, broken, again), first, 'those before it are left')
 })
 

@@ -104,7 +104,7 @@ t.test('the first candidate that answers ends the call, and the turn has its cha
   t.match(await call(), { candidate: candidates[0], finish: FINISH, figures: { usage: USAGE } })
   t.same(told, ['one'])
   t.match(exchange.attempts, [{ error: null, isByok: false, startedMs: 0, endedMs: 5, turn: 0 }])
-  t.match(exchange.bill.total, { usage: USAGE, exact: true })
+  t.match(exchange.bill.total, { usage: USAGE, isExact: true })
   t.equal(exchange.finish, FINISH)
 })
 

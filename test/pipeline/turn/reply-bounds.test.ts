@@ -228,7 +228,7 @@ t.test('an event may be as large as a whole reply, and repeat the request', t =>
   const reader = reading(TEXT_MODEL)
   const plainBytes = reader.frameBytes
   t.ok(reading(IMAGE_MODEL).frameBytes > plainBytes, 'with an image')
-  reader.encoded('x'.repeat(100_000))
+  reader.countRequest('x'.repeat(100_000))
   t.equal(reader.frameBytes, plainBytes + 100_000)
   reader.head({ status: 200, headers: {} })
   t.equal(reader.frameBytes, plainBytes + 100_000, 'also once the provider answers')

@@ -12,21 +12,21 @@ type CallStart = Extract<ItemStart, { type: 'function_call' | 'custom_tool_call'
 
 /** The differences between the two kinds of calls. */
 interface CallKind {
-  readonly delta: 'response.function_call_arguments.delta' | 'response.custom_tool_call_input.delta'
+  readonly deltaType: 'response.function_call_arguments.delta' | 'response.custom_tool_call_input.delta'
   /** The text of a completed call that has no arguments. */
-  readonly nothing: string
+  readonly emptyText: string
   /** The field of the item that contains the text. */
   fieldOf(text: string): { arguments: string } | { input: string }
-  done(itemId: string, outputIndex: number, name: string, text: string): StreamEvent
+  doneEvent(itemId: string, outputIndex: number, name: string, text: string): StreamEvent
 }
 
-const KINDS: Readonly<Record<CallStart['type'], CallKind>> = {
+const CALL_KINDS: Readonly<Record<CallStart['type'], CallKind>> = {
   function_call: {
-    delta: 'response.function_call_arguments.delta',
+    deltaType: 'response.function_call_arguments.delta',
     // Missing arguments become an empty object, because clients parse the string as JSON.
-    nothing: '{}',
+    emptyText: '{}',
     fieldOf: text => ({ arguments: text }),
-    done: (itemId, outputIndex, name, text) => ({
+    doneEvent: (itemId, outputIndex, name, text) => ({
       type: 'response.function_call_arguments.done',
       sequence_number: 0,
       item_id: itemId,
@@ -36,10 +36,10 @@ const KINDS: Readonly<Record<CallStart['type'], CallKind>> = {
     }),
   },
   custom_tool_call: {
-    delta: 'response.custom_tool_call_input.delta',
-    nothing: '',
+    deltaType: 'response.custom_tool_call_input.delta',
+    emptyText: '',
     fieldOf: text => ({ input: text }),
-    done: (itemId, outputIndex, _name, text) => ({
+    doneEvent: (itemId, outputIndex, _name, text) => ({
       type: 'response.custom_tool_call_input.done',
       sequence_number: 0,
       item_id: itemId,
@@ -58,12 +58,12 @@ export class CallBuilder extends ItemBuilder {
   constructor(id: string, outputIndex: number, emit: EmitEvent | null, start: CallStart) {
     super(id, outputIndex, emit)
     this.#start = start
-    this.#kind = KINDS[start.type]
+    this.#kind = CALL_KINDS[start.type]
     this.#callId = start.callId ?? itemId('fc').replace('fc_', 'call_')
   }
 
   override get isWhole(): boolean {
-    return this.#kind.nothing === '' || parseJson(this.#text.toString()) !== undefined
+    return this.#kind.emptyText === '' || parseJson(this.#text.toString()) !== undefined
   }
 
   firstForm(): OutputItem {
@@ -73,7 +73,7 @@ export class CallBuilder extends ItemBuilder {
   override arguments(text: string): void {
     this.#text.add(text)
     this.emit?.({
-      type: this.#kind.delta,
+      type: this.#kind.deltaType,
       sequence_number: 0,
       item_id: this.id,
       output_index: this.outputIndex,
@@ -83,10 +83,10 @@ export class CallBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     const kind = this.#kind
-    const isOver = (fields?.['status'] ?? status) === 'completed'
-    if (this.#text.length === 0 && kind.nothing !== '' && isOver) this.arguments(kind.nothing)
-    this.emit?.(kind.done(this.id, this.outputIndex, this.#start.name, this.#text.toString()))
-    return this.finished(this.#item(status), fields)
+    const isCompleted = (fields?.['status'] ?? status) === 'completed'
+    if (this.#text.length === 0 && kind.emptyText !== '' && isCompleted) this.arguments(kind.emptyText)
+    this.emit?.(kind.doneEvent(this.id, this.outputIndex, this.#start.name, this.#text.toString()))
+    return this.withClosingFields(this.#item(status), fields)
   }
 
   #item(status: ClosingStatus | 'in_progress'): OutputItem {

@@ -5,7 +5,7 @@
 import type { Citable, UrlCitationAnnotation } from '../../../protocol/parts.ts'
 
 /** Maximum number of citations in one answer: each repeats the title and the content of its result. */
-const CITATIONS_MAX = 1_000
+const MAX_CITATIONS = 1_000
 const ADDRESS_MAX_CHARS = 4_096
 const LABEL_MAX_CHARS = 1_000
 
@@ -25,8 +25,8 @@ export class CitableResults {
   add(results: readonly Citable[], ofWhole: boolean): readonly number[] {
     return results.map(result => {
       const address = addressOf(result.url) ?? result.url
-      const known = this.#byAddress.get(address)
-      if (known !== undefined) return known.number
+      const existing = this.#byAddress.get(address)
+      if (existing !== undefined) return existing.number
       const number = this.#numbered.push(result)
       this.#byAddress.set(address, { result, number })
       if (ofWhole) this.#ofWhole.push(result)
@@ -54,7 +54,7 @@ export class CitableResults {
 
   /** Cites a result at a position; null if the answer has reached its maximum. */
   cite(result: Citable, start: number, end: number): UrlCitationAnnotation | null {
-    if (this.#count >= CITATIONS_MAX) return null
+    if (this.#count >= MAX_CITATIONS) return null
     this.#count++
     return { ...result, start_index: start, end_index: end }
   }
@@ -73,7 +73,7 @@ function addressOf(url: string): string | null {
   return `${host}${pathname.endsWith('/') ? pathname.slice(0, -1) : pathname}${search}`
 }
 
-type Place = 'text' | 'label' | 'after-label' | 'target' | 'target-rest' | 'after-link'
+type ScanState = 'text' | 'label' | 'after-label' | 'target' | 'target-rest' | 'after-link'
 
 interface FoundCitation {
   readonly results: readonly Citable[]
@@ -81,23 +81,23 @@ interface FoundCitation {
   readonly end: number
 }
 
-const NONE: readonly UrlCitationAnnotation[] = []
+const NO_CITATIONS: readonly UrlCitationAnnotation[] = []
 
-const SCHEME = /https?$/i
+const URL_SCHEME = /https?$/i
 /** These end an address in running text. */
-const ENDS_ADDRESS = /[\s<>"`{}|\\^[\]。，、；：！？（）「」『』【】]/
+const ADDRESS_END = /[\s<>"`{}|\\^[\]。，、；：！？（）「」『』【】]/
 /** These end a sentence, not an address. */
-const TRAILING: ReadonlySet<string> = new Set(".,;:!?'*_~")
-const NUMBERS = /^\[?\d{1,3}(?:\s?,\s?\d{1,3}){0,9}\]?$/
+const SENTENCE_ENDS: ReadonlySet<string> = new Set(".,;:!?'*_~")
+const REFERENCE_NUMBERS = /^\[?\d{1,3}(?:\s?,\s?\d{1,3}){0,9}\]?$/
 
 /** Reads one text. `push` and `end` return the citations that are complete, in the order of their ends. */
 export class CitationScanner {
   readonly #results: CitableResults
-  #found: UrlCitationAnnotation[] = []
-  #place: Place = 'text'
+  #citations: UrlCitationAnnotation[] = []
+  #state: ScanState = 'text'
   /** Characters read so far. */
-  #at = 0
-  #before = ''
+  #position = 0
+  #previous = ''
   /** The last letters, which may form a URL scheme. */
   #letters = ''
   /** A URL in running text, with its start; null if none is open. */
@@ -109,7 +109,7 @@ export class CitationScanner {
   /** Open brackets of a label, or open parentheses of a URL. */
   #depth = 0
   /** References in a label; they count unless the label belongs to a link. */
-  #inLabel: FoundCitation[] = []
+  #labelCitations: FoundCitation[] = []
   /** A link in a parenthesis that may close after it. */
   #link: FoundCitation | null = null
   #backticks = 0
@@ -121,35 +121,35 @@ export class CitationScanner {
   }
 
   push(text: string): readonly UrlCitationAnnotation[] {
-    for (let at = 0; at < text.length; at++) {
-      const character = text.charAt(at)
+    for (let index = 0; index < text.length; index++) {
+      const character = text.charAt(index)
       this.#countBackticks(character)
       this.#read(character)
-      this.#before = character
-      this.#at++
+      this.#previous = character
+      this.#position++
     }
     return this.#drain()
   }
 
   end(): readonly UrlCitationAnnotation[] {
     this.#endAddress()
-    if (this.#place === 'after-label') this.#endReference()
+    if (this.#state === 'after-label') this.#endReference()
     if (this.#link !== null) this.#add(this.#link)
     this.#link = null
     this.#leaveLabel()
-    for (const citation of this.#results.citeWhole(this.#at)) this.#found.push(citation)
+    for (const citation of this.#results.citeWhole(this.#position)) this.#citations.push(citation)
     return this.#drain()
   }
 
   #drain(): readonly UrlCitationAnnotation[] {
-    if (this.#found.length === 0) return NONE
-    const found = this.#found
-    this.#found = []
-    return found
+    if (this.#citations.length === 0) return NO_CITATIONS
+    const citations = this.#citations
+    this.#citations = []
+    return citations
   }
 
   #read(character: string): void {
-    switch (this.#place) {
+    switch (this.#state) {
       case 'text':
         this.#takeText(character)
         return
@@ -174,9 +174,9 @@ export class CitationScanner {
   }
 
   #openLabel(): void {
-    this.#place = 'label'
-    this.#labelStart = this.#at
-    this.#isWrapped = this.#before === '('
+    this.#state = 'label'
+    this.#labelStart = this.#position
+    this.#isWrapped = this.#previous === '('
     this.#label = ''
     this.#depth = 1
   }
@@ -192,8 +192,8 @@ export class CitationScanner {
         return
       }
     } else if (character === ']') this.#depth--
-    if (this.#depth === 0) this.#place = 'after-label'
-    else if (this.#label.length >= LABEL_MAX_CHARS || (character === '\n' && this.#before === '\n'))
+    if (this.#depth === 0) this.#state = 'after-label'
+    else if (this.#label.length >= LABEL_MAX_CHARS || (character === '\n' && this.#previous === '\n'))
       this.#leaveLabel()
     else this.#label += character
   }
@@ -202,7 +202,7 @@ export class CitationScanner {
     if (character === '(') {
       this.#target = ''
       this.#depth = 1
-      this.#place = 'target'
+      this.#state = 'target'
       return
     }
     // `[1]: address` defines a reference, and the address is read separately.
@@ -223,21 +223,21 @@ export class CitationScanner {
       this.#leaveLabel()
       return
     }
-    if (this.#target !== '' && (character === ' ' || character === '\t')) this.#place = 'target-rest'
-    if (this.#place === 'target') this.#target += character
+    if (this.#target !== '' && (character === ' ' || character === '\t')) this.#state = 'target-rest'
+    if (this.#state === 'target') this.#target += character
   }
 
   #endLink(): void {
     const target = this.#target.trim()
-    const isPointed = target.startsWith('<') && target.endsWith('>')
-    const result = this.#results.byAddress(isPointed ? target.slice(1, -1) : target)
+    const isBracketed = target.startsWith('<') && target.endsWith('>')
+    const result = this.#results.byAddress(isBracketed ? target.slice(1, -1) : target)
     if (result === null) {
       this.#leaveLabel()
       return
     }
-    this.#inLabel = []
-    const link = { results: [result], start: this.#labelStart, end: this.#at + 1 }
-    this.#place = this.#isWrapped ? 'after-link' : 'text'
+    this.#labelCitations = []
+    const link = { results: [result], start: this.#labelStart, end: this.#position + 1 }
+    this.#state = this.#isWrapped ? 'after-link' : 'text'
     if (this.#isWrapped) this.#link = link
     else this.#add(link)
   }
@@ -246,7 +246,7 @@ export class CitationScanner {
   #takeAfterLink(character: string): void {
     const link = this.#link
     this.#link = null
-    this.#place = 'text'
+    this.#state = 'text'
     if (link !== null)
       this.#add(character === ')' ? { ...link, start: link.start - 1, end: link.end + 1 } : link)
     if (character !== ')') this.#takeText(character)
@@ -254,41 +254,41 @@ export class CitationScanner {
 
   /** A label without a URL is a reference if it has only numbers. */
   #endReference(): void {
-    if (this.#isFenced || this.#isQuoted || !NUMBERS.test(this.#label)) return
+    if (this.#isFenced || this.#isQuoted || !REFERENCE_NUMBERS.test(this.#label)) return
     const numbers = this.#label.replaceAll(/[[\]]/g, '').split(',')
     const results = numbers.flatMap(number => this.#results.byNumber(Number(number)) ?? [])
     if (results.length === numbers.length)
-      this.#inLabel.push({ results, start: this.#labelStart, end: this.#at })
+      this.#labelCitations.push({ results, start: this.#labelStart, end: this.#position })
   }
 
   /** Returns to running text, and reports the references in the label. */
   #leaveLabel(): void {
-    for (const found of this.#inLabel) this.#add(found)
-    this.#inLabel = []
-    this.#place = 'text'
+    for (const citation of this.#labelCitations) this.#add(citation)
+    this.#labelCitations = []
+    this.#state = 'text'
   }
 
   #readAddress(character: string): void {
-    const open = this.#address
-    if (open === null) {
+    const openAddress = this.#address
+    if (openAddress === null) {
       this.#readScheme(character)
       return
     }
-    const closes = character === ')' && open.parens === 0
-    if (closes || ENDS_ADDRESS.test(character) || open.text.length >= ADDRESS_MAX_CHARS) {
+    const closes = character === ')' && openAddress.parens === 0
+    if (closes || ADDRESS_END.test(character) || openAddress.text.length >= ADDRESS_MAX_CHARS) {
       this.#endAddress()
       return
     }
-    if (character === '(') open.parens++
-    else if (character === ')') open.parens--
-    open.text += character
+    if (character === '(') openAddress.parens++
+    else if (character === ')') openAddress.parens--
+    openAddress.text += character
   }
 
   #readScheme(character: string): void {
-    if (character === ':' && SCHEME.test(this.#letters)) {
+    if (character === ':' && URL_SCHEME.test(this.#letters)) {
       const scheme = this.#letters.toLowerCase().endsWith('s') ? 5 : 4
       const text = `${this.#letters.slice(-scheme)}:`
-      this.#address = { start: this.#at - scheme, text, parens: 0 }
+      this.#address = { start: this.#position - scheme, text, parens: 0 }
       this.#letters = ''
       return
     }
@@ -297,23 +297,23 @@ export class CitationScanner {
   }
 
   #endAddress(): void {
-    const open = this.#address
-    if (open === null) return
+    const openAddress = this.#address
+    if (openAddress === null) return
     this.#address = null
-    let end = open.text.length
-    while (TRAILING.has(open.text.charAt(end - 1))) end--
-    const text = open.text.slice(0, end)
+    let end = openAddress.text.length
+    while (SENTENCE_ENDS.has(openAddress.text.charAt(end - 1))) end--
+    const text = openAddress.text.slice(0, end)
     const result = this.#results.byAddress(text)
     if (result === null) return
-    const found = { results: [result], start: open.start, end: open.start + text.length }
-    if (this.#place === 'text') this.#add(found)
-    else this.#inLabel.push(found)
+    const citation = { results: [result], start: openAddress.start, end: openAddress.start + text.length }
+    if (this.#state === 'text') this.#add(citation)
+    else this.#labelCitations.push(citation)
   }
 
   #add({ results, start, end }: FoundCitation): void {
     for (const result of results) {
       const citation = this.#results.cite(result, start, end)
-      if (citation !== null) this.#found.push(citation)
+      if (citation !== null) this.#citations.push(citation)
     }
   }
 

@@ -30,7 +30,7 @@ export abstract class ItemBuilder {
     this.emit = emit
   }
 
-  /** False for an item that is cut even where others came behind it. */
+  /** False if the item is cut off, although other items follow it. */
   get isWhole(): boolean {
     return true
   }
@@ -64,7 +64,7 @@ export abstract class ItemBuilder {
   abstract close(fields: ClosingFields, status: ClosingStatus): OutputItem
 
   /** The item with the provider's closing fields, which may replace everything except the id. */
-  protected finished(item: OutputItem | HostedStart, fields: ClosingFields): OutputItem {
+  protected withClosingFields(item: OutputItem | HostedStart, fields: ClosingFields): OutputItem {
     return { ...item, ...fields, id: this.id } as OutputItem
   }
 }
@@ -85,7 +85,7 @@ export class HostedBuilder extends ItemBuilder {
   }
 
   firstForm(): OutputItem {
-    return this.finished(this.#item, null)
+    return this.withClosingFields(this.#item, null)
   }
 
   override progress(name: string, fields: Readonly<Record<string, unknown>>): void {
@@ -101,7 +101,7 @@ export class HostedBuilder extends ItemBuilder {
   }
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
-    const item = this.finished(this.#item, fields)
+    const item = this.withClosingFields(this.#item, fields)
     if (item.status === 'in_progress') item.status = status
     return item
   }

@@ -20,7 +20,7 @@ interface MessagePart {
   readonly annotations: Annotation[]
   /** Created for the first text that may cite search results. */
   citations: CitationScanner | null
-  done: boolean
+  isDone: boolean
 }
 
 export class MessageBuilder extends ItemBuilder {
@@ -82,7 +82,7 @@ export class MessageBuilder extends ItemBuilder {
   #annotate(part: MessagePart, annotation: Annotation): void {
     part.annotations.push(annotation)
     // A part that is done has already been sent, so a late annotation appears only in the final object.
-    if (part.done) return
+    if (part.isDone) return
     this.emit?.({
       type: 'response.output_text.annotation.added',
       sequence_number: 0,
@@ -102,15 +102,15 @@ export class MessageBuilder extends ItemBuilder {
 
   /** Its text so far; null if it has anything else, or more than one part. */
   onlyText(): { readonly part: number; readonly text: string } | null {
-    const [part, ...others] = this.#parts
+    const [part, ...otherParts] = this.#parts
     if (part === undefined) return { part: 0, text: '' }
-    if (others.length > 0 || part.done || part.type !== 'output_text') return null
+    if (otherParts.length > 0 || part.isDone || part.type !== 'output_text') return null
     return { part: part.key, text: part.text.toString() }
   }
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
-    return this.finished(this.#item(status, this.#parts.map(toContent)), fields)
+    return this.withClosingFields(this.#item(status, this.#parts.map(toContent)), fields)
   }
 
   /** The part that the decoder addresses; a new part closes the previous one. */
@@ -127,7 +127,7 @@ export class MessageBuilder extends ItemBuilder {
       logprobs: null,
       annotations: [],
       citations: null,
-      done: false,
+      isDone: false,
     }
     this.#parts.push(part)
     if (this.#byKey?.has(key) === false) this.#byKey.set(key, part)
@@ -141,7 +141,7 @@ export class MessageBuilder extends ItemBuilder {
     if (part === null) return
     for (const citation of part.citations?.end() ?? NO_CITATIONS) this.#annotate(part, citation)
     this.#current = null
-    part.done = true
+    part.isDone = true
     if (part.type === 'output_text') {
       this.emit?.({
         type: 'response.output_text.done',

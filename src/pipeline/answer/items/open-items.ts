@@ -55,9 +55,9 @@ export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent
     case 'custom_tool_call':
       return new CallBuilder(start.id ?? itemId('ctc'), outputIndex, emit, start)
     case 'hosted': {
-      const itsId = start.item['id']
+      const providerId = start.item['id']
       return new HostedBuilder(
-        typeof itsId === 'string' ? itsId : itemId('st'),
+        typeof providerId === 'string' ? providerId : itemId('st'),
         outputIndex,
         emit,
         start.item,

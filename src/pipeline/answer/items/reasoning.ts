@@ -59,11 +59,11 @@ export class ReasoningBuilder extends ItemBuilder {
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
     const sealed = (fields as { readonly [SEALED_BY]?: SealedBy } | null | undefined)?.[SEALED_BY]
-    if (sealed === undefined) return this.finished(this.#item(status), fields)
+    if (sealed === undefined) return this.withClosingFields(this.#item(status), fields)
     const texts = this.#parts.filter(part => part.form === 'text').map(part => part.text.toString())
     const thought = { format: this.#format ?? '', signature: sealed.signature, text: texts.join('') }
     const sealedFields = { ...fields, encrypted_content: sealThought(thought, sealed.maker) }
-    return this.finished(this.#item(status), sealedFields)
+    return this.withClosingFields(this.#item(status), sealedFields)
   }
 
   /** The part that the decoder addresses; a new part closes the previous one. */

@@ -1,7 +1,7 @@
 /** What a proof says of the places that got the data of an exchange. */
 import t from 'tap'
+import { callsOf, wishOf } from '../../src/api/proof.ts'
 import type { AttemptRecord } from '../../src/exchange/exchange.ts'
-import { callsOf, wishOf } from '../../src/pipeline/placement.ts'
 import type { Endpoint } from '../../src/protocol/provider.ts'
 
 type Own = NonNullable<AttemptRecord['credential']>
