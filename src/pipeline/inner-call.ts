@@ -43,7 +43,11 @@ const SERVICE_CALLER: Caller = {
 }
 const NO_DISABLED_TOOLS: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
-const UNLIMITED_QUOTA: Quota = { limits: () => false, limitsMoney: () => false, admit: () => UNLIMITED_RESERVATION }
+const UNLIMITED_QUOTA: Quota = {
+  limits: () => false,
+  limitsMoney: () => false,
+  admit: () => UNLIMITED_RESERVATION,
+}
 
 /** Dependencies of a gateway that are shared by all callers. */
 export type SharedDeps = Omit<
