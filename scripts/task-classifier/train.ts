@@ -5,7 +5,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { featuresOf } from '../../src/features/plugins/routers/features.ts'
-import { best } from '../../src/features/plugins/routers/linear.ts'
+import { bestType } from '../../src/features/plugins/routers/linear.ts'
 import { isTaskType, TASK_TYPES, type TaskType } from '../../src/features/plugins/routers/task-types.ts'
 
 interface Sample {
@@ -119,7 +119,7 @@ if (process.argv.includes('--check')) {
   for (let fold = 0; fold < 5; fold++) {
     const rows = packed(train([...prompts.filter((_, index) => index % 5 !== fold), ...words]))
     for (const { type, features } of prompts.filter((_, index) => index % 5 === fold)) {
-      if (best(new Set(features), rows, TASK_TYPES) === TASK_TYPES[type]) right++
+      if (bestType(new Set(features), rows, TASK_TYPES) === TASK_TYPES[type]) right++
     }
   }
   process.stdout.write(`${right}/${prompts.length} of the prompts that were left out of the training\n`)

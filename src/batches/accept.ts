@@ -258,7 +258,7 @@ class Acceptance {
   async #addLines({ firstRequest }: CheckedBatch): Promise<void> {
     const { file } = this.#requests
     const form = this.#lines === null ? (this.#incoming.form ?? 'requests') : 'lines'
-    let from = { place: firstRequest, number: 0 }
+    let from = { position: firstRequest, number: 0 }
     for (;;) {
       const leaseUntilMs = this.#deps.clock.nowMs() + LEASE_MS
       const added = await this.#store({

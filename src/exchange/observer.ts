@@ -16,7 +16,7 @@ export interface Observer {
 /** One watched request. Exactly one of `end` and `drop` is called. */
 export interface Observation {
   /** The same transport, whose calls are watched. */
-  overheard(transport: Transport): Transport
+  recordingTransport(transport: Transport): Transport
   /** The request is over. */
   end(end: EndedExchange, reply: ObservedReply): void
   /** Forgets the request: another exchange answers it. Does nothing after `end`. */

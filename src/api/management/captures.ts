@@ -6,7 +6,7 @@
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { captureId, isCaptureId } from '../../base/ids.ts'
-import { LATE_MS, removeFiles } from '../../features/captures/folder.ts'
+import { MAX_REQUEST_MS, removeFiles } from '../../features/captures/folder.ts'
 import {
   CAPTURE,
   type CaptureCreation,
@@ -92,7 +92,7 @@ export function deleteCapture(deps: ManagementParts): Handler {
 
 /** The capture that records the requests of a key now, which GET /key shows; null: none. */
 export function captureOf({ running }: CaptureSettings, key: KeyRecord) {
-  const [first] = running?.of(key.organizationId, key.workspaceId, key.hash) ?? []
+  const [first] = running?.capturesFor(key.organizationId, key.workspaceId, key.hash) ?? []
   return first === undefined ? null : { id: first.id, ends_at: isoInstant(first.endsAtMs) }
 }
 
@@ -173,7 +173,7 @@ function toObject({ id, keyHash, workspaceId }: NewCapture) {
 /** Requests that started in time may still be added after `ends_at`. */
 function statusOf({ endsAt, endedAt }: CaptureRecord, nowMs: number): 'running' | 'ending' | 'ended' {
   const endMs = Date.parse(endsAt)
-  if (endedAt !== null || nowMs >= endMs + LATE_MS) return 'ended'
+  if (endedAt !== null || nowMs >= endMs + MAX_REQUEST_MS) return 'ended'
   return nowMs < endMs ? 'running' : 'ending'
 }
 

@@ -13,7 +13,7 @@ import type { KeyUsage } from './key-usage.ts'
 
 export interface CaptureSettings {
   /** Null: captures are off. */
-  readonly running: Pick<RunningCaptures, 'of'> | null
+  readonly running: Pick<RunningCaptures, 'capturesFor'> | null
   readonly maxBytes: number
   /** See features/captures/folder.ts. */
   readonly folder: string

@@ -9,34 +9,34 @@ import { isCaptureId, randomText } from '../../base/ids.ts'
 import { dataFolder, makeFolder } from '../../storage/data-folder.ts'
 import { expiryIn } from './sealed-file.ts'
 
-const NODE_CHARS = 8
-const NODE = /^[0-9A-Za-z]{8}$/
+const NODE_NAME_CHARS = 8
+const NODE_NAME = /^[0-9A-Za-z]{8}$/
 /** A request that started in time is captured if it ends within this time. */
-export const LATE_MS = 600_000
-/** More than the first line of a file. */
-const BEGINNING_BYTES = 4_096
+export const MAX_REQUEST_MS = 600_000
+/** More than the first line of a file has. */
+const MAX_FIRST_LINE_BYTES = 4_096
 
 export function capturesFolder(storageUrl: string): string {
   return join(dataFolder(storageUrl), 'captures')
 }
 
-/** Distinguishes this data folder from other nodes' folders; kept across restarts. Creates the folder. */
-export function nodeOf(folder: string): string {
+/** The name of this node, which is kept across restarts. Creates the folder and the name if they do not exist. */
+export function nodeNameOf(folder: string): string {
   makeFolder(folder)
   const path = join(folder, 'node')
   try {
-    writeFileSync(path, randomText(NODE_CHARS), { flag: 'wx', mode: 0o600 })
+    writeFileSync(path, randomText(NODE_NAME_CHARS), { flag: 'wx', mode: 0o600 })
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
-  return readNode(folder) ?? 'unknown'
+  return readNodeName(folder) ?? 'unknown'
 }
 
-/** Null: nothing was ever captured here. */
-export function readNode(folder: string): string | null {
+/** The name of this node; null if nothing was ever captured here. */
+export function readNodeName(folder: string): string | null {
   const path = join(folder, 'node')
   const name = existsSync(path) ? readFileSync(path, 'utf8') : ''
-  return NODE.test(name) ? name : null
+  return NODE_NAME.test(name) ? name : null
 }
 
 export function partPath(folder: string, captureId: string, part: string): string {
@@ -53,12 +53,17 @@ export function removeFiles(folder: string, captureId: string): void {
   if (isCaptureId(captureId)) rmSync(join(folder, captureId), { recursive: true, force: true })
 }
 
-/** Expiry of a capture according to its files; null: no file contains it. */
+/** The expiry of a capture according to its files; null if no file contains it. */
 export async function expiryOf(folder: string, captureId: string): Promise<string | null> {
   for (const name of readdirSync(join(folder, captureId))) {
     const file = await open(join(folder, captureId, name))
     try {
-      const { buffer, bytesRead } = await file.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0)
+      const { buffer, bytesRead } = await file.read(
+        Buffer.alloc(MAX_FIRST_LINE_BYTES),
+        0,
+        MAX_FIRST_LINE_BYTES,
+        0,
+      )
       const expiry = expiryIn(buffer.subarray(0, bytesRead))
       if (expiry !== null) return expiry
     } finally {

@@ -3,7 +3,6 @@
  * stay within the capture's size limit. After a failed write, requests are only counted, because nothing written later
  * could be read. Main thread.
  */
-
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -29,26 +28,26 @@ interface CapturePart {
   readonly host: string
 }
 
-const NOTHING = Buffer.alloc(0)
+const NO_TEXT = Buffer.alloc(0)
 /** Space for the last chunk, which may report missing requests. */
-const END_BYTES = 128
+const MAX_END_CHUNK_BYTES = 128
 
 export class PartFile {
   readonly #deps: PartFileDeps
   readonly #target: CapturePart
   readonly #sealer: FileSeal
   #handle: FileHandle | null = null
+  /** Missing requests that the file does not report yet. */
+  #unreportedRequests = 0
   /** Missing requests that the Store does not count yet. */
-  #untold = 0
-  /** Requests left out that the Store does not count yet. */
-  #uncounted = 0
+  #uncountedRequests = 0
   /** True after a failed write. */
   #isBroken = false
-  #isOver = false
+  #hasEnded = false
   /** True if the Store did not answer last time. */
-  #isAway = false
+  #isStoreAway = false
   /** Serializes all operations. */
-  #running: Promise<unknown> = Promise.resolve()
+  #lastOperation: Promise<unknown> = Promise.resolve()
 
   constructor(deps: PartFileDeps, part: CapturePart) {
     const { record, name } = part
@@ -63,54 +62,56 @@ export class PartFile {
   }
 
   /**
-   * Adds records; null: one that did not fit. Returns false if the capture accepts no more, because it is full, was
-   * deleted, or has ended. Never rejects.
+   * Adds records; a null stands for a record for which there was no room. Returns false if the capture accepts no more,
+   * because it is full, was deleted, or has ended. Never rejects.
    */
   add(records: readonly (Uint8Array | null)[]): Promise<boolean> {
-    return this.#next(() => this.#add(records))
+    return this.#enqueue(() => this.#add(records))
   }
 
   /** Writes the end mark of the file, if it has none. Never rejects. */
   end(): Promise<void> {
-    return this.#next(() => this.#end())
+    return this.#enqueue(() => this.#end())
   }
 
-  #next<T>(work: () => Promise<T>): Promise<T> {
-    const running = this.#running.then(work)
-    this.#running = running
+  #enqueue<T>(operation: () => Promise<T>): Promise<T> {
+    const running = this.#lastOperation.then(operation)
+    this.#lastOperation = running
     return running
   }
 
   async #add(records: readonly (Uint8Array | null)[]): Promise<boolean> {
-    if (this.#isOver) return false
+    if (this.#hasEnded) return false
     const texts = this.#isBroken ? [] : records.filter(record => record !== null)
-    this.#leave(records.length - texts.length)
+    this.#leaveOut(records.length - texts.length)
     if (await this.#append(texts)) return true
-    // As many as fit.
+    // Each record by itself may still fit.
     for (const text of texts) {
       const isAlone = texts.length === 1
-      if (isAlone || !(await this.#append([text]))) this.#leave(1)
+      if (isAlone || !(await this.#append([text]))) this.#leaveOut(1)
     }
     await this.#count(0, 0)
     await this.#end()
     return false
   }
 
-  #leave(requests: number): void {
-    this.#untold += requests
-    this.#uncounted += requests
+  #leaveOut(requests: number): void {
+    this.#unreportedRequests += requests
+    this.#uncountedRequests += requests
   }
 
   /** Returns false if there is no space, or the capture does not exist any more. */
   async #append(texts: readonly Uint8Array[]): Promise<boolean> {
-    const text = Buffer.concat(this.#untold > 0 ? [leftOutLine(this.#untold), ...texts] : texts)
-    const header = this.#handle === null ? this.#sealer.header.length + END_BYTES : 0
+    const text = Buffer.concat(
+      this.#unreportedRequests > 0 ? [leftOutLine(this.#unreportedRequests), ...texts] : texts,
+    )
+    const header = this.#handle === null ? this.#sealer.header.length + MAX_END_CHUNK_BYTES : 0
     const bytes = texts.length === 0 ? 0 : header + FileSeal.sealedBytes(text.length)
-    const counted = await this.#count(bytes, texts.length)
+    const isCounted = await this.#count(bytes, texts.length)
     // Without the Store these records are lost; later ones are tried again.
-    if (counted === null) this.#leave(texts.length)
-    if (counted !== true || bytes === 0) return counted !== false
-    this.#untold = 0
+    if (isCounted === null) this.#leaveOut(texts.length)
+    if (isCounted !== true || bytes === 0) return isCounted !== false
+    this.#unreportedRequests = 0
     await this.#write(text, texts.length)
     return true
   }
@@ -126,34 +127,37 @@ export class PartFile {
         error,
       )
       this.#isBroken = true
-      this.#leave(requests)
+      this.#leaveOut(requests)
       await this.#close()
     }
   }
 
-  /** False: there is no space, or no such capture. Null: the Store is unavailable. */
+  /** Returns false if there is no space or no such capture, and null if the Store is unavailable. */
   async #count(bytes: number, requests: number): Promise<boolean | null> {
     const { store, log } = this.#deps
     const { record, name, node, host } = this.#target
-    const leftOut = this.#uncounted
+    const leftOut = this.#uncountedRequests
     try {
       const isCounted = await store.captures.grow(record.id, { name, node, host, bytes, requests, leftOut })
-      if (isCounted) this.#uncounted -= leftOut
-      this.#isAway = false
+      if (isCounted) this.#uncountedRequests -= leftOut
+      this.#isStoreAway = false
       return isCounted
     } catch (error) {
-      if (!this.#isAway) log.fault('captures', 'cannot update the size of a capture in the store', error)
-      this.#isAway = true
+      if (!this.#isStoreAway) log.fault('captures', 'cannot update the size of a capture in the store', error)
+      this.#isStoreAway = true
       return null
     }
   }
 
   async #end(): Promise<void> {
-    if (this.#isOver) return
-    this.#isOver = true
+    if (this.#hasEnded) return
+    this.#hasEnded = true
     try {
       await this.#handle?.appendFile(
-        this.#sealer.seal(this.#untold > 0 ? leftOutLine(this.#untold) : NOTHING, true),
+        this.#sealer.seal(
+          this.#unreportedRequests > 0 ? leftOutLine(this.#unreportedRequests) : NO_TEXT,
+          true,
+        ),
       )
     } catch (error) {
       this.#deps.log.fault('captures', 'cannot write the end of a capture', error)

@@ -19,13 +19,13 @@ export interface RecordedBody {
 }
 
 /** Maximum bytes of each body. */
-export const BODY_MAX_BYTES = 1024 * 1024
+export const MAX_BODY_BYTES = 1024 * 1024
 
 /** One recorded call to a provider. */
 export interface CallFacts {
   readonly method: string
   readonly host: string
-  /** Without the query. */
+  /** The path without the query. */
   readonly path: string
   readonly headers: ShownHeaders
   /** Secrets that were sent; they must not be shown. */
@@ -51,14 +51,14 @@ export interface RecordingFacts {
 }
 
 /** A longer line would consist of bytes written as escapes, which nobody can read. */
-const RECORD_MAX_BYTES = 12 * 1024 * 1024
+const MAX_RECORD_BYTES = 12 * 1024 * 1024
 
 /** A value that is already JSON. */
-interface Raw {
+interface RawJson {
   readonly json: string
 }
 
-/** Null: it would be too long. */
+/** The line of a request; null if it would be too long. */
 export function recordOf(
   recording: RecordingFacts,
   { error, exchange }: EndedExchange,
@@ -67,7 +67,7 @@ export function recordOf(
   const remover = new SecretScan(secretsOf(recording, exchange))
   const { clientRequest: request, calls, moreCalls, startedMs } = recording
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
-  const fields: Readonly<Record<string, Raw | undefined>> = {
+  const fields: Readonly<Record<string, RawJson | undefined>> = {
     generation_id: raw(request.context.id),
     parent_id: request.parent === undefined ? undefined : raw(request.parent),
     time: raw(isoInstant(startedMs)),
@@ -76,14 +76,14 @@ export function recordOf(
     workspace_id: raw(request.caller.workspaceId),
     dialect: raw(request.dialect),
     is_batched: raw(request.batch !== undefined),
-    // For a refused request it may be anything that a client wrote there, even a key.
+    // In a refused request a client may have written anything as the model, even a key.
     model: raw(
       calls.length === 0
         ? null
         : remover.text(String(request.request.model ?? request.request.models?.[0] ?? '')),
     ),
     request: requestIn(remover, recording, exchange),
-    calls: rawList(calls.map((call, at) => callIn(remover, call, started[at], isReplyGuarded))),
+    calls: rawList(calls.map((call, index) => callIn(remover, call, started[index], isReplyGuarded))),
     more_calls: moreCalls === 0 ? undefined : raw(moreCalls),
     finish: raw(exchange.finish?.reason ?? null),
     output: documentIn(remover, output, calls),
@@ -91,10 +91,10 @@ export function recordOf(
   }
   const line = Buffer.from(`${rawObject(fields).json}\n`)
   // Copied, because small buffers share their memory.
-  return line.length > RECORD_MAX_BYTES ? null : new Uint8Array(line)
+  return line.length > MAX_RECORD_BYTES ? null : new Uint8Array(line)
 }
 
-/** All identifying values that were sent, and every part of a key, sent or not. */
+/** The secrets of the request: values that were sent, provider keys, and headers of MCP servers. */
 function* secretsOf(
   { calls, clientRequest }: RecordingFacts,
   { attempts, request }: Exchange,
@@ -113,14 +113,15 @@ function* secretsOf(
 }
 
 /** The secrets of MCP servers: all that `withoutSecrets` removes, at any depth. */
-function toolSecrets({ tools, ...rest }: ResponsesRequest): unknown[] {
-  const { mcp_servers: servers } = rest as { readonly mcp_servers?: unknown }
-  const found: unknown[] = []
+function toolSecrets({ tools, ...otherFields }: ResponsesRequest): unknown[] {
+  const { mcp_servers: servers } = otherFields as { readonly mcp_servers?: unknown }
+  const secrets: unknown[] = []
   const visit = (value: unknown, depth: number): void => {
     if (typeof value !== 'object' || value === null || depth > 6) return
-    for (const [name, each] of Object.entries(value)) {
-      if (name === 'authorization' || name === 'authorization_token' || name === 'headers') found.push(each)
-      else if (name === 'tools' || name === 'parameters' || Array.isArray(value)) visit(each, depth + 1)
+    for (const [name, inner] of Object.entries(value)) {
+      if (name === 'authorization' || name === 'authorization_token' || name === 'headers')
+        secrets.push(inner)
+      else if (name === 'tools' || name === 'parameters' || Array.isArray(value)) visit(inner, depth + 1)
     }
   }
   visit(
@@ -128,7 +129,7 @@ function toolSecrets({ tools, ...rest }: ResponsesRequest): unknown[] {
     0,
   )
   visit(servers, 0)
-  return found
+  return secrets
 }
 
 function* textsIn(values: readonly unknown[]): Generator<string> {
@@ -140,24 +141,28 @@ function* textsIn(values: readonly unknown[]): Generator<string> {
 }
 
 /** The request after guardrails and plugins. Before the first provider call it may contain forbidden text. */
-function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
+function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): RawJson {
   if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was called' })
-  if ((calls[0]?.sent.bytes ?? 0) > BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
+  if ((calls[0]?.sent.bytes ?? 0) > MAX_BODY_BYTES) return raw({ left_out: 'longer than 1 MiB' })
   const tools = prompt.tools == null ? {} : { tools: (prompt.tools as readonly Tool[]).map(withoutSecrets) }
-  return cleaned(remover, JSON.stringify({ ...prompt, ...tools }))
+  return withoutSecretsIn(remover, JSON.stringify({ ...prompt, ...tools }))
 }
 
-function documentIn(remover: SecretScan, output: ObservedReply['output'], calls: readonly CallFacts[]): Raw {
-  // Only if the result will probably be short enough.
+function documentIn(
+  remover: SecretScan,
+  output: ObservedReply['output'],
+  calls: readonly CallFacts[],
+): RawJson {
+  // Serializing the output is worth its time only if the result will probably be short enough.
   const replyBytes = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
   if (output === null) return raw(null)
-  if (replyBytes > 4 * BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
+  if (replyBytes > 4 * MAX_BODY_BYTES) return raw({ left_out: 'longer than 1 MiB' })
   const json = JSON.stringify(output)
-  return json.length > BODY_MAX_BYTES ? raw({ left_out: 'longer than 1 MiB' }) : cleaned(remover, json)
+  return json.length > MAX_BODY_BYTES ? raw({ left_out: 'longer than 1 MiB' }) : withoutSecretsIn(remover, json)
 }
 
-/** JSON without secrets. If there were any, it becomes a text, because the remaining document may be invalid. */
-function cleaned(remover: SecretScan, json: string): Raw {
+/** JSON without secrets. If there were any, it becomes a text, because the remaining document may be invalid JSON. */
+function withoutSecretsIn(remover: SecretScan, json: string): RawJson {
   const clean = remover.text(json)
   return clean === json ? { json } : raw({ text: clean })
 }
@@ -167,7 +172,7 @@ function callIn(
   call: CallFacts,
   attempt: AttemptRecord | undefined,
   isReplyGuarded: boolean,
-): Raw {
+): RawJson {
   return rawObject({
     provider: raw(attempt?.endpoint.provider.slug ?? null),
     method: raw(call.method),
@@ -187,11 +192,11 @@ function callIn(
 }
 
 /** A list of pairs, because providers choose the names. */
-function headersIn(remover: SecretScan, headers: ShownHeaders): Raw {
+function headersIn(remover: SecretScan, headers: ShownHeaders): RawJson {
   return raw(headers.map(([name, value]) => [name, remover.text(value)]))
 }
 
-function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
+function bodyIn(remover: SecretScan, body: RecordedBody): RawJson {
   const beginning = body.beginning()
   const cutNote = beginning.length < body.bytes ? { cut_after: beginning.length } : {}
   const clean = remover.bytes(beginning)
@@ -200,24 +205,24 @@ function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
   return raw({ bytes: body.bytes, ...content, ...cutNote })
 }
 
-/** Null: not text. `isCut`: the last character may be incomplete. */
+/** The bytes as text; null if they are none. `isCut`: the last character may be incomplete. */
 function textOf(bytes: Buffer, isCut: boolean): string | null {
-  for (let less = 0; less <= (isCut ? 3 : 0) && less <= bytes.length; less++) {
-    const whole = bytes.subarray(0, bytes.length - less)
-    if (isUtf8(whole)) return whole.toString()
+  for (let cutBytes = 0; cutBytes <= (isCut ? 3 : 0) && cutBytes <= bytes.length; cutBytes++) {
+    const characters = bytes.subarray(0, bytes.length - cutBytes)
+    if (isUtf8(characters)) return characters.toString()
   }
   return null
 }
 
-function raw(value: unknown): Raw {
+function raw(value: unknown): RawJson {
   return { json: JSON.stringify(value) }
 }
 
-function rawList(values: readonly Raw[]): Raw {
+function rawList(values: readonly RawJson[]): RawJson {
   return { json: `[${values.map(({ json }) => json).join(',')}]` }
 }
 
-function rawObject(fields: Readonly<Record<string, Raw | undefined>>): Raw {
+function rawObject(fields: Readonly<Record<string, RawJson | undefined>>): RawJson {
   const members = Object.entries(fields).flatMap(([name, value]) =>
     value === undefined ? [] : [`${JSON.stringify(name)}:${value.json}`],
   )

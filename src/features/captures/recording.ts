@@ -14,7 +14,7 @@ import type {
   UpstreamHead,
   UpstreamRequest,
 } from '../../providers/upstream/transport.ts'
-import { BODY_MAX_BYTES, type CallFacts, type RecordedBody, type RecordingFacts, recordOf } from './record.ts'
+import { type CallFacts, MAX_BODY_BYTES, type RecordedBody, type RecordingFacts, recordOf } from './record.ts'
 import { type ShownHeaders, secretsInRequest, shownOfReply, shownOfRequest } from './secrets.ts'
 
 interface RecordingDeps {
@@ -22,14 +22,14 @@ interface RecordingDeps {
   /** Counts memory. Returns false if there is no room for it. */
   readonly hold: (bytes: number) => boolean
   readonly release: (bytes: number) => void
-  /** Receives the record; null: there was no room for it. */
+  /** Receives the record; null if there was no room for it. */
   readonly keep: (record: Uint8Array<ArrayBuffer> | null) => void
 }
 
 /** Maximum calls to providers per request. */
-const CALLS_MAX = 16
+const MAX_CALLS = 16
 /** Maximum for all bodies of a request. */
-const BODIES_MAX_BYTES = 4 * 1024 * 1024
+const MAX_BODIES_BYTES = 4 * 1024 * 1024
 
 export class Recording implements Observation {
   readonly #request: ClientRequest
@@ -38,7 +38,7 @@ export class Recording implements Observation {
   /** Number of calls beyond the recorded ones. */
   #moreCalls = 0
   /** True after the end: nothing more is recorded. */
-  isOver = false
+  hasEnded = false
   readonly #deps: RecordingDeps
   #bytes = 0
   #hasRoom = true
@@ -49,7 +49,7 @@ export class Recording implements Observation {
     this.#startedMs = deps.clock.nowMs()
   }
 
-  overheard(transport: Transport): Transport {
+  recordingTransport(transport: Transport): Transport {
     return {
       start: (request: UpstreamRequest, handler: UpstreamHandler) => this.#start(transport, request, handler),
       close: () => transport.close(),
@@ -61,17 +61,17 @@ export class Recording implements Observation {
     return this.#deps.clock.nowMs() - this.#startedMs
   }
 
-  /** The request is over: creates its record. Nothing is kept if its data must not be. */
+  /** Ends the recording, and creates the record unless the data of the request must not be kept. */
   end(end: EndedExchange, reply: ObservedReply): void {
-    if (this.isOver) return
-    this.isOver = true
+    if (this.hasEnded) return
+    this.hasEnded = true
     const { prompt, zeroRetention } = end.exchange
     const { provider } = prompt
     const isForbidden = zeroRetention || provider?.zdr === true || provider?.data_collection === 'deny'
     try {
       if (!isForbidden) this.#deps.keep(this.#hasRoom ? recordOf(this.#facts(), end, reply) : null)
     } catch {
-      // Whatever goes wrong with a record, the request has its answer.
+      // A failure of the record must not change the answer.
       this.#deps.keep(null)
     } finally {
       this.#drop()
@@ -80,14 +80,14 @@ export class Recording implements Observation {
 
   /** Drops the recording, because another exchange answers the request. */
   drop(): void {
-    this.isOver = true
+    this.hasEnded = true
     this.#drop()
   }
 
   /** Counts bytes of a body. Returns false if they must not be kept. */
   hold(bytes: number): boolean {
-    if (this.isOver || !this.#hasRoom) return false
-    if (this.#bytes + bytes > BODIES_MAX_BYTES) return false
+    if (this.hasEnded || !this.#hasRoom) return false
+    if (this.#bytes + bytes > MAX_BODIES_BYTES) return false
     this.#hasRoom = this.#deps.hold(bytes)
     if (this.#hasRoom) this.#bytes += bytes
     else this.#drop()
@@ -110,17 +110,17 @@ export class Recording implements Observation {
     this.#bytes = 0
   }
 
-  #start(client: Transport, request: UpstreamRequest, handler: UpstreamHandler): UpstreamCall {
-    if (this.isOver || this.#calls.length >= CALLS_MAX) {
+  #start(transport: Transport, request: UpstreamRequest, handler: UpstreamHandler): UpstreamCall {
+    if (this.hasEnded || this.#calls.length >= MAX_CALLS) {
       this.#moreCalls++
-      return client.start(request, handler)
+      return transport.start(request, handler)
     }
-    const call = this.#overhear(request, handler)
-    return client.start(request, call ?? handler)
+    const call = this.#record(request, handler)
+    return transport.start(request, call ?? handler)
   }
 
-  /** Null: the call cannot be recorded, but is made anyway. */
-  #overhear(request: UpstreamRequest, handler: UpstreamHandler): RecordedCall | null {
+  /** Null if the call cannot be recorded; it is made anyway. */
+  #record(request: UpstreamRequest, handler: UpstreamHandler): RecordedCall | null {
     try {
       const call = new RecordedCall(this, request, handler)
       this.#calls.push(call)
@@ -136,7 +136,7 @@ export class Recording implements Observation {
 class RecordedCall implements UpstreamHandler, CallFacts {
   readonly method: string
   readonly host: string
-  /** Without the query. */
+  /** The path without the query. */
   readonly path: string
   readonly headers: ShownHeaders
   /** Values that were sent and are not shown. */
@@ -163,9 +163,9 @@ class RecordedCall implements UpstreamHandler, CallFacts {
     this.atMs = recording.nowMs()
     const { body } = request
     // A substring would keep the whole text in memory.
-    const beginning = Buffer.from(body.length > BODY_MAX_BYTES ? body.slice(0, BODY_MAX_BYTES) : body)
+    const beginning = Buffer.from(body.length > MAX_BODY_BYTES ? body.slice(0, MAX_BODY_BYTES) : body)
     this.sent.add(beginning, recording)
-    if (body.length > BODY_MAX_BYTES) this.sent.skip(Buffer.byteLength(body) - beginning.length)
+    if (body.length > MAX_BODY_BYTES) this.sent.skip(Buffer.byteLength(body) - beginning.length)
   }
 
   onHead(head: UpstreamHead, readMs?: number): void {
@@ -197,23 +197,23 @@ class RecordedCall implements UpstreamHandler, CallFacts {
   }
 }
 
-/** Keeps the beginning of a body, and counts the rest. */
+/** Keeps the beginning of a body, and counts all of its bytes. */
 class BodyKeeper implements RecordedBody {
   bytes = 0
   #pieces: Buffer[] = []
-  #keptBytes = 0
+  #storedBytes = 0
   #isFull = false
 
   /** The bytes are copied, because they are only valid during the call. */
   add(chunk: Buffer, recording: Recording): void {
     this.bytes += chunk.length
     if (this.#isFull || chunk.length === 0) return
-    const bytesLeft = Math.min(chunk.length, BODY_MAX_BYTES - this.#keptBytes)
-    if (bytesLeft < chunk.length) this.#isFull = true
-    if (bytesLeft === 0) return
-    if (recording.hold(bytesLeft)) {
-      this.#pieces.push(Buffer.from(chunk.subarray(0, bytesLeft)))
-      this.#keptBytes += bytesLeft
+    const storable = Math.min(chunk.length, MAX_BODY_BYTES - this.#storedBytes)
+    if (storable < chunk.length) this.#isFull = true
+    if (storable === 0) return
+    if (recording.hold(storable)) {
+      this.#pieces.push(Buffer.from(chunk.subarray(0, storable)))
+      this.#storedBytes += storable
     } else this.#isFull = true
   }
 
@@ -223,12 +223,12 @@ class BodyKeeper implements RecordedBody {
   }
 
   beginning(): Buffer {
-    return Buffer.concat(this.#pieces, this.#keptBytes)
+    return Buffer.concat(this.#pieces, this.#storedBytes)
   }
 
   forget(): void {
     this.#pieces = []
-    this.#keptBytes = 0
+    this.#storedBytes = 0
     this.#isFull = true
   }
 }

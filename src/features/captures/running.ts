@@ -13,30 +13,30 @@ import { Recording } from './recording.ts'
 export interface CaptureTerms {
   readonly id: string
   readonly organizationId: string
-  /** Null: the requests of a workspace. */
+  /** Null for a capture of a whole workspace. */
   readonly keyHash: string | null
   readonly workspaceId: string | null
   /** Unix milliseconds. Later requests are not included. */
   readonly endsAtMs: number
 }
 
-/** From a thread: the record of one request for one capture; null: there was no room for it. */
+/** The record of one request for one capture, as a thread sends it. */
 export interface CapturedRequest {
   readonly capture: string
   readonly organizationId: string
-  /** A line of JSON with its line end. */
+  /** A line of JSON with its line end; null if there was no room for it. */
   readonly record: Uint8Array<ArrayBuffer> | null
 }
 
 interface RunningCapturesDeps {
   readonly clock: Clock
-  readonly send: (request: CapturedRequest, moved: readonly ArrayBuffer[]) => void
+  readonly send: (request: CapturedRequest, transferred: readonly ArrayBuffer[]) => void
 }
 
 /** Limit for records of a thread that the main thread has not written yet. */
-const WAITING_MAX_BYTES = 16 * 1024 * 1024
+const MAX_WAITING_BYTES = 16 * 1024 * 1024
 /** Limit for all requests of a thread that are being recorded. */
-const HELD_MAX_BYTES = 64 * 1024 * 1024
+const MAX_RECORDING_BYTES = 64 * 1024 * 1024
 
 export class RunningCaptures implements Observer {
   /** True while no capture runs. Written only here. */
@@ -44,8 +44,8 @@ export class RunningCaptures implements Observer {
   readonly #deps: RunningCapturesDeps
   /** Running captures by organization. */
   #running: ReadonlyMap<string, readonly CaptureTerms[]> = new Map()
-  readonly #waiting = new SharedRoom(WAITING_MAX_BYTES)
-  readonly #held = new SharedRoom(HELD_MAX_BYTES)
+  readonly #waiting = new SharedRoom(MAX_WAITING_BYTES)
+  readonly #held = new SharedRoom(MAX_RECORDING_BYTES)
 
   constructor(deps: RunningCapturesDeps) {
     this.#deps = deps
@@ -57,33 +57,33 @@ export class RunningCaptures implements Observer {
     this.isIdle = running.length === 0
   }
 
-  /** Called by the main thread: this many bytes of an organization's capture were written or dropped. */
+  /** Called by the main thread when it has written or dropped these bytes of an organization's captures. */
   freeBytes(organizationId: string, bytes: number): void {
-    this.#waiting.give(organizationId, bytes)
+    this.#waiting.release(organizationId, bytes)
   }
 
   /** The captures that include requests of a key now. */
-  of(organizationId: string, workspaceId: string | null, keyHash: string): readonly CaptureTerms[] {
+  capturesFor(organizationId: string, workspaceId: string | null, keyHash: string): readonly CaptureTerms[] {
     if (this.isIdle) return []
     const nowMs = this.#deps.clock.nowMs()
     return (this.#running.get(organizationId) ?? []).filter(
-      each =>
-        (each.keyHash === null
-          ? each.workspaceId === (workspaceId ?? DEFAULT_WORKSPACE_ID)
-          : each.keyHash === keyHash) && nowMs < each.endsAtMs,
+      capture =>
+        (capture.keyHash === null
+          ? capture.workspaceId === (workspaceId ?? DEFAULT_WORKSPACE_ID)
+          : capture.keyHash === keyHash) && nowMs < capture.endsAtMs,
     )
   }
 
-  /** Starts to record a request; null: no capture includes it, or its data must not be kept. */
+  /** Starts to record a request; null if no capture includes it, or its data must not be kept. */
   open(clientRequest: ClientRequest): Recording | null {
     const { caller, request } = clientRequest
     const { organizationId } = caller
-    const captures = this.of(organizationId, caller.workspaceId, caller.keyHash)
-    if (captures.length === 0 || forbids(request)) return null
+    const captures = this.capturesFor(organizationId, caller.workspaceId, caller.keyHash)
+    if (captures.length === 0 || forbidsStorage(request)) return null
     return new Recording(clientRequest, {
       clock: this.#deps.clock,
       hold: bytes => this.#held.reserve(organizationId, bytes),
-      release: bytes => this.#held.give(organizationId, bytes),
+      release: bytes => this.#held.release(organizationId, bytes),
       keep: record => this.#send(captures, record),
     })
   }
@@ -104,7 +104,7 @@ export class RunningCaptures implements Observer {
 /** Memory that organizations share. None may use more than half of it. */
 class SharedRoom {
   readonly #maxBytes: number
-  readonly #held = new Map<string, number>()
+  readonly #bytesByOrganization = new Map<string, number>()
   #bytes = 0
 
   constructor(maxBytes: number) {
@@ -113,23 +113,23 @@ class SharedRoom {
 
   /** Returns false if there is not enough room. */
   reserve(organizationId: string, bytes: number): boolean {
-    const heldBytes = (this.#held.get(organizationId) ?? 0) + bytes
+    const heldBytes = (this.#bytesByOrganization.get(organizationId) ?? 0) + bytes
     if (heldBytes > this.#maxBytes / 2 || this.#bytes + bytes > this.#maxBytes) return false
-    this.#held.set(organizationId, heldBytes)
+    this.#bytesByOrganization.set(organizationId, heldBytes)
     this.#bytes += bytes
     return true
   }
 
-  give(organizationId: string, bytes: number): void {
-    const heldBytes = this.#held.get(organizationId) ?? 0
-    const released = Math.min(heldBytes, bytes)
-    this.#bytes -= released
-    if (heldBytes > released) this.#held.set(organizationId, heldBytes - released)
-    else this.#held.delete(organizationId)
+  release(organizationId: string, bytes: number): void {
+    const heldBytes = this.#bytesByOrganization.get(organizationId) ?? 0
+    const releasedBytes = Math.min(heldBytes, bytes)
+    this.#bytes -= releasedBytes
+    if (heldBytes > releasedBytes) this.#bytesByOrganization.set(organizationId, heldBytes - releasedBytes)
+    else this.#bytesByOrganization.delete(organizationId)
   }
 }
 
 /** True if the caller does not want its data to be stored. */
-export function forbids({ provider }: Pick<ClientRequest['request'], 'provider'>): boolean {
+export function forbidsStorage({ provider }: Pick<ClientRequest['request'], 'provider'>): boolean {
   return provider?.zdr === true || provider?.data_collection === 'deny'
 }

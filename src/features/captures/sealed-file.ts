@@ -16,7 +16,7 @@ interface SealedPart {
   readonly organizationId: string
   /** Name of the part. */
   readonly name: string
-  /** ISO 8601 UTC. Then the file is removed. */
+  /** The time at which the file is removed, as ISO 8601 in UTC. */
   readonly expiresAt: string
 }
 
@@ -37,14 +37,14 @@ export class SealedFileError extends Error {
 }
 
 /** A purpose that is unique among all uses of the master keys. */
-const PURPOSE = 'captures'
+const KEY_PURPOSE = 'captures'
 const KEY_BYTES = 32
-/** Length and mark of a chunk. */
-const HEAD_BYTES = 5
-/** Text bytes of one chunk. */
+/** Bytes of a chunk's length and mark. */
+const CHUNK_HEAD_BYTES = 5
+/** Maximum bytes of text in one chunk. */
 const CHUNK_BYTES = 256 * 1024
 /** A longer first line is not from the gateway. */
-const HEADER_MAX_BYTES = 4_096
+const MAX_HEADER_BYTES = 4_096
 
 interface Header {
   readonly v: 1
@@ -67,7 +67,7 @@ export class FileSeal {
 
   /** @throws TypeError if there are no keys */
   constructor([current]: readonly VaultKey[], part: SealedPart) {
-    if (current === undefined) throw new TypeError('a seal needs a key')
+    if (current === undefined) throw new TypeError('a capture cannot be sealed without a master key')
     this.#part = part
     const dataKey = randomBytes(KEY_BYTES)
     const nonce = randomBytes(NONCE_BYTES)
@@ -87,15 +87,15 @@ export class FileSeal {
 
   /** Bytes that a text of this length needs in the file. */
   static sealedBytes(textBytes: number): number {
-    return textBytes + Math.max(1, Math.ceil(textBytes / CHUNK_BYTES)) * (HEAD_BYTES + TAG_BYTES)
+    return textBytes + Math.max(1, Math.ceil(textBytes / CHUNK_BYTES)) * (CHUNK_HEAD_BYTES + TAG_BYTES)
   }
 
   /** The next bytes of the file. `isLast`: nothing follows. */
   seal(text: Uint8Array, isLast: boolean): Buffer {
     const chunks: Buffer[] = []
-    for (let at = 0; at < text.length || chunks.length === 0; at += CHUNK_BYTES) {
-      const piece = text.subarray(at, at + CHUNK_BYTES)
-      chunks.push(this.#chunk(piece, isLast && at + CHUNK_BYTES >= text.length))
+    for (let start = 0; start < text.length || chunks.length === 0; start += CHUNK_BYTES) {
+      const piece = text.subarray(start, start + CHUNK_BYTES)
+      chunks.push(this.#chunk(piece, isLast && start + CHUNK_BYTES >= text.length))
     }
     return Buffer.concat(chunks)
   }
@@ -103,9 +103,9 @@ export class FileSeal {
   #chunk(text: Uint8Array, isLast: boolean): Buffer {
     const index = this.#chunks++
     const box = encrypt(this.#key, nonceOf(index), text, chunkBinding(this.#part, index, isLast))
-    const head = Buffer.alloc(HEAD_BYTES)
+    const head = Buffer.alloc(CHUNK_HEAD_BYTES)
     head.writeUInt32BE(box.length)
-    head.writeUInt8(isLast ? 1 : 0, HEAD_BYTES - 1)
+    head.writeUInt8(isLast ? 1 : 0, CHUNK_HEAD_BYTES - 1)
     return Buffer.concat([head, box])
   }
 }
@@ -113,7 +113,7 @@ export class FileSeal {
 /** A piece of the text of a file. */
 type OpenedPiece =
   | { readonly kind: 'text'; readonly bytes: Buffer }
-  /** `isWhole` false: it is still growing, or its process was killed. */
+  /** `isWhole` is false if the file is still growing, or its process was killed. */
   | { readonly kind: 'end'; readonly isWhole: boolean }
 
 /**
@@ -125,30 +125,30 @@ export async function* openSealedFile(
   keys: readonly VaultKey[],
   part: Pick<SealedPart, 'captureId' | 'organizationId' | 'name'>,
 ): AsyncGenerator<OpenedPiece> {
-  let waiting: Buffer = Buffer.alloc(0)
+  let unread: Buffer = Buffer.alloc(0)
   let key: KeyObject | null = null
   let chunks = 0
   for await (const bytes of createReadStream(path, { highWaterMark: CHUNK_BYTES })) {
-    waiting = waiting.length === 0 ? (bytes as Buffer) : Buffer.concat([waiting, bytes as Buffer])
+    unread = unread.length === 0 ? (bytes as Buffer) : Buffer.concat([unread, bytes as Buffer])
     if (key === null) {
-      const end = waiting.indexOf('\n')
+      const end = unread.indexOf('\n')
       if (end === -1) {
-        if (waiting.length > HEADER_MAX_BYTES) throw new SealedFileError('damaged')
+        if (unread.length > MAX_HEADER_BYTES) throw new SealedFileError('damaged')
         continue
       }
-      key = dataKeyOf(waiting.subarray(0, end), keys, part)
-      waiting = waiting.subarray(end + 1)
+      key = dataKeyOf(unread.subarray(0, end), keys, part)
+      unread = unread.subarray(end + 1)
     }
-    while (waiting.length >= HEAD_BYTES) {
-      const length = waiting.readUInt32BE(0)
+    while (unread.length >= CHUNK_HEAD_BYTES) {
+      const length = unread.readUInt32BE(0)
       if (length < TAG_BYTES || length > CHUNK_BYTES + TAG_BYTES) throw new SealedFileError('damaged')
-      if (waiting.length < HEAD_BYTES + length) break
-      const isLast = waiting[HEAD_BYTES - 1] === 1
-      const box = waiting.subarray(HEAD_BYTES, HEAD_BYTES + length)
+      if (unread.length < CHUNK_HEAD_BYTES + length) break
+      const isLast = unread[CHUNK_HEAD_BYTES - 1] === 1
+      const box = unread.subarray(CHUNK_HEAD_BYTES, CHUNK_HEAD_BYTES + length)
       yield { kind: 'text', bytes: openChunk(key, box, part, chunks++, isLast) }
-      waiting = waiting.subarray(HEAD_BYTES + length)
+      unread = unread.subarray(CHUNK_HEAD_BYTES + length)
       if (isLast) {
-        if (waiting.length > 0) throw new SealedFileError('damaged')
+        if (unread.length > 0) throw new SealedFileError('damaged')
         yield { kind: 'end', isWhole: true }
         return
       }
@@ -157,7 +157,7 @@ export async function* openSealedFile(
   yield { kind: 'end', isWhole: false }
 }
 
-/** The expiry in the first line of a file; null: unreadable. */
+/** The expiry in the first line of a file; null if the line cannot be read. */
 export function expiryIn(beginning: Buffer): string | null {
   return parseHeader(beginning.subarray(0, Math.max(0, beginning.indexOf('\n'))))?.expires_at ?? null
 }
@@ -211,7 +211,7 @@ function parseHeader(line: Buffer): Header | null {
 }
 
 function wrappingKey(key: VaultKey): KeyObject {
-  return keyObject(deriveKey(key, PURPOSE))
+  return keyObject(deriveKey(key, KEY_PURPOSE))
 }
 
 /** Each data key encrypts only one file, so no nonce is used twice. */

@@ -11,7 +11,7 @@ import type { EndedRollout } from '../../protocol/rollout.ts'
 
 /** One route to a model. */
 export interface ExplainedWay {
-  /** Slug. */
+  /** Slug of the provider. */
   readonly provider: string
   readonly model: string
   /** Id of the workspace's BYOK credential; absent: the shared key. */
@@ -35,7 +35,7 @@ export interface ExplainedAttempt extends ExplainedWay {
   readonly outrun: boolean
   /** USD. */
   readonly cost: number
-  /** Characters of the answer after which it went on here; absent: it did not. */
+  /** Characters of the answer that an earlier attempt had sent; absent if this attempt continues no answer. */
   readonly continued_at?: number
 }
 
@@ -58,9 +58,9 @@ interface ExplainedLaterCandidate extends ExplainedWay {
 
 export interface ExplainedError {
   readonly code: string
-  /** Text of the gateway; null if it may be a provider's. */
+  /** Text of the gateway; null if it may contain text of a provider. */
   readonly message: string | null
-  /** Path of the field of a 400 or 422 of the gateway. */
+  /** Path of the field that the gateway refused with 400 or 422. */
   readonly field: string | null
   readonly cause: string | null
   readonly limit: LimitName | null
@@ -124,10 +124,10 @@ export interface Explanation {
   readonly requested_model: string | null
   readonly model: string | null
   readonly provider: string | null
-  /** The router that it named. */
+  /** The router that the request named. */
   readonly router: string | null
   readonly strategy: string | null
-  /** The arm of the route's rollout, or that it is a shadow or judged one; null or absent: there is none. */
+  /** The arm of the route's rollout, or the mark of a shadow or judged request; null or absent without a rollout. */
   readonly rollout?: EndedRollout['arm'] | null
   readonly data_region: string | null
   readonly duration_ms: number
@@ -137,7 +137,7 @@ export interface Explanation {
   /** USD, including model calls of tools; null: nothing was charged. */
   readonly cost: number | null
   readonly finish: string | null
-  /** Null: success. */
+  /** Null if the request succeeded. */
   readonly error: ExplainedError | null
   /** Milliseconds of the entered stages, in order; null: unknown. */
   readonly stages_ms: Readonly<Partial<Record<Stage, number>>> | null

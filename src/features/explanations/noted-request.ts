@@ -42,7 +42,7 @@ type ExplainedExchange = Pick<
 > & {
   readonly ranking: RankingNotes
   readonly streamed: boolean
-  /** Of the last attempt. */
+  /** The changes that the last attempt made to the request. */
   readonly changes: readonly ReportedChange[]
   readonly preferences: Exchange['request']['provider']
   readonly priceFactor: PriceFactor
@@ -52,28 +52,27 @@ export interface ExplainedRequest {
   readonly line: ExchangeLine
   /** Monotonic milliseconds. */
   readonly startedMs: number
-  /** In the order of `STAGES`; NaN: not entered. */
+  /** Milliseconds by stage, in the order of `STAGES`; NaN for a stage that was not entered. */
   readonly spentMs: Float64Array
   readonly keyHash: string | null
   readonly error: GatewayError | null
-  /** Null: it was refused before an exchange existed. */
+  /** Null if the request was refused before an exchange existed. */
   readonly exchange: ExplainedExchange | null
   readonly isPlain: boolean
   readonly unkeptBefore: number
 }
 
 /** Maximum entries of each list, and characters of each text: a document has at most a few KB. */
-const LIST_MAX = 40
-const TEXT_MAX_CHARS = 300
-const NAMES_MAX = 10
-/** Names that clients write into preferences: other texts are not shown. */
-const NAME = /^[\w.:/ -]{1,64}$/
-const KEY = /sk-|eyJ/
-/** The path of a field. */
-const PATH = /^[\w.:[\]-]{1,128}$/
-/** A kind of failure of the gateway. */
-const REASON = /^[a-z_]{1,40}$/
-const PREFERENCES = [
+const MAX_LIST_ENTRIES = 40
+const MAX_TEXT_CHARS = 300
+const MAX_NAMES = 10
+/** The names in preferences that are shown: a client may write other texts there. */
+const SHOWN_NAME = /^[\w.:/ -]{1,64}$/
+const KEY_OR_TOKEN = /sk-|eyJ/
+const FIELD_PATH = /^[\w.:[\]-]{1,128}$/
+/** The gateway's own names of failures and actions. */
+const FAILURE_REASON = /^[a-z_]{1,40}$/
+const SHOWN_PREFERENCES = [
   'order',
   'only',
   'ignore',
@@ -87,12 +86,16 @@ const PREFERENCES = [
   'enforce_distillable_text',
 ] as const
 /** Kinds of stages whose summary consists of the gateway's words and names of settings. */
-const SUMMARIZED: ReadonlySet<string> = new Set(['guardrail', 'context_compression', 'response_healing'])
+const SUMMARIZED_STAGES: ReadonlySet<string> = new Set([
+  'guardrail',
+  'context_compression',
+  'response_healing',
+])
 
 /** The explanation of a finished request. @param createdAt ISO 8601 UTC */
 export function explanationOf(request: ExplainedRequest, createdAt: string): Explanation {
   const { line, exchange, startedMs } = request
-  const since = (ms: number): number => rounded(ms - startedMs)
+  const msSinceStart = (ms: number): number => rounded(ms - startedMs)
   const error = explainedError(request)
   return {
     source: 'whole',
@@ -127,35 +130,37 @@ export function explanationOf(request: ExplainedRequest, createdAt: string): Exp
     choice: exchange?.ranking.choice ?? null,
     first: exchange?.candidates[0] === undefined ? null : wayOf(exchange.candidates[0]),
     rather: exchange?.ranking.rather == null ? null : wayOf(exchange.ranking.rather),
-    attempts: exchange === null ? [] : explainedAttempts(exchange, since),
-    passed_over: (exchange?.passedOver ?? []).slice(0, LIST_MAX).map(({ candidate, isLimited, waitMs }) => ({
-      ...wayOf(candidate),
-      state: isLimited ? 'rate_limited' : 'breaker_open',
-      wait_ms: Math.round(waitMs),
-    })),
-    not_reached: exchange === null ? [] : rest(exchange),
+    attempts: exchange === null ? [] : explainedAttempts(exchange, msSinceStart),
+    passed_over: (exchange?.passedOver ?? [])
+      .slice(0, MAX_LIST_ENTRIES)
+      .map(({ candidate, isLimited, waitMs }) => ({
+        ...wayOf(candidate),
+        state: isLimited ? 'rate_limited' : 'breaker_open',
+        wait_ms: Math.round(waitMs),
+      })),
+    not_reached: exchange === null ? [] : notReached(exchange),
     excluded: [
       ...(exchange?.ranking.exclusions ?? []),
       ...(exchange?.lossy ?? []).map(({ candidate }) => ({ ...candidate, by: 'require_parameters' })),
     ]
-      .slice(0, LIST_MAX)
+      .slice(0, MAX_LIST_ENTRIES)
       .map(exclusion => ({ ...wayOf(exclusion), by: exclusion.by })),
     preferences: preferencesOf(exchange?.preferences ?? {}),
-    skipped_models: (exchange?.ranking.skipped ?? []).slice(0, NAMES_MAX).map(loggableModel),
-    actions: (exchange?.pipeline ?? []).slice(0, LIST_MAX).map(explainedAction),
-    changes: (exchange?.changes ?? []).slice(0, LIST_MAX).map(shownChange),
-    tools: (exchange?.toolCalls ?? []).slice(0, LIST_MAX).map(call => ({
+    skipped_models: (exchange?.ranking.skipped ?? []).slice(0, MAX_NAMES).map(loggableModel),
+    actions: (exchange?.pipeline ?? []).slice(0, MAX_LIST_ENTRIES).map(explainedAction),
+    changes: (exchange?.changes ?? []).slice(0, MAX_LIST_ENTRIES).map(shownChange),
+    tools: (exchange?.toolCalls ?? []).slice(0, MAX_LIST_ENTRIES).map(call => ({
       tool: call.tool,
-      start_ms: since(call.startedMs),
-      end_ms: since(call.endedMs),
+      start_ms: msSinceStart(call.startedMs),
+      end_ms: msSinceStart(call.endedMs),
       outcome: call.outcome,
       cost: toUsd(call.cost),
     })),
-    inner_calls: (exchange?.innerCalls ?? []).slice(0, LIST_MAX).map(call => ({
+    inner_calls: (exchange?.innerCalls ?? []).slice(0, MAX_LIST_ENTRIES).map(call => ({
       id: call.id,
       model: call.model,
-      start_ms: since(call.startedMs),
-      end_ms: since(call.endedMs),
+      start_ms: msSinceStart(call.startedMs),
+      end_ms: msSinceStart(call.endedMs),
       error: call.error,
       cost: toUsd(call.cost),
     })),
@@ -163,9 +168,9 @@ export function explanationOf(request: ExplainedRequest, createdAt: string): Exp
   }
 }
 
-/** Names of unknown fields are the client's words. */
+/** Hides the names of fields that only the client knows, because they may contain anything. */
 function shownChange(change: ReportedChange): ReportedChange {
-  const isShown = PATH.test(change.field) && !KEY.test(change.field)
+  const isShown = FIELD_PATH.test(change.field) && !KEY_OR_TOKEN.test(change.field)
   return isShown ? change : { ...change, field: 'an unknown field' }
 }
 
@@ -175,35 +180,35 @@ function rounded(ms: number): number {
 }
 
 function stagesOf(spentMs: Float64Array): Explanation['stages_ms'] {
-  const entered = STAGES.flatMap((stage, at) => {
-    const ms = spentMs[at] ?? Number.NaN
+  const entered = STAGES.flatMap((stage, index) => {
+    const ms = spentMs[index] ?? Number.NaN
     return Number.isNaN(ms) ? [] : [[stage, rounded(ms)] as const]
   })
   return Object.fromEntries(entered)
 }
 
 function wayOf({ endpoint, credential }: Way): ExplainedWay {
-  const way = { provider: endpoint.provider.slug, model: endpoint.modelId }
-  return credential === null ? way : { ...way, credential: credential.id }
+  const explainedWay = { provider: endpoint.provider.slug, model: endpoint.modelId }
+  return credential === null ? explainedWay : { ...explainedWay, credential: credential.id }
 }
 
 function explainedAttempts(
   { attempts, priceFactor }: ExplainedExchange,
   since: (ms: number) => number,
 ): ExplainedAttempt[] {
-  const raced = new Set(attempts.filter(({ isOutrun }) => isOutrun === true).map(({ turn }) => turn))
+  const hedgedTurns = new Set(attempts.filter(({ isOutrun }) => isOutrun === true).map(({ turn }) => turn))
   const callsOfTurn = new Set<number>()
-  return attempts.slice(0, LIST_MAX).map((attempt, at) => {
+  return attempts.slice(0, MAX_LIST_ENTRIES).map((attempt, index) => {
     const { turn, startedMs, endedMs, error } = attempt
     const isFirst = !callsOfTurn.has(turn)
     callsOfTurn.add(turn)
-    // The last attempt of a turn was charged, and each part of an answer that went on elsewhere.
-    const isCharged = attempts[at + 1]?.turn !== turn || attempt.partUsage !== undefined
+    // The last attempt of a turn is charged, and so is each part of an answer that went on elsewhere.
+    const isCharged = attempts[index + 1]?.turn !== turn || attempt.partUsage !== undefined
     return {
       ...wayOf(attempt),
       start_ms: startedMs === 0 ? null : since(startedMs),
       end_ms: endedMs === 0 ? null : since(endedMs),
-      kind: raced.has(turn) ? 'hedge' : isFirst ? 'first' : 'again',
+      kind: hedgedTurns.has(turn) ? 'hedge' : isFirst ? 'first' : 'again',
       turn,
       status: attempt.status,
       error: attempt.isOutrun === true ? null : (error?.code ?? null),
@@ -218,20 +223,25 @@ function explainedAttempts(
 function causeOf(error: AttemptRecord['error']): string | null {
   if (error === null) return null
   const reason = error.metadata?.['reason']
-  return systemCode(error) ?? (typeof reason === 'string' && REASON.test(reason) ? reason : null)
+  return systemCode(error) ?? (typeof reason === 'string' && FAILURE_REASON.test(reason) ? reason : null)
 }
 
 function isSame(a: Way, b: Way): boolean {
   return a.endpoint === b.endpoint && a.credential?.id === b.credential?.id
 }
 
-function rest({ candidates, attempts, passedOver, lossy }: ExplainedExchange): Explanation['not_reached'] {
+function notReached({
+  candidates,
+  attempts,
+  passedOver,
+  lossy,
+}: ExplainedExchange): Explanation['not_reached'] {
   const isReached = (candidate: Candidate): boolean =>
-    attempts.some(each => isSame(each, candidate)) ||
-    lossy.some(each => isSame(each.candidate, candidate)) ||
-    passedOver.some(each => isSame(each.candidate, candidate))
+    attempts.some(attempt => isSame(attempt, candidate)) ||
+    lossy.some(entry => isSame(entry.candidate, candidate)) ||
+    passedOver.some(entry => isSame(entry.candidate, candidate))
   return candidates
-    .slice(0, LIST_MAX)
+    .slice(0, MAX_LIST_ENTRIES)
     .filter(candidate => !isReached(candidate))
     .map(candidate => ({ ...wayOf(candidate), breaker_open: candidate.state?.isOpen === true }))
 }
@@ -246,12 +256,12 @@ const OWN_CODES: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'client_closed',
 ])
 
-/** The gateway's text about a failure; null: parts of it may be a provider's. */
+/** The gateway's text about a failure; null if it may contain text of a provider. */
 function messageOf(error: GatewayError, attempts: number): string | null {
   const { metadata } = error
   if (metadata?.['provider_name'] !== undefined || metadata?.['provider_status'] !== undefined) return null
   if (attempts > 0 && !OWN_CODES.has(error.code)) return null
-  return error.message.slice(0, TEXT_MAX_CHARS)
+  return error.message.slice(0, MAX_TEXT_CHARS)
 }
 
 function explainedError({ line, error, exchange }: ExplainedRequest): ExplainedError | null {
@@ -270,7 +280,7 @@ function explainedError({ line, error, exchange }: ExplainedRequest): ExplainedE
     cause: line.cause ?? null,
     limit: error.limit ?? null,
     retry_after_seconds: error.retryAfterSeconds ?? null,
-    excluded_by: availability?.excluded_by?.slice(0, LIST_MAX) ?? [],
+    excluded_by: availability?.excluded_by?.slice(0, MAX_LIST_ENTRIES) ?? [],
     guardrail_id: typeof guardrail === 'string' ? guardrail : null,
   }
 }
@@ -288,19 +298,23 @@ function explainedAction({ type, name, guardrail_id, summary, data }: PipelineSt
   const facts = data as Readonly<Record<string, unknown>> | undefined
   const action = facts?.['action']
   const model = facts?.['resolved_to']
-  const text = SUMMARIZED.has(type) ? summary : typeof model === 'string' ? `chose ${model}` : undefined
+  const text = SUMMARIZED_STAGES.has(type)
+    ? summary
+    : typeof model === 'string'
+      ? `chose ${model}`
+      : undefined
   return {
     type,
     name,
     ...(guardrail_id === undefined ? {} : { guardrail_id }),
-    ...(typeof action === 'string' && REASON.test(action) ? { action } : {}),
-    ...(text === undefined ? {} : { summary: text.slice(0, TEXT_MAX_CHARS) }),
+    ...(typeof action === 'string' && FAILURE_REASON.test(action) ? { action } : {}),
+    ...(text === undefined ? {} : { summary: text.slice(0, MAX_TEXT_CHARS) }),
   }
 }
 
 function preferencesOf(preferences: Readonly<Record<string, unknown>> | null): Record<string, unknown> {
   const shownPreferences: Record<string, unknown> = {}
-  for (const name of PREFERENCES) {
+  for (const name of SHOWN_PREFERENCES) {
     const value = preferences?.[name]
     if (value != null) shownPreferences[name] = shownValue(value)
   }
@@ -309,9 +323,9 @@ function preferencesOf(preferences: Readonly<Record<string, unknown>> | null): R
 
 function shownValue(value: unknown): unknown {
   if (typeof value === 'boolean' || typeof value === 'number') return value
-  if (typeof value === 'string') return NAME.test(value) && !KEY.test(value) ? value : '*'
-  if (Array.isArray(value)) return value.slice(0, NAMES_MAX).map(shownValue)
+  if (typeof value === 'string') return SHOWN_NAME.test(value) && !KEY_OR_TOKEN.test(value) ? value : '*'
+  if (Array.isArray(value)) return value.slice(0, MAX_NAMES).map(shownValue)
   if (typeof value !== 'object' || value === null) return '*'
-  const entries = Object.entries(value).slice(0, NAMES_MAX)
-  return Object.fromEntries(entries.map(([name, each]) => [shownValue(name), shownValue(each)]))
+  const entries = Object.entries(value).slice(0, MAX_NAMES)
+  return Object.fromEntries(entries.map(([name, inner]) => [shownValue(name), shownValue(inner)]))
 }

@@ -34,24 +34,24 @@ export function explanationOfRecord(record: UsageRecord): Explanation {
     output_tokens: record.outputTokens,
     cost: toUsd(record.cost),
     finish: record.finishReason,
-    error: error === null ? null : { ...UNKNOWN, code: error },
+    error: error === null ? null : { ...NO_DETAILS, code: error },
     stages_ms: null,
     choice: null,
     rather: null,
     changes: null,
-    attempts: record.attempts.map(({ provider, model, status, error: failure, isByok }, at, all) => ({
+    attempts: record.attempts.map(({ provider, model, status, error: failure, isByok }, index, attempts) => ({
       provider,
       model,
       ...(isByok ? { credential: 'own' } : {}),
       start_ms: null,
       end_ms: null,
-      kind: at === 0 ? 'first' : 'again',
+      kind: index === 0 ? 'first' : 'again',
       turn: 0,
       status,
       error: failure,
       cause: null,
       outrun: false,
-      cost: at === all.length - 1 ? toUsd(record.cost) : 0,
+      cost: index === attempts.length - 1 ? toUsd(record.cost) : 0,
     })),
     passed_over: [],
     not_reached: [],
@@ -65,7 +65,7 @@ export function explanationOfRecord(record: UsageRecord): Explanation {
   }
 }
 
-const UNKNOWN = {
+const NO_DETAILS = {
   message: null,
   field: null,
   cause: null,

@@ -15,21 +15,21 @@ export function reasonsOf(document: Explanation): string[] {
     ...failovers(explanation),
     ...guards(explanation),
     ...changes(explanation),
-    ...work(explanation),
-    ...others(explanation),
+    ...callsOfTools(explanation),
+    ...otherEndpoints(explanation),
     ...footnotes(explanation),
   ]
 }
 
 /** Removes contradictions: a called endpoint was not excluded, and a skipped one was reached. */
 function consistent(explanation: Explanation): Explanation {
-  const { attempts, passed_over: passed, not_reached: later, excluded } = explanation
-  const isApart = (way: ExplainedWay, others: readonly ExplainedWay[]): boolean =>
-    !others.some(other => isSame(other, way))
+  const { attempts, passed_over: passedOver, not_reached: notReached, excluded } = explanation
+  const isApart = (way: ExplainedWay, called: readonly ExplainedWay[]): boolean =>
+    !called.some(calledWay => isSame(calledWay, way))
   return {
     ...explanation,
-    not_reached: later.filter(way => isApart(way, [...attempts, ...passed])),
-    excluded: excluded.filter(way => isApart(way, [...attempts, ...passed, ...later])),
+    not_reached: notReached.filter(way => isApart(way, [...attempts, ...passedOver])),
+    excluded: excluded.filter(way => isApart(way, [...attempts, ...passedOver, ...notReached])),
   }
 }
 
@@ -37,7 +37,7 @@ function isSame(a: ExplainedWay, b: ExplainedWay): boolean {
   return a.provider === b.provider && a.model === b.model && a.credential === b.credential
 }
 
-const LIMITS: Readonly<Record<LimitName, string>> = {
+const LIMIT_TEXTS: Readonly<Record<LimitName, string>> = {
   requests_per_minute:
     'requests per minute (`rate_limit` of the key, its workspace or the end user, or quotas.requestsPerMinute)',
   tokens_per_minute:
@@ -57,17 +57,17 @@ function outcomeOf(explanation: Explanation): string[] {
   const code = status === null ? '' : ` with ${status}`
   if (outcome === 'aborted') return ['The caller disconnected before the end of the answer.']
   if (error === null) {
-    const last = attempts.findLast(each => each.error === null && !each.outrun)
-    const key = last === undefined ? '' : keyOf(last, explanation)
-    const at = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}${key}`
-    return [outcome === 'completed' ? `Answered${at}.` : `Ended as ${outcome}${at}.`]
+    const answering = attempts.findLast(attempt => attempt.error === null && !attempt.outrun)
+    const key = answering === undefined ? '' : keyOf(answering, explanation)
+    const origin = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}${key}`
+    return [outcome === 'completed' ? `Answered${origin}.` : `Ended as ${outcome}${origin}.`]
   }
   const verb = attempts.length === 0 && inner.length === 0 ? 'Refused before any model was called' : 'Failed'
   return [
     `${verb}${code}: ${error.code}.`,
     ...(error.message === null ? [] : [`Message: ${error.message}`]),
     ...(error.field === null ? [] : [`Field: ${error.field}`]),
-    ...(error.limit === null ? [] : [`Limit: ${LIMITS[error.limit]}.`]),
+    ...(error.limit === null ? [] : [`Limit: ${LIMIT_TEXTS[error.limit]}.`]),
     ...(error.retry_after_seconds === null ? [] : [`Retry after ${error.retry_after_seconds} s.`]),
     ...(error.guardrail_id === null ? [] : [`Guardrail: ${error.guardrail_id}`]),
     ...(error.cause === null ? [] : [`Cause: ${error.cause}`]),
@@ -87,7 +87,7 @@ function waits({ stages_ms: stages, error }: Explanation): string[] {
   ]
 }
 
-const CHOICES: Readonly<Record<EndpointChoice, string>> = {
+const CHOICE_TEXTS: Readonly<Record<EndpointChoice, string>> = {
   only: 'it was the only endpoint of its model that could serve the request',
   own_key: 'BYOK credentials of the workspace come first',
   pinned: 'the conversation stays with it (session affinity)',
@@ -98,60 +98,62 @@ const CHOICES: Readonly<Record<EndpointChoice, string>> = {
   plugin: 'a plugin or router put it first',
 }
 
-/** The sentences for an endpoint that was not called because its breaker was open or its provider asked for a pause. */
-const UNCALLED: Readonly<Partial<Record<EndpointChoice, string>>> = {
+/** The texts for a first choice that was not called because its breaker was open or its provider asked for a pause. */
+const UNCALLED_CHOICE_TEXTS: Readonly<Partial<Record<EndpointChoice, string>>> = {
   probe: 'it came first in the order, although its breaker was open',
   price: 'it was picked at random, weighted by price (routing.loadBalancing)',
 }
 
-/** Requests that the gateway itself makes for a rollout name no route. */
-const ARMS: Readonly<Partial<Record<NonNullable<Explanation['rollout']>, string>>> = {
+/** A request that the gateway itself makes for a rollout names no route, so it has no text. */
+const ARM_TEXTS: Readonly<Partial<Record<NonNullable<Explanation['rollout']>, string>>> = {
   base: ', and not to the candidate of its rollout',
   candidate: ', the candidate of its rollout',
 }
 
-function firstOf({ first, attempts, passed_over: passed, not_reached: later }: Explanation) {
-  return first ?? passed[0] ?? attempts[0] ?? later[0]
+function firstChoiceOf({ first, attempts, passed_over: passedOver, not_reached: notReached }: Explanation) {
+  return first ?? passedOver[0] ?? attempts[0] ?? notReached[0]
 }
 
 function choices(explanation: Explanation): string[] {
   const { choice, rather, attempts } = explanation
-  const first = firstOf(explanation)
+  const first = firstChoiceOf(explanation)
   if (choice === null || first === undefined) return []
-  const isCalled = attempts.some(each => isSame(each, first))
-  const why = (isCalled ? undefined : UNCALLED[choice]) ?? CHOICES[choice]
-  const { strategy, requested_model: requested, rollout } = explanation
-  const arm = rollout == null ? '' : (ARMS[rollout] ?? '')
-  const route = strategy === 'route' ? `The route ${requested} led to ${first.model}${arm}. ` : ''
-  const without =
+  const isCalled = attempts.some(attempt => isSame(attempt, first))
+  const reason = (isCalled ? undefined : UNCALLED_CHOICE_TEXTS[choice]) ?? CHOICE_TEXTS[choice]
+  const { strategy, requested_model: requestedModel, rollout } = explanation
+  const arm = rollout == null ? '' : (ARM_TEXTS[rollout] ?? '')
+  const route = strategy === 'route' ? `The route ${requestedModel} led to ${first.model}${arm}. ` : ''
+  const otherwise =
     rather === null || isSame(rather, first)
       ? ''
       : ` Otherwise it would have been ${endpointText(rather, explanation)}.`
-  return [`${route}First choice ${endpointText(first, explanation)}: ${why}.${without}`]
+  return [`${route}First choice ${endpointText(first, explanation)}: ${reason}.${otherwise}`]
 }
 
 function failovers(explanation: Explanation): string[] {
-  const { attempts, passed_over: passed, tools } = explanation
-  const lines = passed.map(each => {
-    const why =
-      each.state === 'rate_limited' ? 'its provider asked for a pause (rate limit)' : 'its breaker was open'
-    const name = endpointText(each, explanation)
-    const beginning = attempts.some(attempt => isSame(attempt, each))
+  const { attempts, passed_over: passedOver, tools } = explanation
+  const lines = passedOver.map(candidate => {
+    const reason =
+      candidate.state === 'rate_limited'
+        ? 'its provider asked for a pause (rate limit)'
+        : 'its breaker was open'
+    const name = endpointText(candidate, explanation)
+    const beginning = attempts.some(attempt => isSame(attempt, candidate))
       ? `Passed over ${name} in another turn`
       : `Not called ${name}`
-    return `${beginning}: ${why}, for another ${ms(each.wait_ms)}.`
+    return `${beginning}: ${reason}, for another ${ms(candidate.wait_ms)}.`
   })
-  for (const [at, attempt] of attempts.entries()) {
-    const next = attempts[at + 1]
+  for (const [index, attempt] of attempts.entries()) {
+    const next = attempts[index + 1]
     const name = endpointText(attempt, explanation)
     if (attempt.outrun) lines.push(`Hedged: ${name} was silent, and the other attempt answered first.`)
     else if (attempt.error !== null)
       lines.push(
-        `Attempt ${at + 1} at ${name} ${endOf(attempt)} ${nextOf(attempt, next, explanation)}`.trim(),
+        `Attempt ${index + 1} at ${name} ${endOf(attempt)} ${nextOf(attempt, next, explanation)}`.trim(),
       )
     else if (next !== undefined && next.turn !== attempt.turn)
       lines.push(
-        `Attempt ${at + 2} asked ${endpointText(next, explanation)} ${tools.length === 0 ? 'to continue' : 'with the tool results'}.`,
+        `Attempt ${index + 2} asked ${endpointText(next, explanation)} ${tools.length === 0 ? 'to continue' : 'with the tool results'}.`,
       )
   }
   return lines
@@ -159,7 +161,7 @@ function failovers(explanation: Explanation): string[] {
 
 type Attempt = Explanation['attempts'][number]
 
-/** An attempt may end because of its provider, or of other causes. */
+/** The end of an attempt as a sentence. */
 function endOf({ error, status, cause }: Attempt): string {
   if (error === 'client_closed') return 'ended because the caller disconnected.'
   if (error === 'deadline_exceeded') return 'ended because the total time of the request had passed.'
@@ -183,28 +185,27 @@ function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Expl
 function guards({ actions }: Explanation): string[] {
   // Actions without a description are left out, because the tools below say more.
   const shownActions = actions.filter(
-    each => each.type !== 'server_tools' || each.summary !== undefined || each.action !== undefined,
+    action => action.type !== 'server_tools' || action.summary !== undefined || action.action !== undefined,
   )
   return shownActions.map(({ type, name, guardrail_id, action, summary }) => {
     const owner =
-      type === 'guardrail' ? `Guardrail ${guardrail_id ?? ''} (${name})` : `${capital(type)} ${name}`
+      type === 'guardrail' ? `Guardrail ${guardrail_id ?? ''} (${name})` : `${capitalize(type)} ${name}`
     return `${owner}: ${summary ?? action ?? 'took part'}.`
   })
 }
 
-/** The sentence names this many. */
-const CHANGES_SHOWN = 10
+const MAX_SHOWN_CHANGES = 10
 
-function changes({ changes: all }: Explanation): string[] {
-  if (all == null || all.length === 0) return []
-  const shown = all
-    .slice(0, CHANGES_SHOWN)
+function changes({ changes: reported }: Explanation): string[] {
+  if (reported == null || reported.length === 0) return []
+  const texts = reported
+    .slice(0, MAX_SHOWN_CHANGES)
     .map(({ field, action, reason }) => `${action} ${field} (${reason})`)
-  const more = all.length > CHANGES_SHOWN ? `; and ${all.length - CHANGES_SHOWN} more` : ''
-  return [`The request was changed for the provider: ${shown.join('; ')}${more}.`]
+  const remainder = reported.length > MAX_SHOWN_CHANGES ? `; and ${reported.length - MAX_SHOWN_CHANGES} more` : ''
+  return [`The request was changed for the provider: ${texts.join('; ')}${remainder}.`]
 }
 
-function work({ tools, inner_calls: inner }: Explanation): string[] {
+function callsOfTools({ tools, inner_calls: inner }: Explanation): string[] {
   return [
     ...tools.map(
       ({ tool, start_ms, end_ms, outcome }) => `Tool ${tool}: ${outcome} after ${ms(end_ms - start_ms)}.`,
@@ -217,7 +218,7 @@ function work({ tools, inner_calls: inner }: Explanation): string[] {
 }
 
 /** The reason why a candidate was excluded, by the filter's name. */
-const FILTERS: Readonly<Record<string, string>> = {
+const FILTER_TEXTS: Readonly<Record<string, string>> = {
   data_region: 'it does not keep data in the region of the request host',
   allowed_providers: 'provider.only or provider.order leaves it out',
   ignored_providers: 'provider.ignore names it',
@@ -250,25 +251,32 @@ const FILTERS: Readonly<Record<string, string>> = {
   'guardrail:training': 'a guardrail forbids the use of data',
 }
 
-function others(explanation: Explanation): string[] {
-  const { attempts, excluded, passed_over: passed, not_reached: later, skipped_models: skipped } = explanation
-  // The first choice is among them then.
-  const isNobodyAsked = attempts.length === 0 && passed.length === 0
-  const first = firstOf(explanation)
-  const whyOf = (way: ExplainedWay): string => {
-    if (isNobodyAsked) return 'the request ended before any endpoint was called'
+function otherEndpoints(explanation: Explanation): string[] {
+  const {
+    attempts,
+    excluded,
+    passed_over: passedOver,
+    not_reached: notReached,
+    skipped_models: skippedModels,
+  } = explanation
+  // Nothing was called, so the first choice is among the endpoints that were not reached.
+  const isNothingCalled = attempts.length === 0 && passedOver.length === 0
+  const first = firstChoiceOf(explanation)
+  const reasonOf = (way: ExplainedWay): string => {
+    if (isNothingCalled) return 'the request ended before any endpoint was called'
     const isFirst = first !== undefined && isSame(first, way)
     return isFirst ? 'it could not be called when its turn came' : 'it came later in the order'
   }
   return [
     ...excluded.map(
-      each => `Left out ${endpointText(each, explanation)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`,
+      candidate =>
+        `Left out ${endpointText(candidate, explanation)}: ${FILTER_TEXTS[candidate.by] ?? candidate.by} [${candidate.by}].`,
     ),
-    ...later.map(each => {
-      const open = each.breaker_open ? ', and its breaker was open' : ''
-      return `Not reached ${endpointText(each, explanation)}: ${whyOf(each)}${open}.`
+    ...notReached.map(candidate => {
+      const open = candidate.breaker_open ? ', and its breaker was open' : ''
+      return `Not reached ${endpointText(candidate, explanation)}: ${reasonOf(candidate)}${open}.`
     }),
-    ...skipped.map(
+    ...skippedModels.map(
       model => `Left out model ${model}, which the request also names: it is not in the catalogue.`,
     ),
   ]
@@ -295,20 +303,20 @@ function endpointText(way: ExplainedWay, explanation: Explanation): string {
 }
 
 function keyOf({ provider, credential }: ExplainedWay, explanation: Explanation): string {
-  // A usage record does not contain which of them it was.
+  // A usage record does not say which credential it was.
   if (credential === 'own') return ' (own credential)'
   if (credential !== undefined) return ` (own credential ${credential})`
-  const { attempts, passed_over: passed, not_reached: later, excluded } = explanation
-  const hasOwn = [attempts, passed, later, excluded]
+  const { attempts, passed_over: passedOver, not_reached: notReached, excluded } = explanation
+  const hasOwnCredential = [attempts, passedOver, notReached, excluded]
     .flat()
-    .some(each => each.provider === provider && each.credential !== undefined)
-  return hasOwn ? ' (shared key)' : ''
+    .some(candidate => candidate.provider === provider && candidate.credential !== undefined)
+  return hasOwnCredential ? ' (shared key)' : ''
 }
 
 function ms(value: number): string {
   return value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`
 }
 
-function capital(word: string): string {
+function capitalize(word: string): string {
   return `${word.charAt(0).toUpperCase()}${word.slice(1).replaceAll('_', ' ')}`
 }

@@ -11,33 +11,33 @@ import type { RequestEnd } from '../../exchange/exchange.ts'
 import type { NewExplanation } from '../../storage/ledger.ts'
 import { type ExplainedRequest, explanationOf } from './noted-request.ts'
 
-const SEND_MS = 1_000
+const SEND_INTERVAL_MS = 1_000
 /** Maximum plain requests of one thread that are stored per second, and of one organization among them. */
-const PLAIN_MAX = 32
-const PLAIN_OF_ONE_MAX = 8
+const MAX_PLAIN_REQUESTS = 32
+const MAX_PLAIN_PER_ORGANIZATION = 8
 const PLAIN_CHOICES: ReadonlySet<EndpointChoice | null> = new Set(['only', 'price', 'order'])
 /** A longer request is stored like a failed one, because people ask why it was slow. */
-const SLOW_MS = 30_000
+const MIN_SLOW_MS = 30_000
 /** Maximum keys, organizations and addresses whose rates are tracked. */
-const RATES_MAX = 4_000
+const MAX_BUCKETS = 4_000
 /** A document with full lists is shorter. A longer one would be an error of the gateway. */
-const DOCUMENT_MAX_CHARS = 32_768
+const MAX_DOCUMENT_CHARS = 32_768
 
-/** Number that is stored at once, and then per second. */
+/** The requests that are stored at once, and then per second. */
 interface Rate {
   readonly burst: number
   readonly perSecond: number
 }
 
-/** Refused requests of a key or, without a key, of an address. */
-const REFUSED_OF_KEY: Rate = { burst: 30, perSecond: 0.2 }
-const REFUSED_OF_ADDRESS: Rate = { burst: 10, perSecond: 0.1 }
-/** Refused requests of an organization; all without a key count as one. */
-const REFUSED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 1 }
-/** Model requests that are not plain. */
-const SERVED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 5 }
+/** For refused requests of a key or, without a key, of an address. */
+const REFUSED_RATE_OF_KEY: Rate = { burst: 30, perSecond: 0.2 }
+const REFUSED_RATE_OF_ADDRESS: Rate = { burst: 10, perSecond: 0.1 }
+/** For refused requests of an organization; all requests without a key share one bucket. */
+const REFUSED_RATE_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 1 }
+/** For requests of an organization that called a model and are not plain. */
+const SERVED_RATE_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 5 }
 
-const UNCHANGED: readonly ReportedChange[] = []
+const NO_CHANGES: readonly ReportedChange[] = []
 
 interface Bucket {
   remaining: number
@@ -54,20 +54,20 @@ interface ExplanationWriterDeps {
 
 export class ExplanationWriter {
   readonly #deps: ExplanationWriterDeps
-  /** Separate from organizations, which cannot be invented: many addresses displace none of them. */
-  readonly #ofCallers = new Map<string, Bucket>()
-  readonly #ofOrganizations = new Map<string, Bucket>()
+  /** Separate from the buckets of organizations, so that a flood of addresses does not displace those. */
+  readonly #bucketsOfCallers = new Map<string, Bucket>()
+  readonly #bucketsOfOrganizations = new Map<string, Bucket>()
   #requests: ExplainedRequest[] = []
-  #plainLeft = PLAIN_MAX
-  /** Keyed by organization: plain requests of the current second. */
-  readonly #plainOf = new Map<string, number>()
-  #isDue = false
+  #remainingPlain = MAX_PLAIN_REQUESTS
+  /** Plain requests of the current second, by organization. */
+  readonly #plainPerOrganization = new Map<string, number>()
+  #isSendScheduled = false
 
   constructor(deps: ExplanationWriterDeps) {
     this.#deps = deps
   }
 
-  /** Takes a request that is over. */
+  /** Records a request that has ended. */
   write({ line, watch, endedMs, spentMs, keyHash, error, exchange }: RequestEnd): void {
     let unkeptBefore = 0
     const isPlain =
@@ -80,24 +80,24 @@ export class ExplanationWriter {
       exchange.ranking.exclusions.length === 0 &&
       exchange.ranking.skipped.length === 0 &&
       PLAIN_CHOICES.has(exchange.ranking.choice) &&
-      line.durationMs < SLOW_MS &&
+      line.durationMs < MIN_SLOW_MS &&
       !watch.hasWaited
     if (isPlain) {
       const organization = line.organization ?? ''
-      const storedPlain = this.#plainOf.get(organization) ?? 0
+      const storedPlain = this.#plainPerOrganization.get(organization) ?? 0
       // A plain request without room is dropped and not counted: its usage record explains it.
-      if (storedPlain === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
-      this.#plainOf.set(organization, storedPlain + 1)
-      this.#plainLeft--
+      if (storedPlain === MAX_PLAIN_PER_ORGANIZATION || this.#remainingPlain === 0) return
+      this.#plainPerOrganization.set(organization, storedPlain + 1)
+      this.#remainingPlain--
     } else {
       // A request without a model call is explained only if it was refused.
       if (exchange === undefined && line.outcome === 'completed') return
-      unkeptBefore = this.#room(line, endedMs, keyHash)
+      unkeptBefore = this.#admit(line, endedMs, keyHash)
       if (unkeptBefore < 0) return
     }
-    if (!this.#isDue) {
-      this.#isDue = true
-      this.#deps.clock.after(SEND_MS, this.#onDue)
+    if (!this.#isSendScheduled) {
+      this.#isSendScheduled = true
+      this.#deps.clock.after(SEND_INTERVAL_MS, this.#send)
     }
     const changes = exchange?.attempts[exchange.attempts.length - 1]?.changes
     this.#requests.push({
@@ -106,7 +106,7 @@ export class ExplanationWriter {
       spentMs: spentMs.slice(),
       keyHash,
       error,
-      // Without its prompt and its answer. Field by field, because a spread looks up each field by name.
+      // The copy lacks prompt and answer. It is made field by field, because a spread looks up each field by name.
       exchange:
         exchange === undefined
           ? null
@@ -117,7 +117,7 @@ export class ExplanationWriter {
               dataRegion: exchange.dataRegion,
               candidates: exchange.candidates,
               attempts: exchange.attempts,
-              // Without the pins, whose notes refer to the whole exchange.
+              // The copy lacks the pins, whose notes refer to the whole exchange.
               ranking: {
                 skipped: exchange.ranking.skipped,
                 choice: exchange.ranking.choice,
@@ -126,7 +126,7 @@ export class ExplanationWriter {
               },
               passedOver: exchange.passedOver,
               lossy: exchange.lossy,
-              changes: changes === undefined ? UNCHANGED : reportedChanges(changes, exchange.clientRequest),
+              changes: changes === undefined ? NO_CHANGES : reportedChanges(changes, exchange.clientRequest),
               toolCalls: exchange.toolCalls,
               innerCalls: exchange.innerCalls,
               pipeline: exchange.pipeline,
@@ -143,17 +143,17 @@ export class ExplanationWriter {
   flush(): void {
     const requests = this.#requests
     this.#requests = []
-    this.#plainOf.clear()
-    this.#plainLeft = PLAIN_MAX
+    this.#plainPerOrganization.clear()
+    this.#remainingPlain = MAX_PLAIN_REQUESTS
     if (requests.length === 0) return
     const { clock, send } = this.#deps
     const epochMs = clock.nowMs() - clock.monotonicMs()
     const documents: NewExplanation[] = []
-    for (const each of requests) {
-      const { line, startedMs, isPlain } = each
+    for (const request of requests) {
+      const { line, startedMs, isPlain } = request
       const createdAt = isoInstant(epochMs + startedMs)
-      const document = JSON.stringify(explanationOf(each, createdAt))
-      if (document.length > DOCUMENT_MAX_CHARS) continue
+      const document = JSON.stringify(explanationOf(request, createdAt))
+      if (document.length > MAX_DOCUMENT_CHARS) continue
       documents.push({
         id: line.id,
         organizationId: line.organization ?? '',
@@ -166,38 +166,40 @@ export class ExplanationWriter {
     send(documents)
   }
 
-  readonly #onDue = (): void => {
-    this.#isDue = false
+  readonly #send = (): void => {
+    this.#isSendScheduled = false
     this.flush()
   }
 
   /**
-   * Number of requests of the same source that were dropped just before this one, which is stored; -1: it is dropped
+   * Returns the number of requests of the same source that were dropped just before this one; -1 if this one is dropped
    * too.
    */
-  #room(
+  #admit(
     { organization = '', client = '', attempts = 0 }: ExchangeLine,
     nowMs: number,
     keyHash: string | null,
   ): number {
-    const all = this.#ofOrganizations
-    let dropped: number
-    if (attempts > 0) dropped = takeToken(all, `served ${organization}`, SERVED_OF_ORGANIZATION, nowMs)
+    const organizations = this.#bucketsOfOrganizations
+    let droppedBefore: number
+    if (attempts > 0)
+      droppedBefore = takeToken(organizations, `served ${organization}`, SERVED_RATE_OF_ORGANIZATION, nowMs)
     else {
-      dropped =
+      droppedBefore =
         keyHash === null
-          ? takeToken(this.#ofCallers, `address ${client}`, REFUSED_OF_ADDRESS, nowMs)
-          : takeToken(this.#ofCallers, `key ${keyHash}`, REFUSED_OF_KEY, nowMs)
+          ? takeToken(this.#bucketsOfCallers, `address ${client}`, REFUSED_RATE_OF_ADDRESS, nowMs)
+          : takeToken(this.#bucketsOfCallers, `key ${keyHash}`, REFUSED_RATE_OF_KEY, nowMs)
       const isKept =
-        dropped >= 0 && takeToken(all, `refused ${organization}`, REFUSED_OF_ORGANIZATION, nowMs) >= 0
-      if (!isKept) dropped = -1
+        droppedBefore >= 0 &&
+        takeToken(organizations, `refused ${organization}`, REFUSED_RATE_OF_ORGANIZATION, nowMs) >= 0
+      if (!isKept) droppedBefore = -1
     }
-    this.#deps.count(dropped < 0 ? 'dropped' : 'kept')
-    return dropped
+    this.#deps.count(droppedBefore < 0 ? 'dropped' : 'kept')
+    return droppedBefore
   }
 }
 
-/** Takes a place in a bucket. Returns the number of earlier requests without a place; -1: this one gets none either. */
+/** Takes a token. Returns the number of requests that got none just before; -1 if this one gets none either. */
 function takeToken(
   buckets: Map<string, Bucket>,
   name: string,
@@ -207,7 +209,7 @@ function takeToken(
   const bucket = buckets.get(name) ?? { remaining: burst, atMs: nowMs, dropped: 0 }
   // Moves the bucket to the end of the map, because it was used last.
   buckets.delete(name)
-  if (buckets.size === RATES_MAX) {
+  if (buckets.size === MAX_BUCKETS) {
     const [oldest] = buckets.keys()
     if (oldest !== undefined) buckets.delete(oldest)
   }

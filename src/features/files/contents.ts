@@ -8,9 +8,9 @@ export interface ContentSource {
 }
 
 /**
- * Names are only our own ids: nothing from a caller becomes part of a path. `keyHash`: the API key on whose behalf it
- * is done; absent for the gateway itself. A storage with few connections may reject with `rate_limit_exceeded` if a key
- * uses its share of them.
+ * Blobs are named by ids of the gateway, so nothing from a caller becomes part of a path. `keyHash` is the API key of
+ * the caller; absent for work of the gateway itself. A storage with few connections may reject with
+ * `rate_limit_exceeded` if a key already uses its share of them.
  */
 export interface FileContents {
   /** Stores all bytes or none. @throws GatewayError `service_unavailable`, or an error of the source */
@@ -23,7 +23,7 @@ export interface FileContents {
 
 /** @throws TypeError for any other text, because such a name must never become a path */
 export function checkedId(id: string): string {
-  if (!isFileId(id)) throw new TypeError('not the id of a file')
+  if (!isFileId(id)) throw new TypeError('the name of stored bytes must be the id of a file')
   return id
 }
 

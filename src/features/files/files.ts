@@ -24,7 +24,7 @@ type TextSource =
 interface FilesDeps {
   readonly store: Pick<Store, 'files'>
   readonly contents: FileContents
-  readonly room: Pick<FileSettings, 'maxFileBytes' | 'maxFiles' | 'maxBytes'>
+  readonly limits: Pick<FileSettings, 'maxFileBytes' | 'maxFiles' | 'maxBytes'>
   readonly readText: ReadText
   readonly clock: Clock
 }
@@ -35,7 +35,7 @@ interface Incoming {
   readonly purpose: string
   readonly mediaType: string | null
   readonly source: ContentSource
-  /** Null: its text is not made searchable. */
+  /** Null if the text of the file is not made searchable. */
   readonly text: TextSource | null
 }
 
@@ -63,7 +63,7 @@ export function openContents({ url, endpoint, region, ...keys }: FileSettings, d
  * Maximum concurrent removals of texts in a thread, and per key: an embedded database blocks the calling thread.
  * Removals that wait longer are done later.
  */
-const REMOVALS = { slots: 2, perKey: 1, waitMs: 10_000 } as const
+const REMOVAL_LIMITS = { slots: 2, perKey: 1, waitMs: 10_000 } as const
 
 export class Files {
   readonly #deps: FilesDeps
@@ -73,11 +73,11 @@ export class Files {
   constructor(deps: FilesDeps) {
     this.#deps = deps
     this.#rows = deps.store.files
-    this.#removals = new SlotQueue({ clock: deps.clock, ...REMOVALS })
+    this.#removals = new SlotQueue({ clock: deps.clock, ...REMOVAL_LIMITS })
   }
 
   get maxFileBytes(): number {
-    return this.#deps.room.maxFileBytes
+    return this.#deps.limits.maxFileBytes
   }
 
   /**
@@ -86,7 +86,7 @@ export class Files {
    * @throws GatewayError `payload_too_large`, `conflict` if the workspace is full, or `service_unavailable`
    */
   async create(scope: WorkspaceScope, incoming: Incoming, keyHash: string): Promise<FileRecord> {
-    const { contents, clock, room, readText } = this.#deps
+    const { contents, clock, limits: room, readText } = this.#deps
     const { filename, purpose, mediaType, source, text } = incoming
     if (source.bytes > room.maxFileBytes) {
       throw new GatewayError(
@@ -136,7 +136,7 @@ export class Files {
       yield chunk
     }
     if (remaining !== 0)
-      throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
+      throw serviceUnavailable(new Error('the stored bytes of the file differ in number from its record'))
   }
 
   /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */
@@ -152,11 +152,11 @@ export class Files {
     return Buffer.concat(chunks)
   }
 
-  /** True if it existed. */
+  /** Removes a file. Returns false if it did not exist. */
   async remove(scope: WorkspaceScope, id: string, keyHash: string): Promise<boolean> {
-    const removed = await this.#rows.remove(scope, id)
-    if (removed) await this.#discard(id, keyHash)
-    return removed
+    const wasRemoved = await this.#rows.remove(scope, id)
+    if (wasRemoved) await this.#discard(id, keyHash)
+    return wasRemoved
   }
 
   /** Removes the bytes of deleted and incomplete files. Returns their number. */
@@ -166,29 +166,29 @@ export class Files {
     return ids.length
   }
 
-  /** If this fails, the bytes are removed later. */
+  /** Removes the bytes of a file now, or later if that fails. */
   async #discard(id: string, keyHash: string): Promise<void> {
     try {
       await this.#drop(id, keyHash)
     } catch {
-      // See sweep.
+      // `sweep` removes them later.
     }
   }
 
   async #drop(id: string, keyHash?: string): Promise<void> {
     // The row is deleted last: without it the bytes could not be found.
     await this.#deps.contents.remove(id, keyHash)
-    const leave = await this.#removals.enter(keyHash ?? '')
-    if (leave === null) return
+    const leaveSlot = await this.#removals.enter(keyHash ?? '')
+    if (leaveSlot === null) return
     try {
       await this.#rows.forget(id)
     } finally {
-      leave()
+      leaveSlot()
     }
   }
 }
 
-function fullWorkspace(full: 'files' | 'bytes', { maxFiles, maxBytes }: FilesDeps['room']): GatewayError {
+function fullWorkspace(full: 'files' | 'bytes', { maxFiles, maxBytes }: FilesDeps['limits']): GatewayError {
   const limit = full === 'files' ? `${maxFiles} files` : `${maxBytes} bytes`
   return new GatewayError(
     'conflict',

@@ -15,31 +15,31 @@ export function createFolderContents(folder: string): FileContents {
   return {
     async put(id, source) {
       const path = pathOf(id)
-      const arriving = join(root, `arriving-${randomText(24)}`)
-      await ofSystem(() => mkdir(root, { recursive: true, mode: 0o700 }))
-      const handle = await ofSystem(() => open(arriving, 'wx', 0o600))
+      const temporaryPath = join(root, `arriving-${randomText(24)}`)
+      await mapSystemError(() => mkdir(root, { recursive: true, mode: 0o700 }))
+      const handle = await mapSystemError(() => open(temporaryPath, 'wx', 0o600))
       try {
         await writeAll(handle, source)
-        await ofSystem(async () => {
-          // The answer promises that the file is stored.
+        await mapSystemError(async () => {
+          // The answer promises that the file is stored, so it must survive a crash of the machine.
           await handle.sync()
           await handle.close()
-          await rename(arriving, path)
+          await rename(temporaryPath, path)
         })
       } catch (thrown) {
         await handle.close().catch(() => undefined)
-        await rm(arriving, { force: true }).catch(() => undefined)
+        await rm(temporaryPath, { force: true }).catch(() => undefined)
         throw thrown
       }
     },
     async *read(id) {
       const path = pathOf(id)
-      const handle = await ofSystem(() => openPlain(path))
+      const handle = await mapSystemError(() => openPlain(path))
       try {
         for (;;) {
           // New memory for each chunk, because its reader may keep it.
           const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
-          const { bytesRead } = await ofSystem(() => handle.read(chunk, 0, CHUNK_BYTES))
+          const { bytesRead } = await mapSystemError(() => handle.read(chunk, 0, CHUNK_BYTES))
           if (bytesRead === 0) return
           yield chunk.subarray(0, bytesRead)
         }
@@ -49,18 +49,18 @@ export function createFolderContents(folder: string): FileContents {
     },
     async remove(id) {
       const path = pathOf(id)
-      await ofSystem(() => rm(path, { force: true }))
+      await mapSystemError(() => rm(path, { force: true }))
     },
   }
 }
 
 async function writeAll(handle: FileHandle, source: ContentSource): Promise<void> {
-  let written = 0
+  let writtenBytes = 0
   for await (const chunk of source.chunks()) {
-    await ofSystem(() => handle.writeFile(chunk))
-    written += chunk.byteLength
+    await mapSystemError(() => handle.writeFile(chunk))
+    writtenBytes += chunk.byteLength
   }
-  if (written !== source.bytes) throw new TypeError('a source has a different length than it states')
+  if (writtenBytes !== source.bytes) throw new TypeError('the source has another number of bytes than it states')
 }
 
 /** Opens regular files only: no link is followed, and no pipe is waited for. */
@@ -69,10 +69,10 @@ async function openPlain(path: string): Promise<FileHandle> {
   const stat = await handle.stat()
   if (stat.isFile()) return handle
   await handle.close()
-  throw new TypeError('not a plain file')
+  throw new TypeError('the path does not lead to a regular file')
 }
 
-async function ofSystem<T>(work: () => Promise<T>): Promise<T> {
+async function mapSystemError<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {

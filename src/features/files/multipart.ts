@@ -18,15 +18,15 @@ export interface OpenBytes {
 /** A part of a form, with the position of its bytes in the body. */
 export interface FormPart {
   readonly name: string
-  /** Null: a field, not a file. */
+  /** Null for a field that is no file. */
   readonly filename: string | null
   readonly mediaType: string | null
   readonly start: number
   readonly end: number
 }
 
-const PARTS_MAX = 16
-const HEAD_MAX_BYTES = 4_096
+const MAX_PARTS = 16
+const MAX_HEAD_BYTES = 4_096
 const WINDOW_BYTES = 256 * 1024
 const BOUNDARY =
   /^multipart\/form-data *; *boundary=(?:"([0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-])"|([0-9A-Za-z'+_.-]{1,70}))$/i
@@ -52,25 +52,25 @@ export async function readForm(
   }
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
   const parts: FormPart[] = []
-  let at = delimiter.length - 2
-  if (!(await bytesAt(body, 0, at)).equals(delimiter.subarray(2)))
+  let position = delimiter.length - 2
+  if (!(await bytesAt(body, 0, position)).equals(delimiter.subarray(2)))
     throw malformedError('does not begin with its boundary')
   for (;;) {
-    const next = (await bytesAt(body, at, 2)).toString('latin1')
+    const next = (await bytesAt(body, position, 2)).toString('latin1')
     if (next === '--') {
-      const rest = (await bytesAt(body, at + 2, 3)).toString('latin1')
-      if (rest !== '' && rest !== '\r\n') throw malformedError('continues after its closing boundary')
+      const ending = (await bytesAt(body, position + 2, 3)).toString('latin1')
+      if (ending !== '' && ending !== '\r\n') throw malformedError('continues after its closing boundary')
       return parts
     }
     if (next !== '\r\n') throw malformedError('has text after a boundary on the same line')
-    if (parts.length === PARTS_MAX) throw malformedError(`has more than ${PARTS_MAX} parts`)
-    const head = await bytesAt(body, at + 2, HEAD_MAX_BYTES)
+    if (parts.length === MAX_PARTS) throw malformedError(`has more than ${MAX_PARTS} parts`)
+    const head = await bytesAt(body, position + 2, MAX_HEAD_BYTES)
     const headEnd = head.indexOf('\r\n\r\n')
     if (headEnd === -1) throw malformedError('has a part without complete headers')
-    const start = at + 2 + headEnd + 4
-    const end = await find(body, delimiter, start)
+    const start = position + 2 + headEnd + 4
+    const end = await findDelimiter(body, delimiter, start)
     parts.push({ ...readHead(head.subarray(0, headEnd)), start, end })
-    at = end + delimiter.length
+    position = end + delimiter.length
   }
 }
 
@@ -79,8 +79,8 @@ export function partSource({ descriptor }: OpenBytes, { start, end }: FormPart):
   return {
     bytes: end - start,
     async *chunks() {
-      for (let at = start; at < end; at += WINDOW_BYTES) {
-        yield await bytesAt({ descriptor, bytes: end }, at, WINDOW_BYTES)
+      for (let position = start; position < end; position += WINDOW_BYTES) {
+        yield await bytesAt({ descriptor, bytes: end }, position, WINDOW_BYTES)
       }
     },
   }
@@ -92,22 +92,22 @@ export async function fieldText(body: OpenBytes, part: FormPart, maxBytes: numbe
   return decoded(await bytesAt(body, part.start, part.end - part.start))
 }
 
-/** @throws GatewayError `invalid_request` if it is missing, because then the body was cut off. */
-async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<number> {
-  for (let at = from; at < body.bytes; at += WINDOW_BYTES - delimiter.length) {
-    const found = (await bytesAt(body, at, WINDOW_BYTES)).indexOf(delimiter)
-    if (found !== -1) return at + found
+/** The position of the next delimiter. @throws GatewayError `invalid_request` if there is none: the body was cut off */
+async function findDelimiter(body: OpenBytes, delimiter: Buffer, from: number): Promise<number> {
+  for (let position = from; position < body.bytes; position += WINDOW_BYTES - delimiter.length) {
+    const index = (await bytesAt(body, position, WINDOW_BYTES)).indexOf(delimiter)
+    if (index !== -1) return position + index
   }
   throw malformedError('ends in the middle of a part')
 }
 
 /** Returns fewer bytes only at the end of the body. */
-async function bytesAt({ descriptor, bytes }: OpenBytes, at: number, count: number): Promise<Buffer> {
-  const byteCount = Math.max(0, Math.min(count, bytes - at))
+async function bytesAt({ descriptor, bytes }: OpenBytes, position: number, count: number): Promise<Buffer> {
+  const byteCount = Math.max(0, Math.min(count, bytes - position))
   const buffer = Buffer.allocUnsafe(byteCount)
   let length = 0
   while (length < byteCount) {
-    const { bytesRead } = await read(descriptor, buffer, length, byteCount - length, at + length)
+    const { bytesRead } = await read(descriptor, buffer, length, byteCount - length, position + length)
     if (bytesRead === 0) throw new TypeError('the stored body became shorter while it was read')
     length += bytesRead
   }
@@ -136,13 +136,13 @@ function readDisposition(text: string | undefined): Pick<FormPart, 'name' | 'fil
   const parameters = new Map<string, string>()
   if (text === undefined || !/^form-data(?=;|$)/i.test(text))
     throw malformedError('has a part without a name')
-  let rest = text.slice('form-data'.length)
-  while (rest !== '') {
-    const [whole, name, quoted, plain] = PARAMETER.exec(rest) ?? []
-    if (whole === undefined || name === undefined || parameters.has(name.toLowerCase()))
+  let remaining = text.slice('form-data'.length)
+  while (remaining !== '') {
+    const [matched, name, quoted, plain] = PARAMETER.exec(remaining) ?? []
+    if (matched === undefined || name === undefined || parameters.has(name.toLowerCase()))
       throw malformedError('has a part with a malformed Content-Disposition')
     parameters.set(name.toLowerCase(), plain ?? unquote(quoted ?? ''))
-    rest = rest.slice(whole.length)
+    remaining = remaining.slice(matched.length)
   }
   const name = parameters.get('name')
   if (name === undefined) throw malformedError('has a part without a name')

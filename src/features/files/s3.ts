@@ -19,7 +19,7 @@ interface S3Settings {
   readonly bucket: string
   /** Without slashes at its ends; '' for none. */
   readonly prefix: string
-  /** Null: the AWS endpoint of the region. */
+  /** Null for the AWS endpoint of the region. */
   readonly endpoint: string | null
   readonly region: string
   readonly accessKeyId: string
@@ -32,24 +32,24 @@ export interface S3Deps {
   readonly proxyOf: ProxyOf
 }
 
-const CONNECT_MS = 5_000
+const CONNECT_TIMEOUT_MS = 5_000
 /** Maximum time in which the bucket accepts and sends no byte, including connecting. */
-const SILENCE_MS = 30_000
-/** Tries per request, because a bucket may be busy, or a kept connection may just have closed. */
-const TRIES = 2
-const CONNECTIONS_MAX = 64
-/** Connections per key, because a reader of the gateway may be arbitrarily slow. */
-const CONNECTIONS_PER_KEY = 16
+const SILENCE_TIMEOUT_MS = 30_000
+/** A bucket may be busy, or may just have closed the connection that is used again. */
+const MAX_ATTEMPTS = 2
+const MAX_CONNECTIONS = 64
+/** A share, because a client that reads slowly holds its connection for as long as it wants. */
+const MAX_CONNECTIONS_PER_KEY = 16
 /** Maximum bytes of an answer that is not an object. */
-const ANSWER_MAX_BYTES = 64 * 1024
+const MAX_ANSWER_BYTES = 64 * 1024
 /** The hash of the bytes, stored with the object. */
-const KEPT_HASH = 'x-amz-meta-sha256'
-const NO_BYTES = createHash('sha256').digest('hex')
+const STORED_HASH_HEADER = 'x-amz-meta-sha256'
+const EMPTY_SHA256 = createHash('sha256').digest('hex')
 
-/** A request with its deadline: it ends when the bucket is silent. */
-interface Asking {
+/** The reply to a request, and the timer that ends it if the bucket is silent. */
+interface BucketReply {
   readonly reply: PartedReply
-  readonly silence: Silence
+  readonly silence: SilenceTimer
 }
 
 export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Deps): FileContents {
@@ -59,34 +59,35 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   const turns = new ReadTurns()
   const slots = new SlotQueue({
     clock,
-    slots: CONNECTIONS_MAX,
-    perKey: CONNECTIONS_PER_KEY,
-    waitMs: SILENCE_MS,
+    slots: MAX_CONNECTIONS,
+    perKey: MAX_CONNECTIONS_PER_KEY,
+    waitMs: SILENCE_TIMEOUT_MS,
   })
 
   /** @throws GatewayError if it waits too long */
   async function enter(keyHash: string): Promise<() => void> {
-    const leave = await slots.enter(keyHash)
-    if (leave !== null) return leave
-    throw slots.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many file transfers'))
+    const leaveSlot = await slots.enter(keyHash)
+    if (leaveSlot !== null) return leaveSlot
+    throw slots.isFull(keyHash) ? keyFullError() : serviceUnavailable(new Error('too many file transfers are running'))
   }
 
   /** Resolves with the head of a successful answer. */
-  async function ask(
+  async function send(
     method: 'PUT' | 'GET' | 'DELETE',
     id: string,
     sha256: string,
     source: ContentSource | null = null,
-  ): Promise<Asking> {
+  ): Promise<BucketReply> {
     const url = new URL(`${base.pathname}${id}`, base)
-    const ownHeaders = source === null ? {} : { 'content-length': String(source.bytes), [KEPT_HASH]: sha256 }
+    const ownHeaders =
+      source === null ? {} : { 'content-length': String(source.bytes), [STORED_HASH_HEADER]: sha256 }
     const headers = { ...(await sign({ method, url, headers: ownHeaders }, sha256)), host: url.host }
     dispatcher ??= connect(base, proxyOf(base))
-    const silence = new Silence(clock)
+    const silence = new SilenceTimer(clock)
     const body =
       source === null || source.bytes === 0
         ? null
-        : Readable.from(silence.watched(source.chunks()), { objectMode: false })
+        : Readable.from(silence.withRestarts(source.chunks()), { objectMode: false })
     try {
       const { origin, pathname: path } = url
       const reply = await requestWithin(
@@ -100,13 +101,13 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
       return { reply, silence }
     } catch (thrown) {
       silence.end()
-      throw silence.broken ?? thrown
+      throw silence.brokenSource ?? thrown
     }
   }
 
   async function* readObject(id: string): AsyncIterable<Uint8Array> {
-    const { reply, silence } = await withRetry(() => ask('GET', id, NO_BYTES))
-    const storedHash = reply.headers[KEPT_HASH]
+    const { reply, silence } = await withRetry(() => send('GET', id, EMPTY_SHA256))
+    const storedHash = reply.headers[STORED_HASH_HEADER]
     const hash = createHash('sha256')
     try {
       for await (const chunk of silence.read(reply)) {
@@ -127,35 +128,35 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
     async put(id, source, keyHash = '') {
       checkedId(id)
       const sha256 = await hashOf(source)
-      const leave = await enter(keyHash)
+      const leaveSlot = await enter(keyHash)
       try {
         await withRetry(async () => {
-          const { reply, silence } = await ask('PUT', id, sha256, source)
+          const { reply, silence } = await send('PUT', id, sha256, source)
           await textOf(reply, silence)
         })
       } finally {
-        leave()
+        leaveSlot()
       }
     },
     async *read(id, keyHash = '') {
       checkedId(id)
-      const leave = await enter(keyHash)
+      const leaveSlot = await enter(keyHash)
       try {
         yield* readObject(id)
       } finally {
-        leave()
+        leaveSlot()
       }
     },
     async remove(id, keyHash = '') {
       checkedId(id)
-      const leave = await enter(keyHash)
+      const leaveSlot = await enter(keyHash)
       try {
         await withRetry(async () => {
-          const { reply, silence } = await ask('DELETE', id, NO_BYTES)
+          const { reply, silence } = await send('DELETE', id, EMPTY_SHA256)
           await textOf(reply, silence)
         })
       } finally {
-        leave()
+        leaveSlot()
       }
     },
   }
@@ -173,7 +174,7 @@ function baseOf({ bucket, prefix, endpoint, region }: S3Settings): URL {
     : new URL(`https://${bucket}.${host}/${folder}`)
 }
 
-/** Escapes parts of a path like AWS. */
+/** Escapes a part of a path as AWS does. */
 function percentEncode(part: string): string {
   return encodeURIComponent(part).replace(
     /[!'()*]/g,
@@ -183,22 +184,23 @@ function percentEncode(part: string): string {
 
 function connect(base: URL, proxy: string | null): Dispatcher {
   const { Pool, ProxyAgent } = undici()
-  // NODE_TLS_REJECT_UNAUTHORIZED has no effect. The silence of the bucket is measured here.
-  const tls = { rejectUnauthorized: true, allowH2: false, timeout: CONNECT_MS }
-  const options = { connections: CONNECTIONS_MAX, headersTimeout: 0, bodyTimeout: 0, allowH2: false }
+  // `rejectUnauthorized` takes precedence over NODE_TLS_REJECT_UNAUTHORIZED. SilenceTimer replaces the other timeouts.
+  const tls = { rejectUnauthorized: true, allowH2: false, timeout: CONNECT_TIMEOUT_MS }
+  const options = { connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0, allowH2: false }
   if (proxy === null) return new Pool(base.origin, { ...options, connect: tls })
   return new ProxyAgent({
     ...options,
     uri: proxy,
-    connectTimeout: CONNECT_MS,
+    connectTimeout: CONNECT_TIMEOUT_MS,
     requestTls: tls,
     proxyTls: tls,
     // The proxy only gets CONNECT, and must answer it within the time limit for connecting.
-    clientFactory: (origin, poolOptions) => new Pool(origin, { ...poolOptions, headersTimeout: CONNECT_MS }),
+    clientFactory: (origin, poolOptions) =>
+      new Pool(origin, { ...poolOptions, headersTimeout: CONNECT_TIMEOUT_MS }),
   })
 }
 
-function keyFull(): GatewayError {
+function keyFullError(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     'This API key has reached its limit of concurrent file transfers: wait for one of them to finish',
@@ -213,12 +215,12 @@ async function hashOf(source: ContentSource): Promise<string> {
 }
 
 /** Ends a request without progress. Bytes that this side holds back do not count. */
-class Silence {
+class SilenceTimer {
   readonly #clock: Clock
-  readonly #ending = new AbortController()
+  readonly #aborting = new AbortController()
   #timer
   /** Set if the source of the bytes cannot be read. */
-  broken: BrokenSource | null = null
+  brokenSource: BrokenSource | null = null
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -226,7 +228,7 @@ class Silence {
   }
 
   get signal(): AbortSignal {
-    return this.#ending.signal
+    return this.#aborting.signal
   }
 
   /** Restarts the time limit. */
@@ -240,15 +242,15 @@ class Silence {
   }
 
   /** The bytes of the source, on their way to the bucket. */
-  async *watched(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  async *withRestarts(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
     try {
       for await (const chunk of chunks) {
         this.restart()
         yield chunk
       }
     } catch (error) {
-      this.broken = new BrokenSource(error)
-      throw this.broken
+      this.brokenSource = new BrokenSource(error)
+      throw this.brokenSource
     }
     this.restart()
   }
@@ -265,18 +267,18 @@ class Silence {
   }
 
   #wait() {
-    return this.#clock.after(SILENCE_MS, () => this.#ending.abort(new SilentBucket()))
+    return this.#clock.after(SILENCE_TIMEOUT_MS, () => this.#aborting.abort(new SilentBucket()))
   }
 }
 
 /** Reads an answer that is not an object to its end. */
-async function textOf(reply: PartedReply, silence: Silence): Promise<string> {
+async function textOf(reply: PartedReply, silence: SilenceTimer): Promise<string> {
   const chunks: Uint8Array[] = []
   let bytes = 0
   try {
     for await (const chunk of silence.read(reply)) {
       bytes += chunk.length
-      if (bytes > ANSWER_MAX_BYTES) break
+      if (bytes > MAX_ANSWER_BYTES) break
       chunks.push(chunk)
     }
     return Buffer.concat(chunks).toString()
@@ -287,7 +289,7 @@ async function textOf(reply: PartedReply, silence: Silence): Promise<string> {
 
 class BrokenSource extends Error {
   constructor(cause: unknown) {
-    super('the source is broken', { cause })
+    super('the source of the bytes cannot be read', { cause })
   }
 }
 
@@ -295,7 +297,7 @@ class SilentBucket extends Error {
   readonly code = 'ETIMEDOUT'
 
   constructor() {
-    super('the bucket is silent')
+    super('the bucket accepted and sent no bytes in time')
   }
 }
 
@@ -305,7 +307,7 @@ class BucketError extends Error {
   readonly code: string
 
   constructor(status: number, text: string) {
-    super('the bucket refused')
+    super('the bucket refused the request')
     this.status = status
     const [, word = ''] = /<Code>([A-Za-z0-9]{1,40})<\/Code>/.exec(text) ?? []
     this.code = `S3_${status}${word === '' ? '' : `_${word.toUpperCase()}`}`
@@ -313,16 +315,16 @@ class BucketError extends Error {
 }
 
 async function withRetry<T>(send: () => Promise<T>): Promise<T> {
-  for (let tryCount = 1; ; tryCount++) {
+  for (let attempt = 1; ; attempt++) {
     try {
       return await send()
     } catch (error) {
       if (error instanceof BrokenSource) throw error.cause
-      if (tryCount >= TRIES || !isPassing(error)) throw serviceUnavailable(error)
+      if (attempt >= MAX_ATTEMPTS || !isTemporary(error)) throw serviceUnavailable(error)
     }
   }
 }
 
-function isPassing(error: unknown): boolean {
+function isTemporary(error: unknown): boolean {
   return !(error instanceof BucketError) || error.status >= 500 || error.status === 429
 }

@@ -13,18 +13,16 @@ import { readPattern } from './pattern-syntax.ts'
  * workers get their turn late: above this limit the worker is cheaper for all other requests.
  */
 const INLINE_MAX_MICROS = 200
-/** The same for the worst-case texts of that length, for which other streams have to wait. */
+/** Microseconds that the worst-case texts of that length may take, because other streams wait for them. */
 const INLINE_MAX_WORST_MICROS = 30_000
-/**
- * The same with a pattern that may read far for each match: an author of such a pattern may also supply matching texts.
- */
+/** The same if a pattern may read far for each match: the author of such a pattern may also supply matching texts. */
 const INLINE_MAX_FAR_MICROS = 1_000
 
 /**
  * An inline scan with more findings stops, and the pool repeats the whole scan: findings take most of the worst-case
  * time.
  */
-export const INLINE_MAX_FOUND = 64
+export const INLINE_MAX_FINDINGS = 64
 
 /** Nanoseconds per UTF-16 unit, between a text without findings and one full of them: bench/micro/guardrails.ts. */
 const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
@@ -54,23 +52,23 @@ const INLINE_MAX_NATIVE_PLACES = 6_000
 const READS_FAR = /(?:\.|\]|\)|\\[SWDPp])(?:[*+]|\{\d+,\})/
 /** With one of these, an unbounded repeat may read beyond the end of its match. */
 const MAY_FAIL_LATE = /\||\)(?:[?*]|\{0)/
-/** Classes with hundreds of ranges, which cost as much as that many places. */
+/** Unicode classes have hundreds of ranges, so they cost more than one place. */
 const UNICODE_CLASS = /\\[pP]/
 const UNICODE_PLACES = 10
 
-/** Worst time of a user pattern, in microseconds: for each unit and place of the automaton, and for each match. */
+/** Worst-case microseconds of a user pattern: for each unit and place of the automaton, and for each match. */
 const WORST_PER_PLACE = 0.01
 const WORST_PER_MATCH = 1.5
-/** For each unit and proved step of a pattern for V8. */
+/** Worst-case microseconds for each unit and proved step of a pattern for V8. */
 const WORST_PER_STEP = 0.0025
 /**
- * Per unit if the pattern matches the empty string: such matches are not findings, so each position is tried
- * separately.
+ * Worst-case microseconds for each unit if the pattern matches the empty string: such matches are not findings, so each
+ * position is tried separately.
  */
 const WORST_PER_EMPTY_MATCH = 3.5
-/** For each text. */
+/** Worst-case microseconds for each text. */
 const WORST_PER_TEXT = 2
-/** Usual time for each unit and place. */
+/** Usual microseconds for each unit and place. */
 const USUAL_PER_PLACE = 0.002
 
 type ScanPlace = 'inline' | 'offload'
@@ -97,29 +95,32 @@ interface NativeCost {
 export class ScanCost {
   readonly #nanosPerChar: number
   readonly #patterns: readonly PatternCost[]
-  readonly #places: number
-  readonly #steps: number
+  readonly #automatonPlaces: number
+  readonly #nativeSteps: number
   /** False if compiling the patterns alone takes too long. */
   readonly #mayInline: boolean
-  readonly #worstMicros: number
+  readonly #maxWorstMicros: number
 
   constructor({ builtins, custom }: RuleSet) {
     const perChar = builtins.reduce((sum, { slug }) => sum + NANOS_PER_CHAR[slug], 0)
-    const rules = custom.map(({ pattern }) => ({ pattern, native: nativeOf(pattern) }))
-    const slow = rules.filter(({ native }) => native === null)
-    const long = rules.filter(({ native }) => native === null || native.isLiteral)
-    const chars = long.reduce((sum, { pattern }) => sum + pattern.length, 0)
+    const rules = custom.map(({ pattern }) => ({ pattern, native: nativeCostOf(pattern) }))
+    const automatonRules = rules.filter(({ native }) => native === null)
+    const longRules = rules.filter(({ native }) => native === null || native.isLiteral)
+    const chars = longRules.reduce((sum, { pattern }) => sum + pattern.length, 0)
     // Patterns that never run inline are not parsed: that alone would take tens of milliseconds.
-    const read = chars > INLINE_MAX_PATTERN_CHARS ? [] : slow.map(({ pattern }) => costOf(pattern))
-    const native = rules.flatMap(each => (each.native === null ? [] : [each.native]))
-    this.#patterns = [...read, ...native.map(({ cost }) => cost)]
-    this.#places = read.reduce((sum, { places }) => sum + places, 0)
-    this.#steps = native.reduce((sum, { cost }) => sum + cost.steps, 0)
-    const isLong = native.reduce((sum, { places }) => sum + places, 0) > INLINE_MAX_NATIVE_PLACES
-    this.#mayInline = chars <= INLINE_MAX_PATTERN_CHARS && this.#places <= INLINE_MAX_PLACES && !isLong
-    const readsFar = read.some(({ reach }) => reach === Number.POSITIVE_INFINITY)
-    this.#worstMicros = readsFar ? INLINE_MAX_FAR_MICROS : INLINE_MAX_WORST_MICROS
-    const automaton = read.some(({ nanos }) => nanos === 0) ? NANOS_PER_CHAR.custom : 0
+    const automatonCosts =
+      chars > INLINE_MAX_PATTERN_CHARS ? [] : automatonRules.map(({ pattern }) => automatonCostOf(pattern))
+    const nativeCosts = rules.flatMap(rule => (rule.native === null ? [] : [rule.native]))
+    this.#patterns = [...automatonCosts, ...nativeCosts.map(({ cost }) => cost)]
+    this.#automatonPlaces = automatonCosts.reduce((sum, { places }) => sum + places, 0)
+    this.#nativeSteps = nativeCosts.reduce((sum, { cost }) => sum + cost.steps, 0)
+    const hasTooManyPlaces =
+      nativeCosts.reduce((sum, { places }) => sum + places, 0) > INLINE_MAX_NATIVE_PLACES
+    this.#mayInline =
+      chars <= INLINE_MAX_PATTERN_CHARS && this.#automatonPlaces <= INLINE_MAX_PLACES && !hasTooManyPlaces
+    const readsFar = automatonCosts.some(({ reach }) => reach === Number.POSITIVE_INFINITY)
+    this.#maxWorstMicros = readsFar ? INLINE_MAX_FAR_MICROS : INLINE_MAX_WORST_MICROS
+    const automaton = automatonCosts.some(({ nanos }) => nanos === 0) ? NANOS_PER_CHAR.custom : 0
     this.#nanosPerChar = this.#patterns.reduce((sum, { nanos }) => sum + nanos, perChar + automaton)
   }
 
@@ -129,56 +130,61 @@ export class ScanCost {
   }
 
   /** Microseconds for a window with this many findings. */
-  windowMicros(windowChars: number, found: number): number {
-    let each = WORST_PER_MATCH
-    if (found > 0)
-      for (const pattern of this.#patterns) each = Math.max(each, matchMicros(pattern, windowChars))
-    return this.micros(windowChars) + USUAL_PER_PLACE * this.#places * windowChars + found * each
+  windowMicros(windowChars: number, findings: number): number {
+    let microsPerFinding = WORST_PER_MATCH
+    if (findings > 0)
+      for (const pattern of this.#patterns)
+        microsPerFinding = Math.max(microsPerFinding, matchMicros(pattern, windowChars))
+    return (
+      this.micros(windowChars) +
+      USUAL_PER_PLACE * this.#automatonPlaces * windowChars +
+      findings * microsPerFinding
+    )
   }
 
   /**
    * The maximum number of findings up to which texts with this total length may be scanned on this thread; null if they
    * may not.
    */
-  mostInline(textChars: number, texts: number): number | null {
-    for (let most = INLINE_MAX_FOUND; most > 0; most >>= 2) {
-      if (this.where(textChars, texts, most) === 'inline') return most
+  maxInlineFindings(textChars: number, texts: number): number | null {
+    for (let maxFindings = INLINE_MAX_FINDINGS; maxFindings > 0; maxFindings >>= 2) {
+      if (this.placeFor(textChars, texts, maxFindings) === 'inline') return maxFindings
     }
     return null
   }
 
   /** Worst-case microseconds for texts with this total length, if the scan stops after this many findings. */
-  #worst(textChars: number, texts: number, most: number): number {
-    let micros = WORST_PER_TEXT * texts + WORST_PER_PLACE * this.#places * textChars
+  #worstMicros(textChars: number, texts: number, maxFindings: number): number {
+    let micros = WORST_PER_TEXT * texts + WORST_PER_PLACE * this.#automatonPlaces * textChars
     // One pass of all patterns together, then one for each pattern that occurs.
-    if (most < Number.POSITIVE_INFINITY) micros *= 2
-    micros += WORST_PER_STEP * this.#steps * textChars
-    let each = 0
+    if (maxFindings < Number.POSITIVE_INFINITY) micros *= 2
+    micros += WORST_PER_STEP * this.#nativeSteps * textChars
+    let microsPerFinding = 0
     for (const pattern of this.#patterns) {
-      const match = matchMicros(pattern, textChars)
+      const microsOfMatch = matchMicros(pattern, textChars)
       // Empty matches are no findings, so they do not stop the scan.
-      if (pattern.shortest === 0 || most === Number.POSITIVE_INFINITY) {
-        micros += (textChars / Math.max(1, pattern.shortest)) * match
-      } else each = Math.max(each, match)
+      if (pattern.shortest === 0 || maxFindings === Number.POSITIVE_INFINITY) {
+        micros += (textChars / Math.max(1, pattern.shortest)) * microsOfMatch
+      } else microsPerFinding = Math.max(microsPerFinding, microsOfMatch)
     }
-    return micros + (each === 0 ? 0 : most * each)
+    return micros + (microsPerFinding === 0 ? 0 : maxFindings * microsPerFinding)
   }
 
   /** The place to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
-  where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): ScanPlace {
+  placeFor(textChars: number, texts = 1, maxFindings = Number.POSITIVE_INFINITY): ScanPlace {
     if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
-    return this.#worst(textChars, texts, most) <= this.#worstMicros ? 'inline' : 'offload'
+    return this.#worstMicros(textChars, texts, maxFindings) <= this.#maxWorstMicros ? 'inline' : 'offload'
   }
 }
 
 /** Worst-case microseconds of one match. */
 function matchMicros({ places, shortest, reach }: PatternCost, textChars: number): number {
-  const alone = shortest === 0 ? WORST_PER_EMPTY_MATCH : WORST_PER_MATCH
-  return alone + WORST_PER_PLACE * places * Math.min(textChars, reach)
+  const microsWithoutReach = shortest === 0 ? WORST_PER_EMPTY_MATCH : WORST_PER_MATCH
+  return microsWithoutReach + WORST_PER_PLACE * places * Math.min(textChars, reach)
 }
 
 /** The cost of a literal, or of a pattern for V8; null if the pattern needs the automaton. */
-function nativeOf(pattern: string): NativeCost | null {
+function nativeCostOf(pattern: string): NativeCost | null {
   if (pattern.length > INLINE_MAX_PATTERN_CHARS) return null
   const { literal, positions, shortest } = readPattern(pattern)
   const native = literal === null ? nativePattern(pattern) : null
@@ -189,7 +195,7 @@ function nativeOf(pattern: string): NativeCost | null {
   return { cost, places: positions, isLiteral: literal !== null }
 }
 
-function costOf(pattern: string): PatternCost {
+function automatonCostOf(pattern: string): PatternCost {
   const { positions, shortest, unbounded } = readPattern(pattern)
   const isFar = READS_FAR.test(pattern) || (unbounded && MAY_FAIL_LATE.test(pattern))
   const programPositions = UNICODE_CLASS.test(pattern) ? positions * UNICODE_PLACES : positions

@@ -28,27 +28,27 @@ export function patternProblem(pattern: string, total?: PositionTotal): string |
   if (problem !== null) return problem
   if (total !== undefined) {
     total.positions += positions
-    if (total.positions > FILTERS_MAX_POSITIONS) return TOO_MANY_LISTED
+    if (total.positions > FILTERS_MAX_POSITIONS) return LIST_TOO_LARGE
   }
   if (literal !== null) return null
   try {
     const size = RE2JS.compile(pattern).programSize()
-    return size > PROGRAM_MAX_INSTRUCTIONS ? TOO_LARGE : null
+    return size > PROGRAM_MAX_INSTRUCTIONS ? TOO_LARGE_PROGRAM : null
   } catch (error) {
     // The message of the engine repeats a part of the pattern.
-    return error instanceof RE2JSSyntaxException ? SYNTAX : TOO_LARGE
+    return error instanceof RE2JSSyntaxException ? WRONG_SYNTAX : TOO_LARGE_PROGRAM
   }
 }
 
 /** Twice the positions: alternatives and repeats add instructions that read nothing. */
 const PROGRAM_MAX_INSTRUCTIONS = 2 * PATTERN_MAX_POSITIONS + 100
-const TOO_LARGE = `must compile to at most ${PROGRAM_MAX_INSTRUCTIONS} instructions: split it into several patterns`
-const TOO_MANY_LISTED = `must not make the patterns in its list expand to more than ${FILTERS_MAX_POSITIONS} characters in total`
-const SYNTAX = 'must be a regular expression in RE2 syntax'
+const TOO_LARGE_PROGRAM = `must compile to at most ${PROGRAM_MAX_INSTRUCTIONS} instructions: split it into several patterns`
+const LIST_TOO_LARGE = `must not make the patterns in its list expand to more than ${FILTERS_MAX_POSITIONS} characters in total`
+const WRONG_SYNTAX = 'must be a regular expression in RE2 syntax'
 
 /** The name of a pattern without a label in records. */
-const UNNAMED = 'custom'
-/** The replacement of every match. A label appears only in records, and in placeholders that it can name. */
+const UNNAMED_PATTERN = 'custom'
+/** The replacement of a match, except for a mask whose label can name its placeholder. */
 const REPLACEMENT = '[REDACTED]'
 /** Memory of the automaton, in bytes. When it is full, the engine discards its states and starts again. */
 const AUTOMATON_MAX_BYTES = 4 * 1024 * 1024
@@ -72,12 +72,12 @@ export class CustomPatterns {
   /** The lanes whose pattern may occur in the text. */
   candidates(text: string): readonly Lane[] {
     if (this.#set === null) return this.#quick
-    const found = [...this.#quick]
+    const lanes = [...this.#quick]
     for (const index of this.#set.match(text)) {
       const lane = this.#expressions[index]
-      if (lane !== undefined) found.push(lane)
+      if (lane !== undefined) lanes.push(lane)
     }
-    return found
+    return lanes
   }
 }
 
@@ -87,7 +87,7 @@ export function compilePatterns(rules: readonly CustomRule[], firstRule: number)
   const expressions: Lane[] = []
   let set: RE2Set | null = null
   for (const [index, { pattern, action, label }] of rules.entries()) {
-    const name = label ?? UNNAMED
+    const name = label ?? UNNAMED_PATTERN
     const detect = literalDetect(name, pattern) ?? nativeDetect(name, pattern)
     const lane: Lane = {
       detector: 'custom',
@@ -133,12 +133,12 @@ function nativeDetect(name: string, pattern: string): Detect | null {
     },
   }
   const shapes = [shape]
-  let long: Detect | null = null
+  let longTextDetect: Detect | null = null
   return text => {
     if (!native.mayOccur(text)) return noShapes()
     if (text.length <= NATIVE_MAX_CHARS) return shapes
-    long ??= expressionDetect(name, pattern)
-    return long(text)
+    longTextDetect ??= expressionDetect(name, pattern)
+    return longTextDetect(text)
   }
 }
 
@@ -147,11 +147,11 @@ function expressionDetect(name: string, pattern: string): Detect {
   const shape: Shape = {
     find(text, from) {
       const matcher = expression.matcher(text)
-      let at = from
+      let position = from
       // Skip empty matches: they have no text to hide.
-      while (at <= text.length && matcher.find(at)) {
+      while (position <= text.length && matcher.find(position)) {
         if (matcher.end() > matcher.start()) return { start: matcher.start(), end: matcher.end(), name }
-        at = matcher.start() + 1
+        position = matcher.start() + 1
       }
       return null
     },

@@ -39,8 +39,8 @@ export interface Finding {
   readonly end: number
   /** Its replacement in redacted text; of a mask, the placeholder without its number. */
   readonly replacement: string
-  /** The part of the finding in the texts after this one; absent: it ends here. */
-  readonly rest?: string
+  /** The text of the finding that continues in later texts; absent if it ends in this one. */
+  readonly continuedText?: string
   /** The number of its rule: `builtins` first, then `custom`. Policies use it to find the guardrail. */
   readonly rule: number
 }
@@ -50,8 +50,8 @@ export const NO_RULES: RuleSet = { builtins: [], custom: [] }
 const SEVERITY: Readonly<Record<Action, number>> = { flag: 1, mask: 2, redact: 3, block: 4 }
 
 /** True if `action` is stricter than `than`: block, then redact, then mask, then flag. */
-export function isStricter(action: Action, than: Action): boolean {
-  return SEVERITY[action] > SEVERITY[than]
+export function isStricter(action: Action, other: Action): boolean {
+  return SEVERITY[action] > SEVERITY[other]
 }
 
 export interface Hit {
@@ -89,8 +89,8 @@ export interface Lane {
   readonly detect: Detect
 }
 
-const NONE: readonly Shape[] = []
-export const noShapes = (): readonly Shape[] => NONE
+const NO_SHAPES: readonly Shape[] = []
+export const noShapes = (): readonly Shape[] => NO_SHAPES
 
 /**
  * Passes the hits of several shapes to `report`, from left to right and without overlaps; of hits with the same start,
@@ -104,27 +104,27 @@ export function sweep(
   report: (hit: Hit, shape: Shape) => boolean,
 ): number {
   const next: (Hit | null | undefined)[] = shapes.map(() => undefined)
-  let at = from
-  while (at < until) {
-    let best: Hit | null = null
-    let by: Shape | null = null
+  let position = from
+  while (position < until) {
+    let bestHit: Hit | null = null
+    let bestShape: Shape | null = null
     for (const [index, shape] of shapes.entries()) {
       let hit = next[index]
-      if (hit === undefined || (hit !== null && hit.start < at)) {
-        hit = shape.find(text, at)
+      if (hit === undefined || (hit !== null && hit.start < position)) {
+        hit = shape.find(text, position)
         next[index] = hit
       }
       if (hit === null || hit.start >= until) continue
-      if (best === null || hit.start < best.start || (hit.start === best.start && hit.end > best.end)) {
-        best = hit
-        by = shape
+      if (bestHit === null || hit.start < bestHit.start || (hit.start === bestHit.start && hit.end > bestHit.end)) {
+        bestHit = hit
+        bestShape = shape
       }
     }
-    if (best === null || by === null) break
-    at = best.end
-    if (!report(best, by)) break
+    if (bestHit === null || bestShape === null) break
+    position = bestHit.end
+    if (!report(bestHit, bestShape)) break
   }
-  return at
+  return position
 }
 
 /**
@@ -152,7 +152,7 @@ export function shapeOf(
   }
 }
 
-/** The text before `start`, at most `reach` units (bounded by CONTEXT_CHARS of detector.ts), in lower case. */
+/** The text before `start` in lower case: at most `reach` units, which must not exceed CONTEXT_CHARS. */
 export function before(text: string, start: number, reach: number): string {
   return text.slice(Math.max(0, start - reach), start).toLowerCase()
 }

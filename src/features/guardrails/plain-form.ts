@@ -4,7 +4,7 @@
  * the text. Pure; time is linear.
  */
 import type { Hit, Shape } from './detector.ts'
-import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
+import { type Folded, foldedPosition, isInvisible } from './detectors/evasions.ts'
 
 /**
  * Characters that may hide a text in another form. Invisible characters, blanks and long dashes are common in prose and
@@ -26,59 +26,59 @@ const SLASH = 0x2f
 const HIDDEN = /^\p{Cf}|\p{Variation_Selector}$/u
 const DASH = /[\p{Pd}\u2212\u2043]/gu
 const DIGIT = /^\p{Nd}$/u
-/** Cached plain forms of characters; the cache is cleared when it is full. */
-const KNOWN_MAX = 4_096
-const known = new Map<number, string>()
+/** When it is full, the cache of plain characters is cleared. */
+const MAX_CACHED_CHARACTERS = 4_096
+const plainCharacters = new Map<number, string>()
 
 /** The plain form; null if the text is already plain. */
 export function plainForm(text: string): Folded | null {
   // Counting bytes is much faster than any expression.
   const isAscii = Buffer.byteLength(text) === text.length
   if ((isAscii && !text.includes('\\')) || !UNEVEN.test(text)) return null
-  const positions: number[] = new Array(text.length)
+  const originals: number[] = new Array(text.length)
   let length = 0
   let plain = ''
-  // Most of a text stays: it is taken over in one piece.
+  // Text that does not change is copied in one piece.
   let copiedTo = 0
-  for (let at = 0; at < text.length; ) {
-    const position = at
-    let code = text.charCodeAt(at)
+  for (let index = 0; index < text.length; ) {
+    const position = index
+    let code = text.charCodeAt(index)
     if (code < 128 && code !== BACKSLASH) {
-      positions[length++] = at++
+      originals[length++] = index++
       continue
     }
-    code = text.codePointAt(at) ?? code
-    at += code > 0xffff ? 2 : 1
+    code = text.codePointAt(index) ?? code
+    index += code > 0xffff ? 2 : 1
     let plainText = code === BACKSLASH ? '\\' : plainCharacter(code)
     if (code === BACKSLASH) {
       ESCAPE.lastIndex = position
-      const found = ESCAPE.exec(text)
-      if (found !== null) {
-        at = position + found[0].length
-        const codePoint = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
+      const escapeMatch = ESCAPE.exec(text)
+      if (escapeMatch !== null) {
+        index = position + escapeMatch[0].length
+        const codePoint = escapeMatch[1] === undefined ? SLASH : Number.parseInt(escapeMatch[1], 16)
         plainText = codePoint < 128 ? String.fromCharCode(codePoint) : plainCharacter(codePoint)
       }
     }
     plain += text.slice(copiedTo, position) + plainText
-    copiedTo = at
-    // One character may stand for up to 18.
-    for (let unit = 0; unit < plainText.length; unit++) positions[length++] = position
+    copiedTo = index
+    // One character may become up to 18.
+    for (let unit = 0; unit < plainText.length; unit++) originals[length++] = position
   }
   plain += text.slice(copiedTo)
-  positions.length = length
-  positions.push(text.length)
-  return { text: plain, places: Uint32Array.from(positions) }
+  originals.length = length
+  originals.push(text.length)
+  return { text: plain, positions: Uint32Array.from(originals) }
 }
 
 function plainCharacter(code: number): string {
-  let plain = known.get(code)
+  let plain = plainCharacters.get(code)
   if (plain !== undefined) return plain
   const character = String.fromCodePoint(code)
   if (isInvisible(code) || HIDDEN.test(character)) plain = ''
   else if (DIGIT.test(character)) plain = String(digitOf(code))
   else plain = character.normalize('NFKC').replace(DASH, '-')
-  if (known.size >= KNOWN_MAX) known.clear()
-  known.set(code, plain)
+  if (plainCharacters.size >= MAX_CACHED_CHARACTERS) plainCharacters.clear()
+  plainCharacters.set(code, plain)
   return plain
 }
 
@@ -100,12 +100,12 @@ function plainShape(shape: Shape, plain: Folded): Shape {
   const { goesOn } = shape
   return {
     find(_text, from): Hit | null {
-      for (let at = foldedPlace(plain, from); ; ) {
-        const hit = shape.find(plain.text, at)
+      for (let position = foldedPosition(plain, from); ; ) {
+        const hit = shape.find(plain.text, position)
         if (hit === null) return null
-        const start = plain.places?.[hit.start] ?? hit.start
-        if (start >= from) return { start, end: placeBehind(plain, hit.end), name: hit.name }
-        at = hit.start + 1
+        const start = plain.positions?.[hit.start] ?? hit.start
+        if (start >= from) return { start, end: positionBehind(plain, hit.end), name: hit.name }
+        position = hit.start + 1
       }
     },
     ...(goesOn === undefined
@@ -114,17 +114,17 @@ function plainShape(shape: Shape, plain: Folded): Shape {
           goesOn: (text: string, from: number) => {
             const next = plainForm(text)
             if (next === null) return goesOn(text, from)
-            const { end, open } = goesOn(next.text, foldedPlace(next, from))
-            return { end: placeBehind(next, end), open }
+            const { end, open } = goesOn(next.text, foldedPosition(next, from))
+            return { end: positionBehind(next, end), open }
           },
         }),
   }
 }
 
 /** The position after the character with the last unit before `end`, and after invisible characters that follow it. */
-function placeBehind({ places }: Folded, end: number): number {
-  if (places === null || end === 0) return end === 0 ? 0 : end
-  let at = end
-  while (at < places.length - 1 && places[at] === places[end - 1]) at++
-  return places[at] ?? end
+function positionBehind({ positions: places }: Folded, end: number): number {
+  if (places === null || end === 0) return end
+  let index = end
+  while (index < places.length - 1 && places[index] === places[end - 1]) index++
+  return places[index] ?? end
 }

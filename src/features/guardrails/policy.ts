@@ -48,7 +48,7 @@ export interface PolicyGuardrail {
   readonly failMode: FailMode
 }
 
-export interface Applied {
+export interface AppliedGuardrail {
   readonly scope: PolicyScope
   readonly guardrail: PolicyGuardrail
 }
@@ -89,17 +89,17 @@ export interface Policy {
   readonly failMode: FailMode
 }
 
-export function mergeGuardrails(applied: readonly Applied[]): Policy {
+export function mergeGuardrails(applied: readonly AppliedGuardrail[]): Policy {
   const ordered = applied.toSorted(
     (a, b) => SCOPES.indexOf(a.scope) - SCOPES.indexOf(b.scope) || compare(a.guardrail.id, b.guardrail.id),
   )
-  const all = ordered.map(({ guardrail }) => guardrail)
+  const guardrails = ordered.map(({ guardrail }) => guardrail)
   const outputs = ordered.flatMap(({ scope, guardrail }) =>
     guardrail.output === null ? [] : [{ scope, guardrail, side: guardrail.output }],
   )
   const output = mergeRules(outputs)
   return {
-    restrictions: mergeRestrictions(all),
+    restrictions: mergeRestrictions(guardrails),
     input: mergeRules(ordered.map(({ scope, guardrail }) => ({ scope, guardrail, side: guardrail }))),
     output:
       output.sources.length === 0
@@ -110,7 +110,7 @@ export function mergeGuardrails(applied: readonly Applied[]): Policy {
             overlapBytes: Math.max(...outputs.map(({ side }) => side.overlapBytes)),
           },
     failMode:
-      all.length > 0 && all.filter(hasContentRules).every(({ failMode }) => failMode === 'open')
+      guardrails.length > 0 && guardrails.filter(hasContentRules).every(({ failMode }) => failMode === 'open')
         ? 'open'
         : 'closed',
   }
@@ -119,19 +119,19 @@ export function mergeGuardrails(applied: readonly Applied[]): Policy {
 const hasContentRules = ({ contentFilterBuiltins, contentFilters, output }: PolicyGuardrail): boolean =>
   contentFilterBuiltins.length > 0 || contentFilters.length > 0 || output !== null
 
-function mergeRestrictions(all: readonly PolicyGuardrail[]): PolicyRestrictions {
-  const zdr = (group: ZdrGroup): boolean => all.some(({ enforceZdr }) => enforceZdr[group] === true)
+function mergeRestrictions(guardrails: readonly PolicyGuardrail[]): PolicyRestrictions {
+  const zdr = (group: ZdrGroup): boolean => guardrails.some(({ enforceZdr }) => enforceZdr[group] === true)
   return {
     allowedModels: intersection(
-      all.map(({ allowedModels }) => allowedModels),
+      guardrails.map(({ allowedModels }) => allowedModels),
       isSame,
     ),
-    ignoredModels: union(all.map(({ ignoredModels }) => ignoredModels)),
+    ignoredModels: union(guardrails.map(({ ignoredModels }) => ignoredModels)),
     allowedProviders: intersection(
-      all.map(({ allowedProviders }) => allowedProviders),
+      guardrails.map(({ allowedProviders }) => allowedProviders),
       isProviderWithin,
     ),
-    ignoredProviders: union(all.map(({ ignoredProviders }) => ignoredProviders)),
+    ignoredProviders: union(guardrails.map(({ ignoredProviders }) => ignoredProviders)),
     zdr: {
       anthropic: zdr('anthropic'),
       openai: zdr('openai'),
@@ -140,33 +140,35 @@ function mergeRestrictions(all: readonly PolicyGuardrail[]): PolicyRestrictions 
       other: zdr('other'),
     },
     regions: intersection(
-      all.map(({ allowedDataRegions }) => allowedDataRegions),
+      guardrails.map(({ allowedDataRegions }) => allowedDataRegions),
       isSame,
     ),
-    freeModelTraining: narrowest(all.map(({ enableFreeModelTraining }) => enableFreeModelTraining)),
-    freeModelPublication: narrowest(all.map(({ enableFreeModelPublication }) => enableFreeModelPublication)),
-    paidModelTraining: narrowest(all.map(({ enablePaidModelTraining }) => enablePaidModelTraining)),
+    freeModelTraining: narrowest(guardrails.map(({ enableFreeModelTraining }) => enableFreeModelTraining)),
+    freeModelPublication: narrowest(
+      guardrails.map(({ enableFreeModelPublication }) => enableFreeModelPublication),
+    ),
+    paidModelTraining: narrowest(guardrails.map(({ enablePaidModelTraining }) => enablePaidModelTraining)),
   }
 }
 
-const isSame = (one: string, other: string): boolean => one === other
+const isSame = (a: string, b: string): boolean => a === b
 /** A base slug includes every region and variant of a provider. */
-const isProviderWithin = (one: string, other: string): boolean => {
-  const [narrow, wide] = [one.toLowerCase(), other.toLowerCase()]
+const isProviderWithin = (name: string, allowed: string): boolean => {
+  const [narrow, wide] = [name.toLowerCase(), allowed.toLowerCase()]
   return narrow === wide || narrow.startsWith(`${wide}/`)
 }
 
 /** The names that every list allows, sorted; null if there is no list. */
 function intersection<Name extends string>(
   lists: readonly (readonly Name[] | null)[],
-  isWithin: (one: string, other: string) => boolean,
+  isWithin: (name: string, allowed: string) => boolean,
 ): readonly Name[] | null {
-  const present = lists.filter(list => list !== null)
-  if (present.length === 0) return null
-  const allowed = present
+  const restricting = lists.filter(list => list !== null)
+  if (restricting.length === 0) return null
+  const names = restricting
     .flat()
-    .filter(name => present.every(list => list.some(other => isWithin(name, other))))
-  return [...new Set(allowed)].toSorted(compare)
+    .filter(name => restricting.every(list => list.some(entry => isWithin(name, entry))))
+  return [...new Set(names)].toSorted(compare)
 }
 
 function union(lists: readonly (readonly string[] | null)[]): readonly string[] {
@@ -187,7 +189,7 @@ interface Side {
   }
 }
 
-/** Keeps the strictest of equal rules; of equally strict ones, that of the broadest guardrail. */
+/** Keeps the strictest of equal rules. If several are equally strict, the rule of the broadest guardrail counts. */
 function mergeRules(sides: readonly Side[]): SourcedRules {
   const builtins: { rule: BuiltinRule; source: SourceGuardrail }[] = []
   const custom: { rule: CustomRule; source: SourceGuardrail }[] = []
@@ -199,21 +201,21 @@ function mergeRules(sides: readonly Side[]): SourcedRules {
     for (const { pattern, action, label } of side.contentFilters)
       custom.push({ rule: { pattern, action, label }, source })
   }
-  const keptBuiltins = withoutWeaker(builtins, (stricter, rule) => {
+  const strictBuiltins = withoutWeaker(builtins, (stricter, rule) => {
     if (stricter.slug !== rule.slug) return false
     return (
       (stricter.scope === 'all_messages' || rule.scope === 'user_only') &&
       !isStricter(rule.action, stricter.action)
     )
   }).toSorted((a, b) => compare(builtinKey(a.rule), builtinKey(b.rule)))
-  const keptCustom = withoutWeaker(
+  const strictCustom = withoutWeaker(
     custom,
     (stricter, rule) => stricter.pattern === rule.pattern && !isStricter(rule.action, stricter.action),
   ).toSorted((a, b) => compare(a.rule.pattern, b.rule.pattern))
-  if (keptBuiltins.length + keptCustom.length === 0) return { rules: NO_RULES, sources: [] }
+  if (strictBuiltins.length + strictCustom.length === 0) return { rules: NO_RULES, sources: [] }
   return {
-    rules: { builtins: keptBuiltins.map(({ rule }) => rule), custom: keptCustom.map(({ rule }) => rule) },
-    sources: [...keptBuiltins, ...keptCustom].map(({ source }) => source),
+    rules: { builtins: strictBuiltins.map(({ rule }) => rule), custom: strictCustom.map(({ rule }) => rule) },
+    sources: [...strictBuiltins, ...strictCustom].map(({ source }) => source),
   }
 }
 
@@ -221,12 +223,15 @@ const builtinKey = ({ slug, scope }: BuiltinRule): string => `${slug} ${scope}`
 
 /** Drops every rule that another one covers; of two rules that cover each other, keeps the first. */
 function withoutWeaker<Rule>(
-  all: readonly { readonly rule: Rule; readonly source: SourceGuardrail }[],
+  candidates: readonly { readonly rule: Rule; readonly source: SourceGuardrail }[],
   covers: (stricter: Rule, rule: Rule) => boolean,
 ): { readonly rule: Rule; readonly source: SourceGuardrail }[] {
-  return all.filter(({ rule }, index) =>
-    all.every(
-      (other, at) => at === index || !covers(other.rule, rule) || (covers(rule, other.rule) && index < at),
+  return candidates.filter(({ rule }, index) =>
+    candidates.every(
+      (candidate, otherIndex) =>
+        otherIndex === index ||
+        !covers(candidate.rule, rule) ||
+        (covers(rule, candidate.rule) && index < otherIndex),
     ),
   )
 }

@@ -51,63 +51,64 @@ export function compileRules(rules: RuleSet, field: FilterField = 'content_filte
   return new Scanner(lanes, compilePatterns(rules.custom, rules.builtins.length))
 }
 
-/** The placeholder of a masked value; null: there is none, so its kind alone stands there. */
+/** Returns the placeholder of a masked value; null if the value is replaced by its kind alone. */
 export type PlaceholderOf = (kind: string, value: string) => string | null
 
 /** A stretch of overlapping findings, and the finding that gives the replacement. */
 interface Stretch {
   readonly start: number
-  readonly by: Finding
+  readonly finding: Finding
   readonly end: number
 }
 
 /**
- * Replaces every finding to redact or to mask. Of overlapping findings, the first one gives the replacement, and one to
- * redact before one to mask. `placeholderOf`: absent, if nothing comes back.
+ * Replaces every finding to redact or to mask. Of overlapping findings, the first one to redact gives the replacement,
+ * or else the first one to mask. Without `placeholderOf`, a masked value is replaced by its kind alone.
  */
 export function redact(
   text: string,
   findings: readonly Finding[],
   placeholderOf: PlaceholderOf = () => null,
 ): string {
-  let out = ''
-  let done = 0
+  let redacted = ''
+  let copiedTo = 0
   let open: Stretch | null = null
-  const close = ({ start, end, by }: Stretch): void => {
-    out += text.slice(done, start) + replacementOf(by, text.slice(start, end), placeholderOf)
-    done = end
+  const close = ({ start, end, finding }: Stretch): void => {
+    redacted += text.slice(copiedTo, start) + replacementOf(finding, text.slice(start, end), placeholderOf)
+    copiedTo = end
   }
   for (const finding of findings) {
     const { action, start, end } = finding
     if (action !== 'redact' && action !== 'mask') continue
     if (open === null || start >= open.end) {
       if (open !== null) close(open)
-      open = { start, end, by: finding }
+      open = { start, end, finding }
     } else {
-      const by: Finding = open.by.action === 'mask' && action === 'redact' ? finding : open.by
-      open = { start: open.start, end: Math.max(open.end, end), by }
+      const replacing: Finding = open.finding.action === 'mask' && action === 'redact' ? finding : open.finding
+      open = { start: open.start, end: Math.max(open.end, end), finding: replacing }
     }
   }
   if (open === null) return text
   close(open)
-  return out + text.slice(done)
+  return redacted + text.slice(copiedTo)
 }
 
 function replacementOf(
-  { action, replacement, rest = '' }: Finding,
-  found: string,
+  { action, replacement, continuedText = '' }: Finding,
+  value: string,
   placeholderOf: PlaceholderOf,
 ): string {
-  // The rest of what began in an earlier text.
+  // The replacement is empty if the finding began in an earlier text.
   if (action !== 'mask' || replacement === '') return replacement
-  return placeholderOf(replacement.slice(1, -1), found + rest) ?? replacement
+  return placeholderOf(replacement.slice(1, -1), value + continuedText) ?? replacement
 }
 
 /** The strictest action of the findings; null if there are none. */
 export function strictest(findings: readonly Pick<Finding, 'action'>[]): Action | null {
-  let found: Action | null = null
-  for (const { action } of findings) if (found === null || isStricter(action, found)) found = action
-  return found
+  let strictestAction: Action | null = null
+  for (const { action } of findings)
+    if (strictestAction === null || isStricter(action, strictestAction)) strictestAction = action
+  return strictestAction
 }
 
 export const DETECTORS: Readonly<Record<BuiltinSlug, Detect>> = {

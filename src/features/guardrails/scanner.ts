@@ -47,16 +47,16 @@ export class Scanner {
 
   /** The same, but null if there are more findings than `findingsMax`, because each takes time. */
   scanUpTo(findingsMax: number, text: string, who: Author): readonly Finding[] | null {
-    const found: Finding[] = []
-    if (text === '') return found
+    const findings: Finding[] = []
+    if (text === '') return findings
     const plain = plainForm(text)
     for (const lane of this.#builtins) {
       if (lane.userOnly && who !== 'user') continue
-      if (!gather(lane, text, plain, findingsMax, found)) return null
+      if (!gather(lane, text, plain, findingsMax, findings)) return null
     }
     for (const lane of this.#candidates(text, plain))
-      if (!gather(lane, text, plain, findingsMax, found)) return null
-    return inOrder(found)
+      if (!gather(lane, text, plain, findingsMax, findings)) return null
+    return inOrder(findings)
   }
 
   #candidates(text: string, plain: Folded | null): Iterable<Lane> {
@@ -65,11 +65,11 @@ export class Scanner {
   }
 
   /** True if the text ends with a finding that redacts or blocks, and that more text could not continue. */
-  endsWhole(text: string): boolean {
+  endsWithFinding(text: string): boolean {
     if (text === '') return false
     const plain = plainForm(text)
     return this.lanes.some(
-      lane => lane.action !== 'flag' && !lane.userOnly && isWholeAtEnd(lane, text, plain),
+      lane => lane.action !== 'flag' && !lane.userOnly && hasFindingAtEnd(lane, text, plain),
     )
   }
 
@@ -90,7 +90,7 @@ export class Scanner {
     until: number,
     progress: Progress,
   ): { findings: readonly Finding[]; continued: readonly Continuation[] } {
-    const found: Finding[] = []
+    const findings: Finding[] = []
     const continued: Continuation[] = []
     const plain = plainForm(piece)
     const candidates = new Set(this.#candidates(piece, plain))
@@ -98,36 +98,36 @@ export class Scanner {
       if (lane.userOnly) continue
       const end = progress.ends[index] ?? 0
       const shape = progress.open[index]
-      let at = Math.max(from, end - base)
+      let position = Math.max(from, end - base)
       if (shape?.goesOn !== undefined) {
-        const tail = shape.goesOn(piece, at)
-        progress.open[index] = tail.open ? shape : null
-        progress.ends[index] = base + tail.end
-        continued.push({ lane, end: base + tail.end })
-        at = tail.end
+        const continuation = shape.goesOn(piece, position)
+        progress.open[index] = continuation.open ? shape : null
+        progress.ends[index] = base + continuation.end
+        continued.push({ lane, end: base + continuation.end })
+        position = continuation.end
       }
       if (lane.detector === 'custom' && !candidates.has(lane)) continue
-      const shapes = at < until ? shapesOf(lane, piece, plain) : NOTHING
+      const shapes = position < until ? shapesOf(lane, piece, plain) : NO_SHAPES
       if (shapes.length === 0) continue
-      let last = -1
-      sweep(shapes, piece, at, until, (hit, by) => {
-        if (base + hit.end > 0) found.push(findingOf(lane, hit, base))
-        last = hit.end
-        progress.open[index] = hit.end === piece.length && by.goesOn !== undefined ? by : null
+      let lastEnd = -1
+      sweep(shapes, piece, position, until, (hit, hitShape) => {
+        if (base + hit.end > 0) findings.push(findingOf(lane, hit, base))
+        lastEnd = hit.end
+        progress.open[index] = hit.end === piece.length && hitShape.goesOn !== undefined ? hitShape : null
         return true
       })
-      if (last >= 0) progress.ends[index] = base + last
+      if (lastEnd >= 0) progress.ends[index] = base + lastEnd
     }
-    return { findings: inOrder(found), continued }
+    return { findings: inOrder(findings), continued }
   }
 }
 
-const NOTHING: ReturnType<Detect> = []
+const NO_SHAPES: ReturnType<Detect> = []
 
 /** The shapes that a text may contain unchanged, and those that its plain form may contain. */
 function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null): readonly Shape[] {
   const shapes = detect(text)
-  // Prompt injection undoes more by itself.
+  // The detector of prompt injection undoes more disguises itself.
   if (plain === null || detector === INJECTION_SLUG) return shapes
   return [...shapes, ...plainShapes(detect(plain.text), plain)]
 }
@@ -138,22 +138,22 @@ function gather(
   text: string,
   plain: Folded | null,
   findingsMax: number,
-  found: Finding[],
+  findings: Finding[],
 ): boolean {
   const shapes = shapesOf(lane, text, plain)
   if (shapes.length === 0) return true
-  sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)) <= findingsMax)
-  return found.length <= findingsMax
+  sweep(shapes, text, 0, text.length, hit => findings.push(findingOf(lane, hit, 0)) <= findingsMax)
+  return findings.length <= findingsMax
 }
 
 /** True if the last hit of the rule reaches the end of the text and its shape has a definite end. */
-function isWholeAtEnd(lane: Lane, text: string, plain: Folded | null): boolean {
-  let isWhole = false
+function hasFindingAtEnd(lane: Lane, text: string, plain: Folded | null): boolean {
+  let isAtEnd = false
   sweep(shapesOf(lane, text, plain), text, 0, text.length, (hit, shape) => {
-    isWhole = hit.end === text.length && shape.goesOn === undefined
+    isAtEnd = hit.end === text.length && shape.goesOn === undefined
     return true
   })
-  return isWhole
+  return isAtEnd
 }
 
 function findingOf(lane: Lane, hit: { start: number; end: number; name: string }, base: number): Finding {
@@ -169,8 +169,8 @@ function findingOf(lane: Lane, hit: { start: number; end: number; name: string }
 }
 
 /** Sorts by start, then longest first, then by rule, so that the order does not depend on the list of rules. */
-function inOrder(found: Finding[]): Finding[] {
-  return found.length < 2
-    ? found
-    : found.sort((a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule)
+function inOrder(findings: Finding[]): Finding[] {
+  return findings.length < 2
+    ? findings
+    : findings.sort((a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule)
 }

@@ -7,7 +7,6 @@
  * first s bytes is decided and released. Findings of at most `overlap` bytes are the same as in the whole text; longer
  * ones are found up to the end of the window in which they start, and private keys up to their end.
  */
-
 import { CONTEXT_CHARS, type Finding } from './detector.ts'
 import type { Continuation, Progress, Scanner } from './scanner.ts'
 
@@ -54,8 +53,8 @@ export class TextWindow {
   #coveredTo = 0
   /** Ranges of redactions that continued from one window into the next. */
   readonly #continued: { readonly start: number; readonly end: number }[] = []
-  #blocked = false
-  #finished = false
+  #isBlocked = false
+  #isFinished = false
 
   /**
    * `before`: the text that was read directly before this one.
@@ -70,8 +69,8 @@ export class TextWindow {
     this.#strideBytes = windowBytes - overlapBytes
     this.#progress = scanner.begin()
     const context = before.slice(-CONTEXT_CHARS)
-    // An address at its end would take the first word of this text along.
-    this.#context = scanner.endsWhole(context) ? '' : context
+    // Otherwise an address at the end of the context would take in the first word of this text.
+    this.#context = scanner.endsWithFinding(context) ? '' : context
   }
 
   /** The findings in released text, in order. */
@@ -81,7 +80,7 @@ export class TextWindow {
 
   /** True if a finding blocks; nothing more is then released. */
   get isBlocked(): boolean {
-    return this.#blocked
+    return this.#isBlocked
   }
 
   /** The end of the released text, and of the text before it, as it was before redactions. */
@@ -90,7 +89,7 @@ export class TextWindow {
   }
 
   /** Units of the whole text that were released or redacted. */
-  get released(): number {
+  get releasedUnits(): number {
     return this.#base
   }
 
@@ -101,43 +100,46 @@ export class TextWindow {
 
   /** True if a redaction covers part of this range of released text. */
   covers(start: number, end: number): boolean {
-    const meets = (range: { readonly start: number; readonly end: number }) =>
+    const overlaps = (range: { readonly start: number; readonly end: number }) =>
       range.start < end && start < range.end
-    return this.#continued.some(meets) || this.#findings.some(each => each.action === 'redact' && meets(each))
+    return (
+      this.#continued.some(overlaps) ||
+      this.#findings.some(finding => finding.action === 'redact' && overlaps(finding))
+    )
   }
 
   /** UTF-8 bytes currently held. */
   get heldBytes(): number {
-    return this.#blocked ? 0 : this.#heldBytes
+    return this.#isBlocked ? 0 : this.#heldBytes
   }
 
   /** Adds the next piece; returns the redacted text that may be sent now, which is often empty. */
   push(piece: string): string {
     this.add(piece)
-    return this.#lookAtAll()
+    return this.#releaseScanned()
   }
 
   /** Ends the text; returns the rest of it, redacted. */
   end(): string {
     this.finish()
-    return this.#lookAtAll()
+    return this.#releaseScanned()
   }
 
   /** Adds the next piece without a scan. The caller scans: it calls `next` and `release` in turns. */
   add(piece: string): void {
-    if (this.#blocked) return
+    if (this.#isBlocked) return
     this.#held += piece
     this.#heldBytes += bytesOf(piece)
   }
 
   /** Ends the text: the last window need not be full. */
   finish(): void {
-    this.#finished = true
+    this.#isFinished = true
   }
 
   /** The next window to scan; null if none is full. */
   next(): Window | null {
-    if (this.#blocked || this.#held === '') return null
+    if (this.#isBlocked || this.#held === '') return null
     if (this.#heldBytes >= this.#windowBytes) {
       const isAscii = this.#heldBytes === this.#held.length
       const window = this.#held.slice(0, unitsWithin(this.#held, this.#windowBytes, isAscii))
@@ -147,64 +149,69 @@ export class TextWindow {
       const isCut = step >= this.#held.length && step === window.length && isHalf(window)
       if (!isCut) return this.#windowOf(window, step)
     }
-    return this.#finished ? this.#windowOf(this.#held, this.#held.length) : null
+    return this.#isFinished ? this.#windowOf(this.#held, this.#held.length) : null
   }
 
   #windowOf(window: string, step: number): Window {
-    const behind = this.#context.length
-    const from = this.#base === 0 ? 0 : behind
-    return { text: this.#context + window, base: this.#base - behind, from, until: behind + step }
+    const contextLength = this.#context.length
+    const from = this.#base === 0 ? 0 : contextLength
+    return {
+      text: this.#context + window,
+      base: this.#base - contextLength,
+      from,
+      until: contextLength + step,
+    }
   }
 
-  #lookAtAll(): string {
-    let out = ''
+  #releaseScanned(): string {
+    let released = ''
     for (let window = this.next(); window !== null; window = this.next()) {
       const { text, base, from, until } = window
-      out += this.release(window, this.#scanner.scanPiece(text, base, from, until, this.#progress))
+      released += this.release(window, this.#scanner.scanPiece(text, base, from, until, this.#progress))
     }
-    return out
+    return released
   }
 
   /** Releases the part of the window that its scan has decided, redacted. */
   release(window: Window, { findings, continued }: WindowFindings): string {
     const step = window.base + window.until - this.#base
-    let covered = this.#coveredTo
-    for (const { lane, end } of continued) if (lane.action === 'redact') covered = Math.max(covered, end)
-    if (covered > this.#coveredTo) this.#continued.push({ start: this.#base, end: covered })
+    let coveredTo = this.#coveredTo
+    for (const { lane, end } of continued) if (lane.action === 'redact') coveredTo = Math.max(coveredTo, end)
+    if (coveredTo > this.#coveredTo) this.#continued.push({ start: this.#base, end: coveredTo })
     for (const finding of findings) {
       this.#findings.push(finding.start < 0 ? { ...finding, start: 0 } : finding)
-      if (finding.action === 'block') this.#blocked = true
+      if (finding.action === 'block') this.#isBlocked = true
     }
-    if (this.#blocked) {
+    if (this.#isBlocked) {
       this.#held = this.#context = ''
       return ''
     }
     const stop = this.#base + step
-    let done = this.#base
-    let out = ''
-    const skip = (): void => {
-      done = Math.min(stop, Math.max(done, covered))
+    let copiedTo = this.#base
+    let redacted = ''
+    const skipCovered = (): void => {
+      copiedTo = Math.min(stop, Math.max(copiedTo, coveredTo))
     }
-    skip()
-    for (const { action, start: found, end, replacement } of findings) {
+    skipCovered()
+    for (const { action, start: findingStart, end, replacement } of findings) {
       if (action !== 'redact') continue
-      // The text before this one has left.
-      const start = Math.max(0, found)
-      if (start >= covered) {
-        out += this.#held.slice(done - this.#base, start - this.#base) + replacement
-        done = start
+      // A finding may begin in the text before this one, which was already sent.
+      const start = Math.max(0, findingStart)
+      if (start >= coveredTo) {
+        redacted += this.#held.slice(copiedTo - this.#base, start - this.#base) + replacement
+        copiedTo = start
       }
-      covered = Math.max(covered, end)
-      skip()
+      coveredTo = Math.max(coveredTo, end)
+      skipCovered()
     }
-    out += this.#held.slice(done - this.#base, step)
-    this.#coveredTo = covered
+    redacted += this.#held.slice(copiedTo - this.#base, step)
+    this.#coveredTo = coveredTo
     const released = this.#held.slice(0, step)
     this.#context = (this.#context + released).slice(-CONTEXT_CHARS)
     this.#held = this.#held.slice(step)
     this.#heldBytes -= bytesOf(released)
     this.#base = stop
-    return out
+    return redacted
   }
 }
 
@@ -215,21 +222,21 @@ const unitBytes = (code: number): number =>
 function bytesOf(text: string): number {
   if (!NOT_ASCII.test(text)) return text.length
   let bytes = 0
-  for (let at = 0; at < text.length; at++) bytes += unitBytes(text.charCodeAt(at))
+  for (let index = 0; index < text.length; index++) bytes += unitBytes(text.charCodeAt(index))
   return bytes
 }
 
 /** The number of units of the text that fit into this many bytes, without splitting a character. */
 function unitsWithin(text: string, bytes: number, isAscii: boolean): number {
   if (isAscii) return Math.min(bytes, text.length)
-  let used = 0
-  let at = 0
-  while (at < text.length) {
-    used += unitBytes(text.charCodeAt(at))
-    if (used > bytes) break
-    at++
+  let usedBytes = 0
+  let index = 0
+  while (index < text.length) {
+    usedBytes += unitBytes(text.charCodeAt(index))
+    if (usedBytes > bytes) break
+    index++
   }
-  return at > 0 && at < text.length && isHigh(text.charCodeAt(at - 1)) ? at - 1 : at
+  return index > 0 && index < text.length && isHigh(text.charCodeAt(index - 1)) ? index - 1 : index
 }
 
 const isHigh = (code: number): boolean => code >= 0xd800 && code <= 0xdbff

@@ -2,7 +2,6 @@
  * Alignment: a second model checks each message of the first one against the caller's rules. `enforce` withholds a
  * message that breaks a rule, requests another one, and finally refuses; `audit` delivers everything and reports.
  */
-
 import { GatewayError } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
@@ -14,13 +13,13 @@ import type { AlignmentCall, AlignmentReport, ResponseResource } from '../../pro
 import type { GatewayTasks } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import {
-  askAgain,
-  askEvaluator,
+  evaluatorRequest,
   extractMessage,
-  instruct,
   type JudgedMessage,
   rejectedItems,
+  rewriteRequest,
   textsOfMessage,
+  withRules,
 } from './alignment-message.ts'
 import type { PluginDeps } from './plugin-deps.ts'
 import { isPrivate } from './question.ts'
@@ -38,7 +37,7 @@ type Judgement =
   | { readonly reason: Reason }
   | { readonly probabilities: readonly number[]; readonly message: JudgedMessage }
 
-/** An answer and a message with up to this total length take about ten microseconds. */
+/** Judging an answer and a message of this total length takes about ten microseconds. */
 const SMALL_ANSWER_CHARS = 2_048
 
 export function createAlignment(deps: AlignmentDeps): Plugin<'alignment'> {
@@ -102,7 +101,7 @@ class ActiveAlignment implements ActivePlugin {
         : 'the reply is evaluated after its delivery',
       data: { mode: this.#mode, buffered: this.holds },
     })
-    return this.#settings.instruct === false ? undefined : instruct(exchange.prompt, this.#rules)
+    return this.#settings.instruct === false ? undefined : withRules(exchange.prompt, this.#rules)
   }
 
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
@@ -112,19 +111,23 @@ class ActiveAlignment implements ActivePlugin {
     this.#deps.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
     if (!this.holds) return { kind: 'pass' }
     if (call.outcome === 'unavailable' || 'reason' in judgement) {
-      return this.#refuse('service_unavailable', `the reply could not be evaluated: ${reasonOf(call)}`, turn)
+      return this.#refuse(
+        'service_unavailable',
+        `the reply could not be evaluated: ${unavailableReason(call)}`,
+        turn,
+      )
     }
     if (call.outcome === 'allowed') {
       this.#retriesLeft = this.#retries
       return { kind: 'pass' }
     }
     const rules = this.#rules
-    const broken = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
+    const brokenIndexes = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
     if (this.#retriesLeft-- > 0) {
-      const brokenRules = broken.map(index => rules[index] ?? '')
-      return { kind: 'again', prompt: askAgain(exchange.prompt, judgement.message, brokenRules) }
+      const brokenRules = brokenIndexes.map(index => rules[index] ?? '')
+      return { kind: 'again', prompt: rewriteRequest(exchange.prompt, judgement.message, brokenRules) }
     }
-    const ruleList = broken.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
+    const ruleList = brokenIndexes.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
     return this.#refuse('permission_denied', `the reply broke these rules: ${ruleList}`, turn)
   }
 
@@ -141,9 +144,9 @@ class ActiveAlignment implements ActivePlugin {
     return { call, outcome: rules.some(rule => rule.broken) ? 'blocked' : 'allowed', rules }
   }
 
-  #refuse(code: 'permission_denied' | 'service_unavailable', why: string, turn: Turn): Verdict {
+  #refuse(code: 'permission_denied' | 'service_unavailable', reason: string, turn: Turn): Verdict {
     const alignment = { ...this.#report, rejected: rejectedItems(turn.output, turn.number) }
-    const error = new GatewayError(code, `Alignment plugin: ${why}`, { metadata: { alignment } })
+    const error = new GatewayError(code, `Alignment plugin: ${reason}`, { metadata: { alignment } })
     return { kind: 'refuse', error }
   }
 
@@ -151,12 +154,12 @@ class ActiveAlignment implements ActivePlugin {
     const { ask, clock, tasks, config } = this.#deps
     const { evaluator, timeoutMs } = config.alignment
     const rules = this.#rules
-    const extract = extractMessage(output, this.holds)
-    if (extract === null || evaluator === null) return { reason: 'cut' }
-    const dueMs = clock.monotonicMs() + timeoutMs
+    const judgedOutput = extractMessage(output, this.holds)
+    if (judgedOutput === null || evaluator === null) return { reason: 'cut' }
+    const deadlineAtMs = clock.monotonicMs() + timeoutMs
     try {
       const answer = await ask(
-        askEvaluator(evaluator.model, rules, { ...extract, isPrivate: isPrivate(exchange.request) }),
+        evaluatorRequest(evaluator.model, rules, { ...judgedOutput, isPrivate: isPrivate(exchange.request) }),
         {
           parent: exchange,
           deadlineMs: timeoutMs,
@@ -164,14 +167,14 @@ class ActiveAlignment implements ActivePlugin {
       )
       // The answer of a stopped evaluator may end in the middle of a quotation.
       const text = answer.status === 'completed' ? textOf(answer) : ''
-      const judged = textsOfMessage(extract.message)
-      const chars = judged.reduce((sum, each) => sum + each.length, text.length)
+      const judgedTexts = textsOfMessage(judgedOutput.message)
+      const chars = judgedTexts.reduce((sum, judgedText) => sum + judgedText.length, text.length)
       const probabilities = await tasks.runInlineOr(
         'judge-answer',
-        { text, rules: rules.length, judged },
+        { text, rules: rules.length, judged: judgedTexts },
         chars > SMALL_ANSWER_CHARS ? 'large' : 'small',
         {
-          deadlineMs: Math.max(1, dueMs - clock.monotonicMs()),
+          deadlineMs: Math.max(1, deadlineAtMs - clock.monotonicMs()),
           key: exchange.caller.keyHash,
           signal: exchange.signal,
         },
@@ -179,15 +182,15 @@ class ActiveAlignment implements ActivePlugin {
       if (this.holds) exchange.signal.throwIfAborted()
       return probabilities === null
         ? { reason: 'malformed_answer' }
-        : { probabilities, message: extract.message }
+        : { probabilities, message: judgedOutput.message }
     } catch (thrown) {
-      if (this.#isOver(exchange)) throw exchange.signal.reason
+      if (this.#hasEnded(exchange)) throw exchange.signal.reason
       return { reason: reasonFor(thrown) }
     }
   }
 
-  /** True if the exchange is over: the client has left, or it was aborted and nothing has been delivered. */
-  #isOver({ signal }: Exchange): boolean {
+  /** True if no verdict is needed any more: the client has left, or the exchange was aborted before delivery. */
+  #hasEnded({ signal }: Exchange): boolean {
     return signal.aborted && (this.holds || (signal.reason as GatewayError).code === 'client_closed')
   }
 }
@@ -220,7 +223,7 @@ function reasonFor(thrown: unknown): Reason {
   return 'evaluator_error'
 }
 
-function reasonOf(call: AlignmentCall): string {
+function unavailableReason(call: AlignmentCall): string {
   return call.outcome === 'unavailable' ? call.reason : ''
 }
 

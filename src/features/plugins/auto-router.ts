@@ -14,13 +14,13 @@ import { lastAssistantModel, withoutModels } from './routers/conversation.ts'
 import { type Patterns, patternsOf } from './routers/patterns.ts'
 import {
   admitWith,
-  CHOSEN_MAX,
   chosenNames,
   costOf,
-  IDLE_MS,
+  MAX_CHOSEN_MODELS,
   noModels,
   type PoolDeps,
   poolOf,
+  STAY_IDLE_MS,
   stayWith,
 } from './routers/pool.ts'
 import type { TaskType } from './routers/task-types.ts'
@@ -31,7 +31,7 @@ type AutoSettings =
   | Extract<PluginSettings, { id: 'auto-router' }>
   | Extract<PluginSettings, { id: 'auto-beta-router' }>
 
-/** `cost_quality_tradeoff` of requests that set no cost. */
+/** `cost_quality_tradeoff` of requests that set neither it nor `cost_tier`. */
 const DEFAULT_TRADEOFF = 9
 
 export function createAutoRouter(deps: PluginDeps): Plugin<'auto-router'> {
@@ -92,10 +92,10 @@ class ActiveAutoRouter implements ActivePlugin {
         order = this.#order(pool, type)
       }
     }
-    const top = Math.min(order.top, CHOSEN_MAX)
-    const { ids, stays } = await stayWith(this.#deps, exchange, this.id, order.ids, { top })
-    const chosen = pinned === null ? ids : [pinned, ...ids.filter(id => id !== pinned)]
-    const names = chosenNames(chosen, variants)
+    const topCount = Math.min(order.top, MAX_CHOSEN_MODELS)
+    const { ids, stays } = await stayWith(this.#deps, exchange, this.id, order.ids, { top: topCount })
+    const chosenIds = pinned === null ? ids : [pinned, ...ids.filter(id => id !== pinned)]
+    const names = chosenNames(chosenIds, variants)
     exchange.pipeline.push({
       type: 'plugin',
       name: this.id,
@@ -109,11 +109,11 @@ class ActiveAutoRouter implements ActivePlugin {
         ...(stays && pinned === null ? { stays: true } : {}),
       },
     })
-    return this.#pins ? { models: names, prompt: withoutModels(exchange.prompt) } : { models: names }
+    return this.#mayPin ? { models: names, prompt: withoutModels(exchange.prompt) } : { models: names }
   }
 
   noteAnswer(exchange: Exchange, modelId: string): void {
-    this.#deps.lastModels.keep(exchange, this.id, modelId, IDLE_MS)
+    this.#deps.lastModels.keep(exchange, this.id, modelId, STAY_IDLE_MS)
   }
 
   #order(pool: readonly RoutableModel[], type: TaskType): BandOrder {
@@ -130,19 +130,20 @@ class ActiveAutoRouter implements ActivePlugin {
   }
 
   /** True if the caller may name a model in the messages of the assistant. */
-  get #pins(): boolean {
+  get #mayPin(): boolean {
     return this.#settings?.id === 'auto-router' && this.#settings.pin_model === true
   }
 
   /** The model of the assistant's latest message, if the caller asks for it and it may serve. */
   async #pinned(exchange: Exchange): Promise<string | null> {
-    if (!this.#pins) return null
-    const last = lastAssistantModel(exchange.prompt)
+    if (!this.#mayPin) return null
+    const lastModel = lastAssistantModel(exchange.prompt)
     const { models } = this.#deps
-    if (last === null || models.kindOf(last) === null) return null
-    if (this.#allowed?.matches(last) === false || this.#excluded?.matches(last) === true) return null
-    const [found] = await models.of(exchange, [last], this.#slug.variants)
-    return found === undefined ? null : last
+    if (lastModel === null || models.kindOf(lastModel) === null) return null
+    if (this.#allowed?.matches(lastModel) === false || this.#excluded?.matches(lastModel) === true)
+      return null
+    const [usable] = await models.of(exchange, [lastModel], this.#slug.variants)
+    return usable === undefined ? null : lastModel
   }
 }
 

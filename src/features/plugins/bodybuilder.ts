@@ -2,23 +2,17 @@
  * Body builder: `gateway/bodybuilder` turns plain language into requests that a client can send, `{"requests": [...]}`.
  * A model in the catalogue writes them, at the service's expense; all other output of that model is withheld.
  */
-
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
-import type {
-  ActivePlugin,
-  BuiltInRouter,
-  RoutableModel,
-  RouterChoice,
-  Verdict,
-} from '../../exchange/plugin.ts'
+import type { ActivePlugin, BuiltInRouter, RouterChoice, Verdict } from '../../exchange/plugin.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import { answerText } from './question.ts'
+import { compare } from './routers/bands.ts'
 import { readObject } from './routers/classifier.ts'
 import { userWords } from './routers/conversation.ts'
-import { noModels, type PoolDeps, poolOf } from './routers/pool.ts'
+import { noModels, type PoolDeps, poolOf, priceSum } from './routers/pool.ts'
 import type { RouterSettings } from './settings.ts'
 
 interface BodyBuilderDeps extends PoolDeps {
@@ -26,15 +20,15 @@ interface BodyBuilderDeps extends PoolDeps {
 }
 
 /** Models that may write: the first choice and two fallbacks. */
-const MODELS_MAX = 3
+const MAX_MODELS = 3
 /** The service pays, so input and output are short. */
-const WISH_CHARS = 8_000
-const ANSWER_TOKENS = 4_000
+const MAX_WISH_CHARS = 8_000
+const MAX_ANSWER_TOKENS = 4_000
 /** Number of ids that the model may choose from. */
-const IDS_MAX = 100
-const REQUESTS_MAX = 16
+const MAX_OFFERED_IDS = 100
+const MAX_REQUESTS = 16
 /** Calls of the model: after a wrong answer it is called once more. */
-const CALLS = 2
+const MAX_MODEL_CALLS = 2
 
 export function createBodyBuilder(deps: BodyBuilderDeps): BuiltInRouter {
   return {
@@ -48,7 +42,7 @@ class ActiveBodyBuilder implements ActivePlugin {
   readonly id = 'bodybuilder'
   readonly strategy = 'bodybuilder'
   readonly holds = true
-  readonly maxCalls = CALLS
+  readonly maxCalls = MAX_MODEL_CALLS
   readonly isRepeatable = false
   readonly #slug: string
   readonly #deps: BodyBuilderDeps
@@ -63,14 +57,13 @@ class ActiveBodyBuilder implements ActivePlugin {
   async route(exchange: Exchange): Promise<RouterChoice> {
     exchange.bill.waive()
     const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants: '' })
-    const helper = this.#deps.config.routers.classifier?.model
-    const helperModel = helper === undefined ? [] : await this.#deps.models.of(exchange, [helper], '')
-    const names = [...new Set([...helperModel, ...pool.toSorted(byPrice)].map(({ id }) => id))].slice(
-      0,
-      MODELS_MAX,
-    )
+    const classifierModel = this.#deps.config.routers.classifier?.model
+    const classifierModels =
+      classifierModel === undefined ? [] : await this.#deps.models.of(exchange, [classifierModel], '')
+    const byPrice = pool.toSorted((a, b) => compare(priceSum(a), priceSum(b)))
+    const names = [...new Set([...classifierModels, ...byPrice].map(({ id }) => id))].slice(0, MAX_MODELS)
     if (names.length === 0) throw noModels(this.#slug)
-    this.ids = pool.slice(0, IDS_MAX).map(({ id }) => id)
+    this.ids = pool.slice(0, MAX_OFFERED_IDS).map(({ id }) => id)
     exchange.pipeline.push({
       type: 'plugin',
       name: this.id,
@@ -87,30 +80,26 @@ class ActiveBodyBuilder implements ActivePlugin {
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
     this.#calls++
     if (turn.finish === 'stop' && isRequests(answerText(turn.output))) return { kind: 'pass' }
-    if (this.#calls < CALLS) return { kind: 'again', prompt: exchange.prompt }
+    if (this.#calls < MAX_MODEL_CALLS) return { kind: 'again', prompt: exchange.prompt }
     const message =
       'The model wrote no valid requests: say more precisely which models to call, and with what'
     return { kind: 'refuse', error: new GatewayError('answer_mismatch', message) }
   }
 }
 
-/** Cheapest first, unknown prices last. */
-function byPrice(a: RoutableModel, b: RoutableModel): number {
-  const [priceA, priceB] = [priceOf(a), priceOf(b)]
-  return priceA === priceB ? 0 : priceA < priceB ? -1 : 1
-}
-
-function priceOf({ prices }: RoutableModel): number {
-  return prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion
-}
-
 function builderPrompt(prompt: ResponsesRequest, ids: readonly string[]): ResponsesRequest {
-  const { tools: _tools, tool_choice: _choice, parallel_tool_calls: _parallel, text: _text, ...rest } = prompt
+  const {
+    tools: _tools,
+    tool_choice: _choice,
+    parallel_tool_calls: _parallel,
+    text: _text,
+    ...plain
+  } = prompt
   return {
-    ...rest,
+    ...plain,
     instructions: instructionsFor(ids),
-    input: [{ type: 'message', role: 'user', content: userWords(prompt).latest.slice(0, WISH_CHARS) }],
-    max_output_tokens: Math.min(prompt.max_output_tokens ?? ANSWER_TOKENS, ANSWER_TOKENS),
+    input: [{ type: 'message', role: 'user', content: userWords(prompt).latest.slice(0, MAX_WISH_CHARS) }],
+    max_output_tokens: Math.min(prompt.max_output_tokens ?? MAX_ANSWER_TOKENS, MAX_ANSWER_TOKENS),
     text: { format: { type: 'json_object' } },
   }
 }
@@ -118,7 +107,7 @@ function builderPrompt(prompt: ResponsesRequest, ids: readonly string[]): Respon
 function instructionsFor(ids: readonly string[]): string {
   return `You turn a wish into request bodies of POST /v1/chat/completions. Do not fulfil the wish yourself. Answer with \
 nothing but a JSON object {"requests": [{"model": "...", "messages": [{"role": "user", "content": "..."}]}]}, with one \
-request for each model that the wish names, at most ${REQUESTS_MAX}. A request may have further fields such as \
+request for each model that the wish names, at most ${MAX_REQUESTS}. A request may have further fields such as \
 temperature or max_tokens, where the wish asks for them. Use these models: ${ids.join(', ')}.`
 }
 
@@ -130,9 +119,10 @@ export function isRequests(text: string): boolean {
   return (
     Array.isArray(requests) &&
     requests.length > 0 &&
-    requests.length <= REQUESTS_MAX &&
+    requests.length <= MAX_REQUESTS &&
     requests.every(
-      each => isObject(each) && typeof each['model'] === 'string' && Array.isArray(each['messages']),
+      request =>
+        isObject(request) && typeof request['model'] === 'string' && Array.isArray(request['messages']),
     )
   )
 }

@@ -29,12 +29,12 @@ export function createContextCompression(deps: ContextCompressionDeps): Plugin<'
     activate(settings, { model, models, truncation }) {
       if (settings !== null) return new ActiveCompression(deps, 'named')
       if (truncation === 'auto') return new ActiveCompression(deps, 'truncation')
-      return namesSmall(deps, model, models) ? new ActiveCompression(deps, 'unasked') : null
+      return namesSmallContext(deps, model, models) ? new ActiveCompression(deps, 'unasked') : null
     },
   }
 }
 
-function namesSmall(
+function namesSmallContext(
   { modelFacts: { hasSmallContext } }: ContextCompressionDeps,
   model: string | undefined,
   models: readonly string[] | null | undefined,
@@ -42,8 +42,8 @@ function namesSmall(
   return (model !== undefined && hasSmallContext(model)) || models?.some(hasSmallContext) === true
 }
 
-/** The reason the plugin is active: its name, `truncation: auto`, or a model with a small context. */
-type Wish = 'named' | 'truncation' | 'unasked'
+/** The reason that the plugin is active: the request names it, `truncation` is `auto`, or a model has a small context. */
+type Trigger = 'named' | 'truncation' | 'unasked'
 
 /** The share of a prompt that is always kept if compression was not requested. */
 const UNASKED_SHARE = 0.5
@@ -53,26 +53,26 @@ class ActiveCompression implements ActivePlugin {
   readonly skipsRescan = true
   readonly isRepeatable = true
   readonly #deps: ContextCompressionDeps
-  readonly #trigger: Wish
+  readonly #trigger: Trigger
   /** The prompt that was measured last. */
-  #measured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
+  #lastMeasured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
   /** The last cut, which an attempt at another endpoint replaces. */
   removedTokens = 0
-  #cut: {
-    readonly whole: ResponsesRequest
+  #lastCut: {
+    readonly original: ResponsesRequest
     readonly prompt: ResponsesRequest
     readonly tokens: number
   } | null = null
 
-  constructor(deps: ContextCompressionDeps, settings: Wish) {
+  constructor(deps: ContextCompressionDeps, trigger: Trigger) {
     this.#deps = deps
-    this.#trigger = settings
+    this.#trigger = trigger
   }
 
   /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */
-  order<Each extends Candidate>(candidates: readonly Each[], { prompt }: Exchange): readonly Each[] {
-    const needed = this.#tokens(prompt) + (prompt.max_output_tokens ?? 0)
-    const takesHalf = ({ endpoint }: Each) => contextOf(endpoint) >= needed / 2
+  order<Ranked extends Candidate>(candidates: readonly Ranked[], { prompt }: Exchange): readonly Ranked[] {
+    const neededTokens = this.#tokens(prompt) + (prompt.max_output_tokens ?? 0)
+    const takesHalf = ({ endpoint }: Ranked) => contextOf(endpoint) >= neededTokens / 2
     if (candidates.every(takesHalf)) return candidates
     if (!candidates.some(takesHalf))
       return candidates.toSorted((a, b) => contextOf(b.endpoint) - contextOf(a.endpoint))
@@ -80,37 +80,38 @@ class ActiveCompression implements ActivePlugin {
   }
 
   fitting(endpoint: Endpoint, prompt: ResponsesRequest): Fitting {
-    const context = contextOf(endpoint)
-    const isAsked = this.#trigger !== 'unasked'
-    if (!isAsked && context > SMALL_CONTEXT_TOKENS) return 'whole'
-    if (isAsked && messagesOver(endpoint, prompt)) return 'cut'
+    const contextTokens = contextOf(endpoint)
+    const isRequested = this.#trigger !== 'unasked'
+    if (!isRequested && contextTokens > SMALL_CONTEXT_TOKENS) return 'whole'
+    if (isRequested && exceedsMessages(endpoint, prompt)) return 'cut'
     const tokensLeft = roomFor(prompt, endpoint)
     const tokens = this.#tokens(prompt)
     if (tokens <= tokensLeft) return 'whole'
-    return isAsked || (tokensLeft >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
+    return isRequested || (tokensLeft >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
   }
 
   /** Undoes the cut for an endpoint that has failed. */
   unfit({ pipeline, prompt }: Exchange): ResponsesRequest | undefined {
-    const cut = this.#cut
-    this.#cut = null
-    if (cut === null || prompt !== cut.prompt) return undefined
-    this.removedTokens -= cut.tokens
+    const lastCut = this.#lastCut
+    this.#lastCut = null
+    if (lastCut === null || prompt !== lastCut.prompt) return undefined
+    this.removedTokens -= lastCut.tokens
     pipeline.splice(
       pipeline.findLastIndex(({ type }) => type === 'context_compression'),
       1,
     )
-    return cut.whole
+    return lastCut.original
   }
 
   fitTo(exchange: Exchange, endpoint: Endpoint): ResponsesRequest | undefined {
     const { prompt } = exchange
     const fit = this.fitting(endpoint, prompt)
     if (fit === 'whole') return undefined
-    const context = contextOf(endpoint)
+    const contextTokens = contextOf(endpoint)
     if (fit === 'refused') {
       // An estimate alone never refuses a request, because the provider counts more precisely.
-      if (this.#tokens(prompt) * MIN_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
+      if (this.#tokens(prompt) * MIN_TOKENS_SHARE > contextTokens)
+        throw tooLongError(endpoint, SHORTEN_YOURSELF)
       return undefined
     }
     if (this.#trigger === 'truncation' && this.#deps.truncates(endpoint.format)) return undefined
@@ -125,21 +126,22 @@ class ActiveCompression implements ActivePlugin {
       items,
       tokensMax: roomFor(prompt, endpoint) - fixed,
       tokensOf: item => this.#deps.tokensOf([item]),
-      ...(messagesOver(endpoint, prompt) ? { itemsMax: messagesMax } : {}),
+      ...(exceedsMessages(endpoint, prompt) ? { itemsMax: messagesMax } : {}),
     })
     if (!compressed.fits)
-      throw tooLong(
+      throw tooLongError(
         endpoint,
         'even with its middle left out: shorten the instructions, the tools or the last message',
       )
     if (!compressed.changed) return undefined
     const before = this.#tokens(prompt)
-    const cut = { ...prompt, input: [...compressed.items] }
-    const tokens = this.#tokens(cut)
-    if (this.#trigger === 'unasked' && tokens < before * UNASKED_SHARE) throw tooLong(endpoint, SHORTER)
+    const shortened = { ...prompt, input: [...compressed.items] }
+    const tokens = this.#tokens(shortened)
+    if (this.#trigger === 'unasked' && tokens < before * UNASKED_SHARE)
+      throw tooLongError(endpoint, SHORTEN_YOURSELF)
     const isPrompt = typeof prompt.input === 'string'
     this.removedTokens += before - tokens
-    this.#cut = { whole: prompt, prompt: cut, tokens: before - tokens }
+    this.#lastCut = { original: prompt, prompt: shortened, tokens: before - tokens }
     pipeline.push({
       type: 'context_compression',
       name: 'context-compression',
@@ -151,15 +153,15 @@ class ActiveCompression implements ActivePlugin {
         compressed_count: isPrompt ? lengthOf(compressed.items) : compressed.items.length,
       },
     })
-    return cut
+    return shortened
   }
 
   #tokens(prompt: ResponsesRequest): number {
-    if (this.#measured?.prompt !== prompt) {
+    if (this.#lastMeasured?.prompt !== prompt) {
       const tokens = this.#fixedTokens(prompt) + this.#deps.tokensOf([prompt.input])
-      this.#measured = { prompt, tokens }
+      this.#lastMeasured = { prompt, tokens }
     }
-    return this.#measured.tokens
+    return this.#lastMeasured.tokens
   }
 
   /** Tokens that are never cut. */
@@ -168,13 +170,13 @@ class ActiveCompression implements ActivePlugin {
   }
 }
 
-const SHORTER =
+const SHORTEN_YOURSELF =
   'and shortening it automatically would lose too much: shorten it, choose a model with a longer context, or add the context-compression plugin'
 
-function tooLong({ modelId, contextLength }: Endpoint, why: string): GatewayError {
+function tooLongError({ modelId, contextLength }: Endpoint, reason: string): GatewayError {
   return new GatewayError(
     'context_length_exceeded',
-    `input: is too long for the ${contextLength}-token context of ${modelId}, ${why}`,
+    `input: is too long for the ${contextLength}-token context of ${modelId}, ${reason}`,
   )
 }
 
@@ -184,14 +186,14 @@ function isPinned({ provider }: ResponsesRequest): boolean {
 }
 
 /** True if the provider accepts fewer messages than these; consecutive items of one role are one message. */
-function messagesOver({ provider: { messagesMax } }: Endpoint, { input }: ResponsesRequest): boolean {
+function exceedsMessages({ provider: { messagesMax } }: Endpoint, { input }: ResponsesRequest): boolean {
   if (messagesMax === undefined || typeof input === 'string' || input.length <= messagesMax) return false
   let messages = 0
-  let last: boolean | null = null
+  let wasSaid: boolean | null = null
   for (const { type = 'message', ...item } of input as readonly { type?: string; role?: unknown }[]) {
-    const isSaid = type === 'message' ? item.role !== 'assistant' : type.endsWith('_output')
-    if (isSaid !== last) messages++
-    last = isSaid
+    const isFromCaller = type === 'message' ? item.role !== 'assistant' : type.endsWith('_output')
+    if (isFromCaller !== wasSaid) messages++
+    wasSaid = isFromCaller
   }
   return messages > messagesMax
 }
@@ -208,8 +210,8 @@ function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
 
 /** Tokens reserved for the answer: at most half of the context, so that a prompt still fits. */
 function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
-  const requested = prompt.max_output_tokens ?? Math.min(ASSUMED_OUTPUT_TOKENS, context / 4)
-  return Math.floor(Math.min(requested, maxOutputTokens ?? requested, context / 2))
+  const requestedTokens = prompt.max_output_tokens ?? Math.min(ASSUMED_OUTPUT_TOKENS, context / 4)
+  return Math.floor(Math.min(requestedTokens, maxOutputTokens ?? requestedTokens, context / 2))
 }
 
 /** Characters of a string prompt, which was converted to one item. */

@@ -13,7 +13,7 @@ import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Ocr } from '../../providers/upstream/ocr.ts'
 import { type FetchPage, PageError } from '../../providers/upstream/pages/fetch-page.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
+import { type GatewayTasks, PATIENT_WAIT_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import {
   bytesOf,
@@ -38,9 +38,9 @@ type Settings = Extract<PluginSettings, { id: 'file-parser' }>
 type Endpoint = AttemptRecord['endpoint']
 
 /** Documents per request. */
-const FILES_MAX = 16
+const MAX_FILES = 16
 /** Total for all documents of a request: more than any model reads. */
-const TEXT_MAX_CHARS = 8 * 1024 * 1024
+const MAX_TEXT_CHARS = 8 * 1024 * 1024
 
 export function createFileParser(deps: FileParserDeps): Plugin<'file-parser'> {
   return {
@@ -72,8 +72,8 @@ class ActiveFileParser implements ActivePlugin {
 
   prepare(exchange: Exchange): undefined | Promise<undefined> {
     const { request } = exchange
-    if (this.#engine === 'mistral-ocr') return this.#admitOcr(exchange).then(() => checkCount(request))
-    return checkCount(request)
+    if (this.#engine === 'mistral-ocr') return this.#admitOcr(exchange).then(() => checkFileCount(request))
+    return checkFileCount(request)
   }
 
   fitTo(exchange: Exchange, endpoint: Endpoint): undefined | Promise<ResponsesRequest> {
@@ -87,7 +87,7 @@ class ActiveFileParser implements ActivePlugin {
     const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
     if (this.#deps.ocr === null)
       throw refuseField(field, 'mistral-ocr is not configured; the operator can set files.ocr.provider')
-    if (staysHere(exchange))
+    if (mustStayHere(exchange))
       throw refuseField(field, 'mistral-ocr: the data of this request must not go to another provider')
     const rule = await this.#deps.policyAgainst(caller, 'ocr')
     if (rule !== null) {
@@ -106,14 +106,14 @@ class ActiveFileParser implements ActivePlugin {
     const engine = await this.#engineFor(exchange, endpoint)
     this.#reader ??= new FileReader(this.#deps, exchange)
     const reader = this.#reader
-    if (engine === 'native') return this.#pass(documents, exchange, endpoint, reader)
+    if (engine === 'native') return this.#passFiles(documents, exchange, endpoint, reader)
     const takesImages = this.#deps.modelFacts.takesImages(endpoint.modelId)
     const contents = new Map<string, ReadContent>()
     let chars = 0
     for (const document of documents) {
       const content = await reader.read(document, engine)
       for (const text of textsOf(content)) chars += text.length
-      if (chars > TEXT_MAX_CHARS)
+      if (chars > MAX_TEXT_CHARS)
         throw refuseField(document.path, 'the documents contain too much text in total')
       contents.set(document.source.text, content)
     }
@@ -127,37 +127,38 @@ class ActiveFileParser implements ActivePlugin {
     const { modelFacts, ocr, policyAgainst } = this.#deps
     if (this.#engine !== null) return this.#engine
     if (modelFacts.takesFiles(modelId)) return 'native'
-    if (ocr === null || staysHere(exchange)) return 'pdf-text'
+    if (ocr === null || mustStayHere(exchange)) return 'pdf-text'
     return (await policyAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
   }
 
   /** Passes the files on unchanged; inlines links if the format cannot pass them. */
-  async #pass(
+  async #passFiles(
     documents: readonly FoundDocument[],
     exchange: Exchange,
     { format }: Endpoint,
     reader: FileReader,
   ): Promise<ResponsesRequest> {
-    const inlined = new Map<string, string>()
+    const inlinedFiles = new Map<string, string>()
     if (!this.#deps.filesByLink(format) && this.#deps.fetchPage !== null) {
       for (const document of documents)
-        if (document.source.kind === 'link') inlined.set(document.source.text, await reader.inlined(document))
+        if (document.source.kind === 'link')
+          inlinedFiles.set(document.source.text, await reader.fetchInline(document))
     }
     return withDocuments(exchange.prompt, (part, { text }) => {
-      const file_data = inlined.get(text)
+      const file_data = inlinedFiles.get(text)
       if (file_data === undefined) return null
       return [{ type: 'input_file', filename: part.filename ?? 'document.pdf', file_data }]
     })
   }
 }
 
-function checkCount(request: Exchange['request']): undefined {
-  if (documentsOf(request).length > FILES_MAX)
-    throw new GatewayError('invalid_request', `file-parser: must have at most ${FILES_MAX} files`)
+function checkFileCount(request: Exchange['request']): undefined {
+  if (documentsOf(request).length > MAX_FILES)
+    throw new GatewayError('invalid_request', `file-parser: must have at most ${MAX_FILES} files`)
 }
 
 /** True if the request's data must not go to a provider that the caller did not choose. */
-function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
+function mustStayHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
   const { zdr, data_collection } = request.provider ?? {}
   return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null
 }
@@ -173,11 +174,11 @@ interface FileReaderDeps {
 
 type ReadingEngine = 'pdf-text' | 'mistral-ocr'
 
-/** Total for all links of a request; a single document may have as much. */
-const LINKED_MAX_BYTES = 50 * 1024 * 1024
+/** Total for all links of a request; a single document may use it up. */
+const MAX_LINKED_BYTES = 50 * 1024 * 1024
 /** The limit of the task pool for one document, applied to the OCR provider too. */
-const DOCUMENT_MAX_BYTES = 50 * 1024 * 1024
-const PAGES_MAX = 2_000
+const MAX_DOCUMENT_BYTES = 50 * 1024 * 1024
+const MAX_PAGES = 2_000
 /** Many servers label every download as an octet stream. The reader detects bytes that are not a PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
@@ -185,7 +186,7 @@ class FileReader {
   readonly #deps: FileReaderDeps
   readonly #exchange: Exchange
   /** Contents by the hash of the document. */
-  readonly #known: Map<string, ReadContent>
+  readonly #knownContents: Map<string, ReadContent>
   /** Contents by source. Failures are kept too, so that the next endpoint does not repeat the work. */
   readonly #contents = new Map<string, Promise<ReadContent>>()
   readonly #inlined = new Map<string, Promise<string>>()
@@ -195,7 +196,7 @@ class FileReader {
   constructor(deps: FileReaderDeps, exchange: Exchange) {
     this.#deps = deps
     this.#exchange = exchange
-    this.#known = new Map(knownContents(exchange.request))
+    this.#knownContents = new Map(knownContents(exchange.request))
   }
 
   /** Documents that were read for this request and not known before. */
@@ -208,31 +209,31 @@ class FileReader {
    * document.
    */
   read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
-    return once(this.#contents, document.source.text, () => this.#read(document, engine))
+    return startOnce(this.#contents, document.source.text, () => this.#read(document, engine))
   }
 
   /** Fetches a linked document as a data URL. */
-  inlined(document: FoundDocument): Promise<string> {
-    return once(this.#inlined, document.source.text, async () => pdfDataUrl(await this.#fetch(document)))
+  fetchInline(document: FoundDocument): Promise<string> {
+    return startOnce(this.#inlined, document.source.text, async () => pdfDataUrl(await this.#fetch(document)))
   }
 
   async #read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
     const { part, path, source } = document
     if (source.kind === 'id')
       throw refuseField(path, 'stored files are not supported; send file_data or file_url')
-    // Unless contents came along, because one of them may be its own.
-    if (engine === 'pdf-text' && this.#known.size === 0) this.#checkRoom()
+    // A request with contents may need no worker, because one of them may belong to this document.
+    if (engine === 'pdf-text' && this.#knownContents.size === 0) this.#checkRoom()
     const bytes = source.kind === 'link' ? await this.#fetch(document) : bytesOf(source.text)
     const hash = createHash('sha256').update(bytes).digest('hex')
-    const before = this.#known.get(hash)
-    if (before !== undefined) return before
+    const knownContent = this.#knownContents.get(hash)
+    if (knownContent !== undefined) return knownContent
     const { pages, content } =
       engine === 'pdf-text' ? await this.#parse(bytes, path) : await this.#recognize(bytes, path)
     if (!content.some(({ type }) => type === 'text')) {
       const hint = engine === 'pdf-text' ? '; it may be a scan, which the mistral-ocr engine can read' : ''
       throw refuseField(path, `the document contains no text${hint}`)
     }
-    this.#known.set(hash, content)
+    this.#knownContents.set(hash, content)
     this.#exchange.pipeline.push({
       type: 'plugin',
       name: 'file-parser',
@@ -263,12 +264,12 @@ class FileReader {
         key: this.#exchange.caller.keyHash,
       })
       this.#linkedBytes += bytes.byteLength
-      if (this.#linkedBytes > LINKED_MAX_BYTES)
+      if (this.#linkedBytes > MAX_LINKED_BYTES)
         throw refuseField(path, 'the linked documents are too large in total')
       return bytes
     } catch (thrown) {
       if (!(thrown instanceof PageError)) throw thrown
-      if (thrown.fault === 'busy') throw busy(thrown)
+      if (thrown.fault === 'busy') throw busyError(thrown)
       throw refuseField(path, thrown.message)
     }
   }
@@ -281,7 +282,7 @@ class FileReader {
         { bytes },
         {
           deadlineMs: this.#deps.config.files.pdf.timeoutMs,
-          waitMs: PATIENCE_MS,
+          waitMs: PATIENT_WAIT_MS,
           key: this.#exchange.caller.keyHash,
           signal,
         },
@@ -291,22 +292,22 @@ class FileReader {
       signal.throwIfAborted()
       if (!(thrown instanceof TaskError)) throw thrown
       if (thrown.keyFull) throw keyBusyError(thrown)
-      if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busy(thrown)
+      if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busyError(thrown)
       if (thrown.outcome === 'timeout') throw refuseField(path, 'the document took too long to read')
-      const known = thrown.failure !== null && thrown.failure.code !== 'internal'
-      throw refuseField(path, known ? thrown.message : 'the document cannot be read')
+      const isDocumentFault = thrown.failure !== null && thrown.failure.code !== 'internal'
+      throw refuseField(path, isDocumentFault ? thrown.message : 'the document cannot be read')
     }
   }
 
   async #recognize(bytes: Uint8Array, path: string) {
     const { ocr } = this.#deps
     if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
-    if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw refuseField(path, 'the document is larger than 50 MiB')
+    if (bytes.byteLength > MAX_DOCUMENT_BYTES) throw refuseField(path, 'the document is larger than 50 MiB')
     if (!looksLikePdf(bytes)) throw refuseField(path, 'the document is not a PDF')
     try {
       const pages = await ocr(pdfDataUrl(bytes), abortSignalOf(this.#exchange.signal))
       // Counting the pages first would take as long as reading them.
-      if (pages.length > PAGES_MAX)
+      if (pages.length > MAX_PAGES)
         throw new GatewayError('invalid_request', 'the document has more than 2,000 pages')
       const content = pages.flatMap(({ markdown, images }) => [
         ...(markdown === '' ? [] : [textContent(markdown)]),
@@ -321,26 +322,23 @@ class FileReader {
   }
 }
 
-function once<Value>(
+function startOnce<Value>(
   started: Map<string, Promise<Value>>,
   key: string,
-  make: () => Promise<Value>,
+  start: () => Promise<Value>,
 ): Promise<Value> {
-  const before = started.get(key)
-  if (before !== undefined) return before
-  const making = make()
-  started.set(key, making)
-  return making
+  const earlier = started.get(key)
+  if (earlier !== undefined) return earlier
+  const promise = start()
+  started.set(key, promise)
+  return promise
 }
 
 function textContent(text: string): ReadContent[number] {
   return { type: 'text', text }
 }
 
-/**
- * The error if the caller's own documents occupy the pool: other callers are served, and a document is given up after
- * some seconds.
- */
+/** The error if the caller's own documents occupy the pool. A later try helps, because a document takes seconds. */
 function keyBusyError(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
@@ -349,7 +347,7 @@ function keyBusyError(cause: unknown): GatewayError {
   )
 }
 
-function busy(cause: unknown): GatewayError {
+function busyError(cause: unknown): GatewayError {
   return new GatewayError(
     'service_unavailable',
     'file-parser: too many documents are being read; try again',

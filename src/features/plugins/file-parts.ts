@@ -33,8 +33,8 @@ export type ReadContent = ParsedFileAnnotation['file']['content']
 
 const PDF_DATA = /^data:application\/pdf(?:;[^,;]*)*;base64,/i
 const LINK = /^https?:\/\//i
-const HEAD_MAX = 256
-/** PDF readers accept other bytes before the header. */
+const URL_HEAD_CHARS = 256
+/** The header of a PDF is within the first bytes: PDF readers accept other bytes before it. */
 const HEADER_WITHIN_BYTES = 1_024
 
 /** The source of a part's document; null if the part is not a file or its data is not a PDF. */
@@ -48,7 +48,7 @@ export function sourceOf(part: unknown): FileSource | null {
 }
 
 function documentSource(field: 'file_data' | 'file_url', text: string, link: RegExp): FileSource | null {
-  const head = text.slice(0, HEAD_MAX)
+  const head = text.slice(0, URL_HEAD_CHARS)
   if (PDF_DATA.test(head)) return { kind: 'data', field, text }
   return link.test(head) ? { kind: 'link', field, text } : null
 }
@@ -78,33 +78,33 @@ export function pdfDataUrl(bytes: Uint8Array): string {
 /** All documents of a request, in order. */
 export function documentsOf({ input }: ResponsesRequest): FoundDocument[] {
   if (typeof input === 'string') return []
-  const found: FoundDocument[] = []
-  for (const [at, item] of input.entries()) {
+  const documents: FoundDocument[] = []
+  for (const [itemIndex, item] of input.entries()) {
     const { field, parts } = partsOf(item)
-    for (const [index, part] of parts.entries()) {
+    for (const [partIndex, part] of parts.entries()) {
       const source = sourceOf(part)
       if (source === null) continue
-      found.push({
+      documents.push({
         part: part as FilePart,
         source,
-        path: `input[${at}].${field}[${index}].${source.field}`,
+        path: `input[${itemIndex}].${field}[${partIndex}].${source.field}`,
       })
     }
   }
-  return found
+  return documents
 }
 
 /** Contents by the hash of their document, taken from annotations that the caller sent back. */
 export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, ReadContent> {
-  const known = new Map<string, ReadContent>()
-  if (typeof input === 'string') return known
+  const contents = new Map<string, ReadContent>()
+  if (typeof input === 'string') return contents
   for (const item of input)
     for (const part of partsOf(item).parts)
       for (const { file } of annotationsOf(part)) {
-        const content = file.content.map(contentIn).filter(piece => piece !== null)
-        if (content.length > 0) known.set(file.hash, content)
+        const content = file.content.map(contentIn).filter(content => content !== null)
+        if (content.length > 0) contents.set(file.hash, content)
       }
-  return known
+  return contents
 }
 
 /**
@@ -117,17 +117,22 @@ export function withDocuments(
 ): ResponsesRequest {
   const { input } = request
   if (typeof input === 'string') return request
-  const changed = (part: unknown): readonly unknown[] => {
+  const replace = (part: unknown): readonly unknown[] => {
     const source = sourceOf(part)
     if (source !== null) return partsFor(part as FilePart, source) ?? [part]
-    const dropped = new Set<unknown>(annotationsOf(part))
-    if (dropped.size === 0) return [part]
+    const fileAnnotations = new Set<unknown>(annotationsOf(part))
+    if (fileAnnotations.size === 0) return [part]
     const { annotations } = part as { annotations: unknown[] }
-    return [{ ...(part as object), annotations: annotations.filter(note => !dropped.has(note)) }]
+    return [
+      {
+        ...(part as object),
+        annotations: annotations.filter(annotation => !fileAnnotations.has(annotation)),
+      },
+    ]
   }
   const items = input.map(item => {
     const { field, parts } = partsOf(item)
-    return parts.length === 0 ? item : ({ ...item, [field]: parts.flatMap(changed) } as InputItem)
+    return parts.length === 0 ? item : ({ ...item, [field]: parts.flatMap(replace) } as InputItem)
   })
   return { ...request, input: items }
 }
@@ -150,20 +155,20 @@ export function textsOf(content: ReadContent): string[] {
   return content.map(textIn).filter(text => text !== '')
 }
 
-interface FileNote {
+interface FileAnnotation {
   readonly type: 'file'
   readonly file: { readonly hash: string; readonly content: readonly unknown[] }
 }
 
-function annotationsOf(part: unknown): FileNote[] {
+function annotationsOf(part: unknown): FileAnnotation[] {
   if (typeof part !== 'object' || part === null) return []
   const { annotations } = part as { annotations?: unknown }
-  return Array.isArray(annotations) ? annotations.filter(isFileNote) : []
+  return Array.isArray(annotations) ? annotations.filter(isFileAnnotation) : []
 }
 
 /** Checks the shape, because the request schema checks annotations of assistant parts only. */
-function isFileNote(note: unknown): note is FileNote {
-  const { type, file } = (note ?? {}) as { type?: unknown; file?: Partial<FileNote['file']> | null }
+function isFileAnnotation(value: unknown): value is FileAnnotation {
+  const { type, file } = (value ?? {}) as { type?: unknown; file?: Partial<FileAnnotation['file']> | null }
   return type === 'file' && typeof file?.hash === 'string' && Array.isArray(file.content)
 }
 

@@ -3,7 +3,14 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, BuiltInRouter, RoutableModel } from '../../exchange/plugin.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { PluginDeps } from './plugin-deps.ts'
-import { CHOSEN_MAX, chosenNames, IDLE_MS, noModels, type PoolDeps, stayWith } from './routers/pool.ts'
+import {
+  chosenNames,
+  MAX_CHOSEN_MODELS,
+  noModels,
+  type PoolDeps,
+  STAY_IDLE_MS,
+  stayWith,
+} from './routers/pool.ts'
 
 type FreeRouterDeps = PoolDeps & Pick<PluginDeps, 'draw'>
 
@@ -13,29 +20,33 @@ export function createFreeRouter(deps: FreeRouterDeps): BuiltInRouter {
     routers: ['free'],
     activate: (_, request) => {
       const { slug = 'gateway/free', variants = '' } = routerOf(request) ?? {}
-      return free(deps, slug, variants)
+      return activeFreeRouter(deps, slug, variants)
     },
   }
 }
 
-function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
+function activeFreeRouter(deps: FreeRouterDeps, slug: string, requestedVariants: string): ActivePlugin {
   return {
     id: 'free',
     // Another draw could give another result.
     isRepeatable: false,
     strategy: 'free',
-    noteAnswer: (exchange, modelId) => deps.lastModels.keep(exchange, 'free', modelId, IDLE_MS),
+    noteAnswer: (exchange, modelId) => deps.lastModels.keep(exchange, 'free', modelId, STAY_IDLE_MS),
     async route(exchange: Exchange) {
       // The variant excludes endpoints of the model that are not free.
-      const variants = model.split(':').includes('free') ? model : `${model}:free`
-      const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
-      const pool = found.filter(({ isFree, fits }) => isFree && fits)
+      const variants = requestedVariants.split(':').includes('free')
+        ? requestedVariants
+        : `${requestedVariants}:free`
+      const models = await deps.models.of(exchange, deps.models.freeIds(), variants)
+      const pool = models.filter(({ isFree, fits }) => isFree && fits)
       if (pool.length === 0) throw noModels(slug)
-      const drawn = shuffle(pool, deps.draw).slice(0, CHOSEN_MAX)
-      const last = await deps.lastModels.of(exchange, 'free')
-      const sticky = pool.find(({ id }) => id === last)
-      const ids = [...(sticky === undefined ? [] : [sticky.id]), ...drawn.map(({ id }) => id)]
-      const { ids: ordered } = await stayWith(deps, exchange, 'free', [...new Set(ids)], { top: CHOSEN_MAX })
+      const drawn = shuffle(pool, deps.draw).slice(0, MAX_CHOSEN_MODELS)
+      const lastModel = await deps.lastModels.of(exchange, 'free')
+      const current = pool.find(({ id }) => id === lastModel)
+      const ids = [...(current === undefined ? [] : [current.id]), ...drawn.map(({ id }) => id)]
+      const { ids: ordered } = await stayWith(deps, exchange, 'free', [...new Set(ids)], {
+        top: MAX_CHOSEN_MODELS,
+      })
       const names = chosenNames(ordered, variants)
       exchange.pipeline.push({
         type: 'plugin',
@@ -51,7 +62,7 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
 function shuffle(models: readonly RoutableModel[], draw: () => number): readonly RoutableModel[] {
   const candidates = [...models]
   const drawn: RoutableModel[] = []
-  while (candidates.length > 0 && drawn.length < CHOSEN_MAX) {
+  while (candidates.length > 0 && drawn.length < MAX_CHOSEN_MODELS) {
     drawn.push(...candidates.splice(Math.floor(draw() * candidates.length), 1))
   }
   return drawn

@@ -14,8 +14,8 @@ type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
 type Settings = Extract<PluginSettings, { id: 'fusion' }>
 type Preset = NonNullable<Settings['preset']>
 
-/** The preset of each slug; null for the one in the settings. */
-const SLUGS: ReadonlyMap<string, Preset | null> = new Map(
+/** The preset of each slug; null: the settings choose the preset. */
+const PRESET_OF_SLUG: ReadonlyMap<string, Preset | null> = new Map(
   ['gateway', 'openrouter'].flatMap((prefix): [string, Preset | null][] => [
     [`${prefix}/fusion`, null],
     [`${prefix}/fusion-flash`, 'general-fast'],
@@ -28,16 +28,16 @@ export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
     alwaysOn: true,
     slugs: ['fusion', 'fusion-flash'],
     activate(settings, request) {
-      const slug = request.model === undefined ? undefined : SLUGS.get(request.model)
-      const isFallback = request.models?.some(model => SLUGS.has(model)) === true
+      const slug = request.model === undefined ? undefined : PRESET_OF_SLUG.get(request.model)
+      const isFallback = request.models?.some(model => PRESET_OF_SLUG.has(model)) === true
       if (slug !== undefined || isFallback) return activeFusion(deps, settings, slug)
-      return settings === null ? null : FOR_ANY_MODEL
+      return settings === null ? null : TOOL_FOR_ANY_MODEL
     },
   }
 }
 
 /** Offers the tool to the requested model. */
-const FOR_ANY_MODEL: ActivePlugin = {
+const TOOL_FOR_ANY_MODEL: ActivePlugin = {
   id: 'fusion',
   isRepeatable: true,
   skipsRescan: true,
@@ -52,7 +52,7 @@ function activeFusion(
   return {
     id: 'fusion',
     isRepeatable: true,
-    // It adds no text of the caller.
+    // The plugin adds no text of the caller.
     skipsRescan: true,
     strategy: 'fusion',
     prepare({ prompt }) {
@@ -65,7 +65,7 @@ function activeFusion(
       if (model === undefined) {
         throw new GatewayError(
           'invalid_request',
-          'plugins: fusion needs model or analysis_models: neither the settings nor the catalogue of this gateway provide a panel',
+          'plugins: fusion needs model or analysis_models, because neither the settings nor the catalogue of this gateway provide a panel',
         )
       }
       return withFusion(prompt, model, preset)
@@ -75,8 +75,8 @@ function activeFusion(
 
 /** The model in place of the slug, with the tool unless the request already names it. */
 function withFusion(prompt: ResponsesRequest, model: string, preset: Preset | null): ResponsesRequest {
-  const { models: _, ...rest } = prompt
-  return withTool({ ...rest, model }, preset)
+  const { models: _, ...promptWithoutModels } = prompt
+  return withTool({ ...promptWithoutModels, model }, preset)
 }
 
 /** The prompt with the tool, unless it already names it. */

@@ -15,13 +15,13 @@ import { isToolTurn } from './routers/conversation.ts'
 import { patternsOf } from './routers/patterns.ts'
 import {
   admitWith,
-  CHOSEN_MAX,
   chosenNames,
   costOf,
-  IDLE_MS,
+  MAX_CHOSEN_MODELS,
   noModels,
   type PoolDeps,
   poolOf,
+  STAY_IDLE_MS,
   stayWith,
 } from './routers/pool.ts'
 import { LEVELS, type Level } from './routers/rankings.ts'
@@ -32,14 +32,14 @@ const SLUG = 'typesafe/jev-router'
 type JevSettings = Extract<PluginSettings, { id: 'jev-router' }>
 
 /** Thirds of the models by cost. */
-const THIRDS: Readonly<Record<Level, Band>> = {
+const LEVEL_BANDS: Readonly<Record<Level, Band>> = {
   low: { from: 0, to: 100 / 3, isClosed: false },
   medium: { from: 100 / 3, to: 200 / 3, isClosed: false },
   high: { from: 200 / 3, to: 100, isClosed: false },
 }
 
 /** Number of levels by which a requested effort raises or lowers the task's level. */
-const EFFORTS: Readonly<Record<string, number>> = {
+const EFFORT_SHIFTS: Readonly<Record<string, number>> = {
   none: -1,
   minimal: -1,
   low: -1,
@@ -76,51 +76,59 @@ class ActiveJevRouter implements ActivePlugin {
   }
 
   async route(exchange: Exchange): Promise<RouterChoice> {
-    checkCombined(exchange)
+    checkSupported(exchange)
     const { classifier } = this.#deps
     const settings = this.#settings
     const include = patternsOf(settings?.models, settings?.allowed_models)
     const exclude = patternsOf(settings?.excluded_models)
     const variants = this.#variants
-    const all = await poolOf(this.#deps, exchange, { include: null, exclude, variants })
+    const everyModel = await poolOf(this.#deps, exchange, { include: null, exclude, variants })
     const matchingPool =
-      include === null ? all : await poolOf(this.#deps, exchange, { include, exclude, variants })
+      include === null ? everyModel : await poolOf(this.#deps, exchange, { include, exclude, variants })
     // A list that matches nothing is ignored; what is excluded never is.
     const isIgnored = include !== null && matchingPool.length === 0
-    const pool = isIgnored ? all : matchingPool
+    const pool = isIgnored ? everyModel : matchingPool
     if (pool.length === 0) throw noModels(SLUG)
     const isAgentic = (exchange.prompt.tools?.length ?? 0) > 0 || isToolTurn(exchange.prompt)
-    let choice = this.#choice(exchange, pool, all, agentic(classifier.quick(exchange.prompt), isAgentic))
+    let choice = this.#choice(
+      exchange,
+      pool,
+      everyModel,
+      agentic(classifier.quick(exchange.prompt), isAgentic),
+    )
     if (classifier.hasModel) {
       await admitWith(exchange, chosenNames(choice.ids, variants))
       const task = await classifier.ask(exchange)
-      if (task !== null) choice = this.#choice(exchange, pool, all, agentic(task, isAgentic))
+      if (task !== null) choice = this.#choice(exchange, pool, everyModel, agentic(task, isAgentic))
     }
     const { top, candidates, type, level } = choice
     const { ids } = await stayWith(this.#deps, exchange, this.id, choice.ids, {
-      top: Math.min(top, CHOSEN_MAX),
+      top: Math.min(top, MAX_CHOSEN_MODELS),
     })
     const names = chosenNames(ids, variants)
-    const chosen = ids.slice(0, CHOSEN_MAX).flatMap(id => candidates.filter(({ model }) => model === id))
-    const isOther = settings?.cost_tier != null && include !== null && chosen[0]?.tier !== settings.cost_tier
+    const chosenCandidates = ids
+      .slice(0, MAX_CHOSEN_MODELS)
+      .flatMap(id => candidates.filter(({ model }) => model === id))
+    const isOtherTier =
+      settings?.cost_tier != null && include !== null && chosenCandidates[0]?.tier !== settings.cost_tier
     exchange.pipeline.push({
       type: 'plugin',
       name: this.id,
       summary: `${level}: ${names[0]}`,
       data: {
         resolved_models: names,
-        candidates: chosen,
+        candidates: chosenCandidates,
         reason: `${type} asks for the level ${level}`,
         task_type: type,
         pipeline: isAgentic ? 'agentic' : 'default',
         advisor_model: null,
         models: [...(settings?.models ?? []), ...(settings?.allowed_models ?? [])].slice(
           0,
-          CANDIDATES_SHOWN_MAX,
+          MAX_SHOWN_ENTRIES,
         ),
-        excluded_models: (settings?.excluded_models ?? []).slice(0, CANDIDATES_SHOWN_MAX),
+        excluded_models: (settings?.excluded_models ?? []).slice(0, MAX_SHOWN_ENTRIES),
         ...(isIgnored ? { list_fallback: 'models_ignored' } : {}),
-        ...(isOther && !isIgnored ? { list_tier_cap: chosen[0]?.tier } : {}),
+        ...(isOtherTier && !isIgnored ? { list_tier_cap: chosenCandidates[0]?.tier } : {}),
         max_fallback: 'deep',
       },
     })
@@ -128,22 +136,29 @@ class ActiveJevRouter implements ActivePlugin {
   }
 
   noteAnswer(exchange: Exchange, modelId: string): void {
-    this.#deps.lastModels.keep(exchange, this.id, modelId, IDLE_MS)
+    this.#deps.lastModels.keep(exchange, this.id, modelId, STAY_IDLE_MS)
   }
 
-  #choice(exchange: Exchange, pool: readonly RoutableModel[], all: readonly RoutableModel[], type: TaskType) {
+  #choice(
+    exchange: Exchange,
+    pool: readonly RoutableModel[],
+    everyModel: readonly RoutableModel[],
+    type: TaskType,
+  ) {
     const task = this.#deps.rankings.task(type)
     const effort = exchange.prompt.reasoning?.effort ?? null
-    const level = this.#settings?.cost_tier ?? move(task.level, effort)
+    const level = this.#settings?.cost_tier ?? shiftLevel(task.level, effort)
     const costed = (model: RoutableModel): CostedModel => ({
       id: model.id,
       cost: costOf(model, task),
       share: task.shares.get(model.id) ?? 0,
     })
-    const among = [...new Map([...all, ...pool].map(model => [model.id, costed(model)])).values()]
-    const percentileOf = percentilesOf(among)
+    const percentileModels = [
+      ...new Map([...everyModel, ...pool].map(model => [model.id, costed(model)])).values(),
+    ]
+    const percentileOf = percentilesOf(percentileModels)
     const models = pool.map(costed)
-    const { ids, top } = orderByBand(models, THIRDS[level], among)
+    const { ids, top } = orderByBand(models, LEVEL_BANDS[level], percentileModels)
     const candidates = models.map(({ id, cost }) => ({
       model: id,
       effort,
@@ -155,9 +170,9 @@ class ActiveJevRouter implements ActivePlugin {
 }
 
 /** Maximum number of list entries that metadata repeats. */
-const CANDIDATES_SHOWN_MAX = 32
+const MAX_SHOWN_ENTRIES = 32
 
-function checkCombined({ dataRegion, prompt }: Exchange): void {
+function checkSupported({ dataRegion, prompt }: Exchange): void {
   if (dataRegion !== null) throw refuseField('model', `${SLUG} is available only on the global host`)
   if (prompt.reasoning?.max_tokens != null) {
     throw refuseField(
@@ -174,11 +189,11 @@ function agentic(type: TaskType, isAgentic: boolean): TaskType {
   return isAgentic && !type.startsWith('agent:') && !type.startsWith('code:') ? 'agent:tool_use' : type
 }
 
-function move(level: Level, effort: string | null): Level {
-  const at = LEVELS.indexOf(level) + (EFFORTS[effort ?? ''] ?? 0)
-  return LEVELS[Math.max(0, Math.min(LEVELS.length - 1, at))] ?? level
+function shiftLevel(level: Level, effort: string | null): Level {
+  const index = LEVELS.indexOf(level) + (EFFORT_SHIFTS[effort ?? ''] ?? 0)
+  return LEVELS[Math.max(0, Math.min(LEVELS.length - 1, index))] ?? level
 }
 
 function tierOf(percentile: number): Level {
-  return percentile < THIRDS.low.to ? 'low' : percentile < THIRDS.medium.to ? 'medium' : 'high'
+  return percentile < LEVEL_BANDS.low.to ? 'low' : percentile < LEVEL_BANDS.medium.to ? 'medium' : 'high'
 }

@@ -1,8 +1,7 @@
 /**
- * Pareto router: `gateway/pareto-code` chooses a coding model by score and price: the lowestPrice in a score tier, or the
+ * Pareto router: `gateway/pareto-code` chooses a coding model by score and price: the cheapest in a score tier, or the
  * best at or below a price.
  */
-
 import { UNITS_PER_USD } from '../../base/money.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Plugin, RoutableModel, RouterChoice } from '../../exchange/plugin.ts'
@@ -16,19 +15,19 @@ import type { Level } from './routers/rankings.ts'
 type ParetoSettings = Extract<PluginSettings, { id: 'pareto-router' }>
 
 /** Models that the router names: the first choice and two fallbacks. */
-const MODELS_MAX = 3
+const MAX_MODELS = 3
 /** Time that a conversation stays with its model. */
-const STAY_MS = 300_000
+const STAY_WITH_MODEL_MS = 300_000
 /** Minimum scores of the tiers. */
-const HIGH = 0.66
-const MEDIUM = 0.33
+const HIGH_SCORE = 0.66
+const MEDIUM_SCORE = 0.33
 /** The tiers that replace an empty tier, in this order. */
-const NEIGHBOURS: Readonly<Record<Level, readonly Level[]>> = {
+const TIER_PREFERENCES: Readonly<Record<Level, readonly Level[]>> = {
   high: ['high', 'medium', 'low'],
   medium: ['medium', 'high', 'low'],
   low: ['low', 'medium', 'high'],
 }
-/** In a weighted average, a prompt counts as much as three tokens to one of the reply. */
+/** In a weighted average, the price of a prompt token counts three times as much as that of a completion token. */
 const PROMPT_WEIGHT = 3
 
 export function createParetoRouter(deps: PluginDeps): Plugin<'pareto-router'> {
@@ -73,17 +72,17 @@ class ActiveParetoRouter implements ActivePlugin {
     const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants })
     const source = this.#settings?.price_source ?? 'prompt'
     const isFastest = variants.split(':').includes('nitro')
-    const all = pool.map(model => this.#scored(model, source, isFastest))
-    const scored = all.filter(({ score }) => score > 0)
-    const models = scored.length === 0 ? all : scored
+    const everyModel = pool.map(model => this.#scored(model, source, isFastest))
+    const scored = everyModel.filter(({ score }) => score > 0)
+    const models = scored.length === 0 ? everyModel : scored
     const maxPrice = this.#settings?.max_price ?? null
     const { tier, ids } =
       maxPrice === null
         ? byTier(models, levelOf(this.#settings?.min_coding_score ?? 1), isFastest)
         : { tier: null, ids: underPrice(models, maxPrice) }
     if (ids.length === 0) throw noModels(slug)
-    const firstIds = ids.slice(0, MODELS_MAX)
-    const preferred = await stayWith(this.#deps, exchange, this.id, firstIds, { top: MODELS_MAX })
+    const firstIds = ids.slice(0, MAX_MODELS)
+    const preferred = await stayWith(this.#deps, exchange, this.id, firstIds, { top: MAX_MODELS })
     const names = chosenNames(preferred.ids, variants)
     const first = models.find(({ id }) => id === preferred.ids[0])
     exchange.pipeline.push({
@@ -103,7 +102,7 @@ class ActiveParetoRouter implements ActivePlugin {
   }
 
   noteAnswer(exchange: Exchange, modelId: string): void {
-    this.#deps.lastModels.keep(exchange, this.id, modelId, STAY_MS)
+    this.#deps.lastModels.keep(exchange, this.id, modelId, STAY_WITH_MODEL_MS)
   }
 
   #scored(model: RoutableModel, source: 'prompt' | 'weighted_avg', isFastest: boolean): ScoredModel {
@@ -112,13 +111,14 @@ class ActiveParetoRouter implements ActivePlugin {
     const throughput = isFastest ? model.throughput() : null
     if (prices === null) return { id, score, price: Number.POSITIVE_INFINITY, throughput }
     const { prompt, completion } = prices
-    const each = source === 'prompt' ? prompt : (PROMPT_WEIGHT * prompt + completion) / (PROMPT_WEIGHT + 1)
-    return { id, score, price: (each * 1e6) / UNITS_PER_USD, throughput }
+    const unitPrice =
+      source === 'prompt' ? prompt : (PROMPT_WEIGHT * prompt + completion) / (PROMPT_WEIGHT + 1)
+    return { id, score, price: (unitPrice * 1e6) / UNITS_PER_USD, throughput }
   }
 }
 
 function levelOf(score: number): Level {
-  return score >= HIGH ? 'high' : score >= MEDIUM ? 'medium' : 'low'
+  return score >= HIGH_SCORE ? 'high' : score >= MEDIUM_SCORE ? 'medium' : 'low'
 }
 
 /** The models of a tier, or of the nearest tier that has any: cheapest first, or fastest first. */
@@ -127,13 +127,13 @@ export function byTier(
   wantedTier: Level,
   fastest: boolean,
 ): { readonly tier: Level; readonly ids: readonly string[] } {
-  for (const tier of NEIGHBOURS[wantedTier]) {
-    const found = models.filter(({ score }) => levelOf(score) === tier)
-    if (found.length === 0) continue
-    const lowestPrice = found.toSorted((a, b) => compare(a.price, b.price) || b.score - a.score)
+  for (const tier of TIER_PREFERENCES[wantedTier]) {
+    const ofTier = models.filter(({ score }) => levelOf(score) === tier)
+    if (ofTier.length === 0) continue
+    const byPrice = ofTier.toSorted((a, b) => compare(a.price, b.price) || b.score - a.score)
     const ordered = fastest
-      ? lowestPrice.toSorted((a, b) => (b.throughput ?? -1) - (a.throughput ?? -1))
-      : lowestPrice
+      ? byPrice.toSorted((a, b) => (b.throughput ?? -1) - (a.throughput ?? -1))
+      : byPrice
     return { tier, ids: ordered.map(({ id }) => id) }
   }
   return { tier: wantedTier, ids: [] }
@@ -147,14 +147,14 @@ export function underPrice(models: readonly ScoredModel[], maxPrice: number): re
   const affordable = models.filter(({ price }) => price <= maxPrice)
   const byScore = affordable.toSorted((a, b) => b.score - a.score || compare(a.price, b.price))
   const frontier: ScoredModel[] = []
-  const others: ScoredModel[] = []
+  const dominated: ScoredModel[] = []
   let lowestPrice = Number.POSITIVE_INFINITY
   for (const model of byScore) {
     const last = frontier.at(-1)
     const isEqual = last !== undefined && last.score === model.score && last.price === model.price
     if (model.price < lowestPrice || isEqual) frontier.push(model)
-    else others.push(model)
+    else dominated.push(model)
     lowestPrice = Math.min(lowestPrice, model.price)
   }
-  return [...frontier, ...others].map(({ id }) => id)
+  return [...frontier, ...dominated].map(({ id }) => id)
 }

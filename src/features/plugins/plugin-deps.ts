@@ -19,10 +19,7 @@ export interface ModelFacts {
   readonly takesImages: (modelId: string) => boolean
 }
 
-/**
- * Dependencies of all plugins: the composition root passes them whole, and the `…Deps` of a plugin picks those that it
- * uses.
- */
+/** Dependencies of all plugins. Each plugin gets all of them; its own `…Deps` type names those that it uses. */
 export interface PluginDeps {
   readonly config: PluginSettings
   readonly clock: Clock
@@ -47,9 +44,9 @@ export interface PluginDeps {
     /** Null if the settings name none. */
     readonly analyst: string | null
   }
-  /** Estimates the tokens of request values from their length. Takes ownership of the list. */
+  /** Estimates the tokens of request values from their length. It changes the list. */
   readonly tokensOf: (values: unknown[]) => number
-  /** True if providers of the format truncate a prompt that is too long when \`truncation\` is \`auto\`. */
+  /** True if providers of the format truncate a prompt that is too long when `truncation` is `auto`. */
   readonly truncates: (format: AttemptRecord['endpoint']['format']) => boolean
   /** True if the format can pass a file by its URL. */
   readonly filesByLink: (format: AttemptRecord['endpoint']['format']) => boolean

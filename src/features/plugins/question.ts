@@ -8,7 +8,7 @@ export function isPrivate({ provider }: ResponsesRequest): boolean {
   return provider?.data_collection === 'deny'
 }
 
-/** The provider settings for requests on behalf of such a caller. */
+/** The provider settings of a request; `isPrivate`: its texts must not go to providers that collect data. */
 export function privateTerms(isPrivate: boolean): Pick<ResponsesRequest, 'provider'> {
   return isPrivate ? { provider: { data_collection: 'deny' } } : {}
 }
@@ -32,10 +32,10 @@ export function question(
 
 /** The text of the last message, which is the answer; empty for a refusal. */
 export function answerText(output: readonly OutputItem[]): string {
-  const last = output.findLast(item => item.type === 'message')
-  if (last === undefined || !Array.isArray(last.content)) return ''
+  const lastMessage = output.findLast(item => item.type === 'message')
+  if (lastMessage === undefined || !Array.isArray(lastMessage.content)) return ''
   let text = ''
-  for (const part of last.content) if (part.type === 'output_text') text += part.text
+  for (const part of lastMessage.content) if (part.type === 'output_text') text += part.text
   return text
 }
 
@@ -44,15 +44,15 @@ export async function withTextParts(
   output: readonly OutputItem[],
   change: (part: OutputTextPart) => OutputTextPart | Promise<OutputTextPart>,
 ): Promise<readonly OutputItem[]> {
-  const changed: OutputItem[] = []
+  const changedItems: OutputItem[] = []
   for (const item of output) {
     if (item.type !== 'message' || !Array.isArray(item.content)) {
-      changed.push(item)
+      changedItems.push(item)
       continue
     }
     const content = []
     for (const part of item.content) content.push(part.type === 'output_text' ? await change(part) : part)
-    changed.push({ ...item, content } as OutputItem)
+    changedItems.push({ ...item, content } as OutputItem)
   }
-  return changed
+  return changedItems
 }

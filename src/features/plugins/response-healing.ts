@@ -6,7 +6,7 @@ import type { Exchange, Turn } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Plugin } from '../../exchange/plugin.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { OutputTextPart } from '../../protocol/parts.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
+import { type GatewayTasks, PATIENT_WAIT_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { withTextParts } from './question.ts'
 
@@ -16,8 +16,8 @@ export interface ResponseHealingDeps {
 
 /** Checking and repairing this many characters takes about ten microseconds. */
 const SMALL_TEXT_CHARS = 1_024
-/** Megabytes take a fraction of this; the first repair also starts the worker. */
-const REPAIR_MS = 5_000
+/** Megabytes of text take a fraction of this time; the first repair also starts the worker. */
+const REPAIR_TIMEOUT_MS = 5_000
 
 export function createResponseHealing({ tasks }: ResponseHealingDeps): Plugin<'response-healing'> {
   return {
@@ -56,11 +56,11 @@ class ActiveHealing implements ActivePlugin {
     try {
       healed = await this.#tasks.runInlineOr(
         'repair-json',
-        { text, truncated: false },
+        { text },
         text.length > SMALL_TEXT_CHARS ? 'large' : 'small',
         {
-          deadlineMs: REPAIR_MS,
-          waitMs: PATIENCE_MS,
+          deadlineMs: REPAIR_TIMEOUT_MS,
+          waitMs: PATIENT_WAIT_MS,
           key: exchange.caller.keyHash,
           signal: exchange.signal,
         },
@@ -86,9 +86,9 @@ class ActiveHealing implements ActivePlugin {
     if (!healed.improved) return part
     // Annotations with positions would point to the wrong place in the new text.
     const annotations = part.annotations.filter(annotation => !('start_index' in annotation))
-    const { logprobs: _logprobs, ...rest } = part
+    const { logprobs: _logprobs, ...plain } = part
     return {
-      ...rest,
+      ...plain,
       text: healed.text,
       annotations,
       ...(part.logprobs === undefined ? {} : { logprobs: [] }),

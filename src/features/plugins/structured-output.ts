@@ -8,7 +8,7 @@ import type { Exchange, Turn } from '../../exchange/exchange.ts'
 import type { ActivePlugin, BuiltInRule, Verdict } from '../../exchange/plugin.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
+import { type GatewayTasks, PATIENT_WAIT_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { answerText } from './question.ts'
 
@@ -16,8 +16,8 @@ export interface StructuredOutputDeps {
   readonly tasks: Pick<GatewayTasks, 'run'>
 }
 
-/** Clients write the schemas. A typical one takes milliseconds; the first check also starts the worker. */
-const CHECK_MS = 5_000
+/** Bounds the schemas of hostile clients. A typical one takes milliseconds; the first check also starts the worker. */
+const CHECK_TIMEOUT_MS = 5_000
 
 /** Finish reasons after which the answer is not complete. */
 const UNFINISHED: ReadonlySet<Turn['finish']> = new Set(['length', 'content_filter', 'tool_calls'])
@@ -34,12 +34,12 @@ export function createStructuredOutput({ tasks }: StructuredOutputDeps): BuiltIn
     activate(_, { text, stream }) {
       const format = text?.format
       if (format?.type !== 'json_schema') return null
-      return stream === true ? new ActiveTold(tasks, format) : new ActiveWithheld(tasks, format)
+      return stream === true ? new StreamCheck(tasks, format) : new WholeAnswerCheck(tasks, format)
     },
   }
 }
 
-const PASS: Verdict = { kind: 'pass' }
+const PASS_VERDICT: Verdict = { kind: 'pass' }
 
 class Check {
   readonly id = 'structured-output'
@@ -63,8 +63,8 @@ class Check {
         'check-schema',
         { schema: this.format.schema, text },
         {
-          deadlineMs: CHECK_MS,
-          waitMs: PATIENCE_MS,
+          deadlineMs: CHECK_TIMEOUT_MS,
+          waitMs: PATIENT_WAIT_MS,
           key: exchange.caller.keyHash,
           signal: exchange.signal,
         },
@@ -83,13 +83,13 @@ class Check {
   }
 }
 
-class ActiveWithheld extends Check implements ActivePlugin {
+class WholeAnswerCheck extends Check implements ActivePlugin {
   finish(turn: Turn, exchange: Exchange): readonly OutputItem[] | Promise<readonly OutputItem[]> {
     const text = this.textToCheck(turn)
-    return text === '' ? turn.output : this.#checked(text, turn.output, exchange)
+    return text === '' ? turn.output : this.#check(text, turn.output, exchange)
   }
 
-  async #checked(
+  async #check(
     text: string,
     output: readonly OutputItem[],
     exchange: Exchange,
@@ -103,10 +103,10 @@ class ActiveWithheld extends Check implements ActivePlugin {
   }
 }
 
-class ActiveTold extends Check implements ActivePlugin {
+class StreamCheck extends Check implements ActivePlugin {
   judge(turn: Turn, exchange: Exchange): Verdict | Promise<Verdict> {
     const text = this.textToCheck(turn)
-    return text === '' ? PASS : this.misfit(text, exchange).then(() => PASS)
+    return text === '' ? PASS_VERDICT : this.misfit(text, exchange).then(() => PASS_VERDICT)
   }
 }
 

@@ -8,13 +8,14 @@ import type { ActivePlugin, Plugin, RoutableModel, RouterChoice } from '../../ex
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { PluginDeps } from './plugin-deps.ts'
+import { compare } from './routers/bands.ts'
 import { isToolTurn, recentResults } from './routers/conversation.ts'
-import { type JudgeDeps, type Judged, judge } from './routers/judge.ts'
-import { chosenNames, IDLE_MS, noModels, type PoolDeps } from './routers/pool.ts'
+import { type JudgeDeps, type Judgement, judge } from './routers/judge.ts'
+import { chosenNames, noModels, type PoolDeps, priceSum, STAY_IDLE_MS } from './routers/pool.ts'
 import { type ModelRole, sideOf } from './routers/stage-signals.ts'
 
 const SLUG = 'nvidia/switchyard'
-const CANDIDATES_MAX = 3
+const MAX_CANDIDATES = 3
 
 type Algorithm = NonNullable<Extract<PluginSettings, { id: 'switchyard-router' }>['algorithm']>
 
@@ -29,19 +30,19 @@ export function createSwitchyardRouter(deps: PluginDeps): Plugin<'switchyard-rou
   }
 }
 
-/** The candidates, cheapest first. */
 interface Tiers {
+  /** The candidates, cheapest first. */
   readonly byPrice: readonly string[]
-  /** In the caller's order. */
+  /** The candidates in the caller's order. */
   readonly models: readonly string[]
-  /** The reason that no choice by price is possible; null if it is. */
+  /** The reason that the prices allow no choice; null if they do. */
   readonly degraded: 'single_candidate' | 'equal_pricing' | null
 }
 
 interface Choice {
   readonly ids: readonly string[]
   readonly strategy: Algorithm | 'session_pin' | 'caller_order'
-  readonly judged?: Judged
+  readonly judgement?: Judgement
 }
 
 class ActiveSwitchyard implements ActivePlugin {
@@ -59,11 +60,11 @@ class ActiveSwitchyard implements ActivePlugin {
 
   async route(exchange: Exchange): Promise<RouterChoice> {
     const { clock } = this.#deps
-    const beganMs = clock.monotonicMs()
+    const startedMs = clock.monotonicMs()
     if (exchange.dataRegion !== null)
       throw refuseField('model', `${SLUG} is available only on the global host`)
     const tiers = tiersOf(await this.#candidates(exchange))
-    const { ids, strategy, judged } = await this.#choice(exchange, tiers)
+    const { ids, strategy, judgement } = await this.#choice(exchange, tiers)
     const names = chosenNames(ids, this.#variants)
     exchange.pipeline.push({
       type: 'plugin',
@@ -73,9 +74,9 @@ class ActiveSwitchyard implements ActivePlugin {
         resolved_to: names[0],
         fallback_models: names.slice(1),
         strategy,
-        ...(judged?.ms === undefined ? {} : { judge_ms: judged.ms }),
-        route_ms: Math.round(clock.monotonicMs() - beganMs),
-        ...(judged?.failure === undefined ? {} : { judge_failure: judged.failure }),
+        ...(judgement?.ms === undefined ? {} : { judge_ms: judgement.ms }),
+        route_ms: Math.round(clock.monotonicMs() - startedMs),
+        ...(judgement?.failure === undefined ? {} : { judge_failure: judgement.failure }),
         ...(tiers.degraded === null ? {} : { degraded_reason: tiers.degraded }),
       },
     })
@@ -88,29 +89,28 @@ class ActiveSwitchyard implements ActivePlugin {
     if (requestedIds.length === 0) {
       const ranked = models.ids().filter(id => rankings.overall(id) > 0)
       const ids = ranked.toSorted((a, b) => rankings.overall(b) - rankings.overall(a))
-      const found = await models.of(exchange, ids, this.#variants)
-      const pool = found.length > 0 ? found : await models.of(exchange, models.ids(), this.#variants)
+      const usable = await models.of(exchange, ids, this.#variants)
+      const pool = usable.length > 0 ? usable : await models.of(exchange, models.ids(), this.#variants)
       if (pool.length === 0) throw noModels(SLUG)
       return pool.slice(0, 2)
     }
-    if (requestedIds.length > CANDIDATES_MAX) {
-      throw refuseField('models', `must have at most ${CANDIDATES_MAX} models for ${SLUG}`)
+    if (requestedIds.length > MAX_CANDIDATES) {
+      throw refuseField('models', `must have at most ${MAX_CANDIDATES} models for ${SLUG}`)
     }
-    for (const [at, name] of requestedIds.entries()) {
+    for (const [index, name] of requestedIds.entries()) {
       const kind = models.kindOf(name)
-      if (kind === null)
-        throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
+      if (kind === null) throw refuseField(`models[${index}]`, 'is not a text model: GET /v1/models lists all ids')
       if (kind === 'other') {
-        throw refuseField(`models[${at}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
+        throw refuseField(`models[${index}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
       }
     }
-    const found = await models.of(exchange, requestedIds, this.#variants)
-    const usable = new Set(found.map(({ id }) => id))
+    const usableModels = await models.of(exchange, requestedIds, this.#variants)
+    const usable = new Set(usableModels.map(({ id }) => id))
     const unusableIndex = requestedIds.findIndex(name => !usable.has(name))
     if (unusableIndex !== -1) {
       throw refuseField(`models[${unusableIndex}]`, 'no endpoint of this model may serve the request')
     }
-    return found
+    return usableModels
   }
 
   async #choice(exchange: Exchange, { byPrice, models, degraded }: Tiers): Promise<Choice> {
@@ -119,38 +119,35 @@ class ActiveSwitchyard implements ActivePlugin {
     if (algorithm === 'passthrough') return { ids: models, strategy: algorithm }
     const { lastModels, draw } = this.#deps
     const isTools = isToolTurn(exchange.prompt)
-    const last = await lastModels.of(exchange, this.id)
-    const current = last !== null && models.includes(last) ? last : null
+    const lastModel = await lastModels.of(exchange, this.id)
+    const current = lastModel !== null && models.includes(lastModel) ? lastModel : null
     const signal = isTools ? sideOf(recentResults(exchange.prompt)) : null
     // The choice applies to all tool turns of the user's turn.
-    const remember = (id: string): void => lastModels.keep(exchange, this.id, id, IDLE_MS)
-    const decided = (side: ModelRole, judged?: Judged): Choice => {
+    const remember = (id: string): void => lastModels.keep(exchange, this.id, id, STAY_IDLE_MS)
+    const decide = (side: ModelRole, judgement?: Judgement): Choice => {
       const ids = side === 'efficient' ? byPrice : byPrice.toReversed()
       if (!isTools || current === null) remember(ids[0] ?? '')
       else remember(current)
-      return { ids, strategy: algorithm, ...(judged === undefined ? {} : { judged }) }
+      return { ids, strategy: algorithm, ...(judgement === undefined ? {} : { judgement }) }
     }
-    const pinned = (id: string): Choice => {
+    const pin = (id: string): Choice => {
       remember(id)
-      return { ids: [id, ...byPrice.filter(each => each !== id)], strategy: 'session_pin' }
+      return { ids: [id, ...byPrice.filter(otherId => otherId !== id)], strategy: 'session_pin' }
     }
-    if (algorithm === 'stage' && signal !== null) return decided(signal)
-    if (algorithm === 'auto') return decided(signal ?? 'efficient')
-    if (algorithm === 'composite' && signal !== null) return decided(signal)
-    if (algorithm !== 'stage' && isTools && current !== null) return pinned(current)
-    if (algorithm === 'random') return decided(draw() < 0.5 ? 'efficient' : 'capable')
-    const judged = await judge(this.#deps, exchange)
-    return decided(judged.side, judged)
+    if (algorithm === 'stage' && signal !== null) return decide(signal)
+    if (algorithm === 'auto') return decide(signal ?? 'efficient')
+    if (algorithm === 'composite' && signal !== null) return decide(signal)
+    if (algorithm !== 'stage' && isTools && current !== null) return pin(current)
+    if (algorithm === 'random') return decide(draw() < 0.5 ? 'efficient' : 'capable')
+    const judgement = await judge(this.#deps, exchange)
+    return decide(judgement.side, judgement)
   }
 }
 
 function tiersOf(candidates: readonly RoutableModel[]): Tiers {
-  const priced = candidates.map(({ id, prices }) => ({
-    id,
-    price: prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion,
-  }))
+  const priced = candidates.map(model => ({ id: model.id, price: priceSum(model) }))
   // Stable, so that equal prices keep the caller's order.
-  const sorted = priced.toSorted((a, b) => (a.price === b.price ? 0 : a.price < b.price ? -1 : 1))
+  const sorted = priced.toSorted((a, b) => compare(a.price, b.price))
   const isEqual = sorted[0]?.price === sorted.at(-1)?.price
   return {
     byPrice: sorted.map(({ id }) => id),

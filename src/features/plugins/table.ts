@@ -2,7 +2,6 @@
  * All plugins, in the order in which they process a request. A new plugin is a file and a row here. Plugins that refuse
  * requests come before those that cost money; those that repair an answer come before those that check it.
  */
-
 import type { AnyPlugin } from '../../exchange/plugin.ts'
 import { createAlignment } from './alignment.ts'
 import { createAutoBetaRouter, createAutoRouter } from './auto-router.ts'

@@ -1,5 +1,4 @@
 /** Web fetch: offers the model the web_fetch server tool with these settings, as if the caller had listed it. */
-
 import type { Plugin } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { Tool } from '../../protocol/tools.ts'

@@ -13,24 +13,24 @@ import { NO_LIMITS, runProgram } from './process-run.ts'
 import { type OpenTunnel, PROXY_FOLDER, PROXY_PORT, RELAY } from './run-network.ts'
 
 /** Folders with programs; independent of environment variables. */
-const FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
+const PROGRAM_FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
 /** Maximum processes and threads of one run. */
-const PROCESSES = 64
-const OPEN_FILES = 256
-/** User and group of the code, as seen inside. */
+const MAX_PROCESSES = 64
+const MAX_OPEN_FILES = 256
+/** User and group id of the code, as the code itself sees them. */
 const INNER_ID = '1000'
 /** `nobody`, because the system does not limit the processes of root. */
 const OUTER_ID = 65_534
-const PROBE_MS = 5_000
+const PROBE_TIMEOUT_MS = 5_000
 const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`
-const PROBE_BYTES = 64 * 1024 * 1024
+const MIN_PROBE_MEMORY_BYTES = 64 * 1024 * 1024
 
 interface BubblewrapOptions {
   readonly limits: EngineLimits
   /** Folder for the files of containers. */
   readonly folder: string
   readonly clock: Clock
-  /** Null: no container has a network. */
+  /** Null if no container has a network. */
   readonly openTunnel: OpenTunnel | null
 }
 
@@ -54,8 +54,8 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
         stdoutBytes: 0,
         stderrBytes: 0,
         cutsOutput: true,
-        timeoutMs: PROBE_MS,
-        memoryBytes: Math.max(limits.memoryBytes, PROBE_BYTES),
+        timeoutMs: PROBE_TIMEOUT_MS,
+        memoryBytes: Math.max(limits.memoryBytes, MIN_PROBE_MEMORY_BYTES),
         cpuSeconds: limits.cpuSeconds,
         limits: NO_LIMITS,
         user,
@@ -89,9 +89,9 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
 interface BubblewrapTerms {
   readonly prlimit: string
   readonly limits: EngineLimits
-  /** Folder of the container's files; null: none. */
+  /** Folder of the container's files; null for a run without files. */
   readonly source: string | null
-  /** Folder with the proxy's socket; absent or null: no network. */
+  /** Folder with the proxy's socket; absent or null without a network. */
   readonly network?: string | null
 }
 
@@ -106,7 +106,7 @@ export function bubblewrapArguments(
 ): string[] {
   const { cpuSeconds, memoryBytes, fileBytes } = limits
   const memory = String(memoryBytes)
-  const scratch = String(Math.floor(memoryBytes / 4))
+  const scratchBytes = String(Math.floor(memoryBytes / 4))
   return [
     ...['--unshare-user', '--unshare-all', '--disable-userns', '--die-with-parent', '--new-session'],
     ...['--uid', INNER_ID, '--gid', INNER_ID, '--hostname', 'sandbox', '--cap-drop', 'ALL'],
@@ -114,7 +114,7 @@ export function bubblewrapArguments(
     ...['bin', 'sbin', 'lib', 'lib64'].flatMap(name => ['--symlink', `usr/${name}`, `/${name}`]),
     // Programs such as `awk` are links to this folder.
     ...['--ro-bind-try', '/etc/alternatives', '/etc/alternatives', '--proc', '/proc', '--dev', '/dev'],
-    ...['/dev/shm', '/tmp', '/home/user'].flatMap(path => ['--size', scratch, '--tmpfs', path]),
+    ...['/dev/shm', '/tmp', '/home/user'].flatMap(path => ['--size', scratchBytes, '--tmpfs', path]),
     ...(source === null ? ['--dir', DATA_FOLDER] : ['--bind', source, DATA_FOLDER]),
     ...(network === null ? [] : ['--ro-bind', network, PROXY_FOLDER]),
     ...(network === null ? [] : CERTIFICATES.flatMap(path => ['--ro-bind-try', path, path])),
@@ -123,8 +123,8 @@ export function bubblewrapArguments(
     ...['--setenv', 'LANG', 'C.UTF-8', '--setenv', 'USER', 'user'],
     ...(network === null ? [] : PROXY_VARIABLES.flatMap(name => ['--setenv', name, PROXY_URL])),
     '--',
-    ...[prlimit, `--as=${memory}`, `--cpu=${cpuSeconds}`, `--fsize=${fileBytes}`, `--nproc=${PROCESSES}`],
-    ...[`--nofile=${OPEN_FILES}`, '--core=0', '--memlock=0', '--msgqueue=0', '--'],
+    ...[prlimit, `--as=${memory}`, `--cpu=${cpuSeconds}`, `--fsize=${fileBytes}`, `--nproc=${MAX_PROCESSES}`],
+    ...[`--nofile=${MAX_OPEN_FILES}`, '--core=0', '--memlock=0', '--msgqueue=0', '--'],
     ...(network === null ? [] : ['python3', '-c', RELAY]),
     ...codeCommand(code),
   ]
@@ -135,9 +135,9 @@ export function codeCommand({ language, text }: Code): string[] {
   return language === 'shell' ? ['bash', '-c', text] : ['python3', '-c', text]
 }
 
-/** Null: not installed on this machine. */
+/** The path of a program; null if it is not installed on this machine. */
 export function programAt(name: string): string | null {
-  for (const folder of FOLDERS) {
+  for (const folder of PROGRAM_FOLDERS) {
     try {
       accessSync(join(folder, name), constants.X_OK)
       return join(folder, name)

@@ -2,7 +2,6 @@
  * Access to the sandbox from other threads. `SandboxClient` runs in a thread that serves requests, `SandboxServer` in
  * the main thread, which has the containers. Plain data only.
  */
-
 import { type FailureCode, GatewayError, toGatewayError } from '../../base/errors.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { RemoteService } from '../../base/thread-rpc.ts'
@@ -22,7 +21,7 @@ interface SandboxAnswer {
 export class SandboxServer {
   readonly #calls: SandboxCalls
   readonly #log: Pick<Log, 'fault'>
-  /** Keyed by the thread's numbers of its calls. */
+  /** The running calls, by the number that the thread gave them. */
   readonly #running = new Map<number, AbortController>()
 
   constructor(calls: SandboxCalls, log: Pick<Log, 'fault'>) {
@@ -32,12 +31,12 @@ export class SandboxServer {
 
   /** Runs a method of the sandbox. Never rejects. */
   async call(number: number, method: keyof SandboxCalls, args: readonly unknown[]): Promise<SandboxAnswer> {
-    const ending = new AbortController()
-    this.#running.set(number, ending)
+    const cancelling = new AbortController()
+    this.#running.set(number, cancelling)
     const run = this.#calls[method] as (...args: readonly unknown[]) => Promise<unknown>
     try {
       // Only `run` takes the signal; the others ignore it.
-      return { value: await run.call(this.#calls, ...args, ending.signal), failure: null }
+      return { value: await run.call(this.#calls, ...args, cancelling.signal), failure: null }
     } catch (thrown) {
       if (!(thrown instanceof GatewayError)) this.#log.fault('sandbox', 'sandbox failed', thrown)
       const { code, message, retryAfterSeconds = null } = toGatewayError(thrown)
@@ -51,14 +50,14 @@ export class SandboxServer {
     this.#running.get(number)?.abort(new GatewayError('client_closed', 'The call was cancelled'))
   }
 
-  /** The thread has ended: its runs end too. */
+  /** Ends all calls, because the thread has ended. */
   close(): void {
-    for (const ending of this.#running.values())
-      ending.abort(new GatewayError('client_closed', 'The thread of this request has ended'))
+    for (const cancelling of this.#running.values())
+      cancelling.abort(new GatewayError('client_closed', 'The thread of this request has ended'))
   }
 }
 
-/** The containers as a thread uses them. */
+/** Passes calls from a thread to the containers in the main thread. */
 export class SandboxClient implements SandboxCalls {
   readonly #server: RemoteService<SandboxServer>
   #lastCall = 0

@@ -2,31 +2,30 @@
  * Replies and refusals of containers: the output of a run, the reason it was stopped, or the reason there is no
  * container. Pure.
  */
-
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import type { EngineResult, LimitStop, RunOutput } from './engine.ts'
 import type { RunReply, RunRequest } from './sandbox.ts'
 import type { SandboxSettings } from './settings.ts'
 
 /** Maximum files, folders and links of one container. */
-export const FILES_MAX = 2_000
+export const MAX_ENTRIES = 2_000
 
-export function notOffered(reason: string): GatewayError {
+export function notOfferedError(reason: string): GatewayError {
   return new GatewayError(
     'invalid_request',
     `The sandbox is not available here: ${reason} (setting tools.sandbox)`,
   )
 }
 
-export function withoutNetwork(reason: string): GatewayError {
+export function noNetworkError(reason: string): GatewayError {
   return new GatewayError('invalid_request', `${reason}: network_policy must be {type: disabled}`)
 }
 
-export function notFound(): GatewayError {
+export function notFoundError(): GatewayError {
   return new GatewayError('not_found', 'There is no container with this id; it may have been deleted')
 }
 
-export function busy(): GatewayError {
+export function busyError(): GatewayError {
   return new GatewayError('overloaded', 'The sandbox is at capacity; try again later', {
     retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
   })
@@ -38,11 +37,12 @@ export function replyOf(
   limits: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): RunReply {
   const shownOutputs = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
-  const notice = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
-  return { outputs: shownOutputs.map(output => cutOutput(output, maxOutputLength)), notice: notice }
+  const notice =
+    stopped === null ? null : `${stopText(stopped, limits)}.${lost === null ? '' : LOSS_TEXTS[lost]}`
+  return { outputs: shownOutputs.map(output => cutOutput(output, maxOutputLength)), notice }
 }
 
-const LOST = {
+const LOSS_TEXTS = {
   changes: ' The files are as they were before this call',
   files: ' All files were deleted',
 }
@@ -51,7 +51,7 @@ function stoppedOutput(stop: LimitStop): RunOutput {
   return { stdout: '', stderr: '', exitCode: null, timedOut: stop === 'time' }
 }
 
-function stopWords(
+function stopText(
   stop: LimitStop,
   { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): string {
@@ -65,7 +65,7 @@ function stopWords(
     case 'output':
       return 'The run was stopped: it wrote too much output'
     case 'files':
-      return `The run was stopped: a container may have at most ${fileMb} MB of files and ${FILES_MAX} names`
+      return `The run was stopped: a container may have at most ${fileMb} MB of files and ${MAX_ENTRIES} names`
     case 'failed':
       return 'The run could not be started'
   }
@@ -73,6 +73,6 @@ function stopWords(
 
 function cutOutput(output: RunOutput, maxLength: number | null): RunOutput {
   if (maxLength === null) return output
-  const cut = (text: string): string => text.slice(0, maxLength).toWellFormed()
-  return { ...output, stdout: cut(output.stdout), stderr: cut(output.stderr) }
+  const cutText = (text: string): string => text.slice(0, maxLength).toWellFormed()
+  return { ...output, stdout: cutText(output.stdout), stderr: cutText(output.stderr) }
 }

@@ -5,7 +5,14 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { randomText } from '../../base/ids.ts'
 import type { Log } from '../../base/log/log.ts'
-import { busy, FILES_MAX, notFound, notOffered, replyOf, withoutNetwork } from './container-replies.ts'
+import {
+  busyError,
+  MAX_ENTRIES,
+  noNetworkError,
+  notFoundError,
+  notOfferedError,
+  replyOf,
+} from './container-replies.ts'
 import type { EngineContainer, EngineLimits, SandboxEngine } from './engine.ts'
 import { filePath } from './paths.ts'
 import type { OpenTunnel } from './run-network.ts'
@@ -15,7 +22,7 @@ import type { SandboxSettings } from './settings.ts'
 
 interface ContainersOptions {
   readonly settings: SandboxSettings
-  /** For the files of containers, if the engine needs a folder. */
+  /** The folder for the files of containers, if the engine needs one. */
   readonly folder: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>
@@ -33,16 +40,16 @@ const MIB = 1024 * 1024
 /** Prefix of ids from the gateway; callers must not use it. */
 const ID_PREFIX = 'cntr_'
 const ID_CHARS = 32
-const NAME = /^[\w-]{1,40}$/
-const SWEEP_MS = 5_000
+const CONTAINER_NAME = /^[\w-]{1,40}$/
+const SWEEP_INTERVAL_MS = 5_000
 /** Maximum calls that wait for one container. */
-const PENDING_MAX = 16
-const WAITING_FACTOR = 8
+const MAX_PENDING_CALLS = 16
+const WAITING_PER_RUNNING = 8
 
 interface ContainerEntry {
   readonly key: string
   readonly workspace: string
-  /** The allow-list as text; empty: no network. */
+  /** The allow-list as text; empty without a network. */
   readonly policy: string
   readonly engine: EngineContainer
   sleepMs: number
@@ -50,24 +57,24 @@ interface ContainerEntry {
   /** Number of running and waiting calls. */
   pending: number
   /** Resolves with the end of the last call. */
-  tail: Promise<unknown>
+  lastCall: Promise<unknown>
 }
 
 export function createContainers(options: ContainersOptions): Containers {
-  return new HeldContainers(options)
+  return new OpenContainers(options)
 }
 
-class HeldContainers implements Containers {
+class OpenContainers implements Containers {
   readonly #options: ContainersOptions
-  /** Null: not requested yet, so its code is not loaded. It resolves to null if no engine is configured. */
+  /** Null before the first request, so that its code is not loaded. It resolves to null if no engine is configured. */
   #engine: Promise<SandboxEngine | null> | null = null
   readonly #queue: RunQueue
   /** The least recently used first. */
-  readonly #held = new Map<string, ContainerEntry>()
+  readonly #entries = new Map<string, ContainerEntry>()
   /** Containers that are being created, by key. */
   readonly #opening = new Map<string, Promise<ContainerEntry>>()
   #refusal: Promise<string | null> | null = null
-  readonly #ending = new AbortController()
+  readonly #closing = new AbortController()
   #sweep: Timer | null = null
 
   constructor(options: ContainersOptions) {
@@ -76,33 +83,33 @@ class HeldContainers implements Containers {
     this.#queue = new RunQueue({
       running,
       runningPerWorkspace: Math.ceil(running / 2),
-      waitingPerWorkspace: Math.ceil((running * WAITING_FACTOR) / 2),
-      waiting: running * WAITING_FACTOR,
+      waitingPerWorkspace: Math.ceil((running * WAITING_PER_RUNNING) / 2),
+      maxWaiting: running * WAITING_PER_RUNNING,
     })
   }
 
   get count(): number {
-    return this.#held.size
+    return this.#entries.size
   }
 
   async check(terms: ContainerTerms) {
-    this.#checkNetwork(await this.#offered(), terms)
+    this.#checkNetwork(await this.#workingEngine(), terms)
   }
 
   async open(owner: ContainerOwner, id: string | null, terms: ContainerTerms) {
-    const engine = await this.#offered()
-    if (id !== null && !NAME.test(id)) throw notFound()
-    const known = id === null ? null : this.#find(owner, id)
-    if (known !== null && known.policy !== policyOf(terms)) {
+    const engine = await this.#workingEngine()
+    if (id !== null && !CONTAINER_NAME.test(id)) throw notFoundError()
+    const existing = id === null ? null : this.#find(owner, id)
+    if (existing !== null && existing.policy !== policyOf(terms)) {
       throw new GatewayError('conflict', 'The network policy of a container cannot change while it exists')
     }
     this.#checkNetwork(engine, terms)
-    if (known !== null) {
-      known.sleepMs = terms.sleepAfterSeconds * 1000
-      this.#use(known)
+    if (existing !== null) {
+      existing.sleepMs = terms.sleepAfterSeconds * 1000
+      this.#use(existing)
       return { id: id ?? '', isNew: false }
     }
-    if (id?.startsWith(ID_PREFIX) === true) throw notFound()
+    if (id?.startsWith(ID_PREFIX) === true) throw notFoundError()
     const name = id ?? `${ID_PREFIX}${randomText(ID_CHARS)}`
     const key = keyOf(owner, name)
     const opening = this.#opening.get(key) ?? this.#create(engine, owner, key, terms)
@@ -124,9 +131,9 @@ class HeldContainers implements Containers {
     }
     const entry = this.#get(owner, id)
     const result = await this.#inTurn(entry, async () => {
-      const ending = AbortSignal.any([signal, this.#ending.signal])
-      const queued = this.#queue.run(entry.workspace, ending, () => entry.engine.run(engineRun, ending))
-      if (queued === null) throw busy()
+      const ended = AbortSignal.any([signal, this.#closing.signal])
+      const queued = this.#queue.run(entry.workspace, ended, () => entry.engine.run(engineRun, ended))
+      if (queued === null) throw busyError()
       return await queued
     })
     this.#makeRoom(entry.workspace, 0)
@@ -150,8 +157,8 @@ class HeldContainers implements Containers {
     const relativePath = filePath(path)
     if (relativePath === null)
       throw new GatewayError('invalid_request', 'The path of the file must be below /mnt/data')
-    const written = await this.#inTurn(entry, () => entry.engine.write(relativePath, content))
-    if (!written)
+    const isWritten = await this.#inTurn(entry, () => entry.engine.write(relativePath, content))
+    if (!isWritten)
       throw new GatewayError('payload_too_large', 'The container is full: there is no room for the file')
     this.#makeRoom(entry.workspace, 0)
   }
@@ -162,38 +169,41 @@ class HeldContainers implements Containers {
   }
 
   async close() {
-    this.#ending.abort(busy())
+    this.#closing.abort(busyError())
     this.#sweep?.cancel()
-    const tails = Array.from(this.#held.values(), ({ tail }) => tail)
+    const tails = Array.from(this.#entries.values(), ({ lastCall }) => lastCall)
     await Promise.allSettled(tails)
-    this.#held.clear()
+    this.#entries.clear()
     await (await this.#engine)?.close()
   }
 
   /** @throws GatewayError with the setting */
-  async #offered(): Promise<SandboxEngine> {
+  async #workingEngine(): Promise<SandboxEngine> {
     this.#engine ??= openEngine(this.#options)
     const engine = await this.#engine
-    if (engine === null) throw notOffered('it is turned off')
-    if (this.#ending.signal.aborted) throw busy()
+    if (engine === null) throw notOfferedError('it is turned off')
+    if (this.#closing.signal.aborted) throw busyError()
     this.#refusal ??= engine.refusal().catch(thrown => {
       this.#options.log.fault('sandbox', 'sandbox failed', thrown)
       return 'its engine does not work on this machine'
     })
     const refusal = await this.#refusal
-    if (refusal !== null) throw notOffered(refusal)
+    if (refusal !== null) throw notOfferedError(refusal)
     return engine
   }
 
   /** @throws GatewayError with the engine or the setting */
-  #checkNetwork({ name, holdsDomains }: SandboxEngine, { allowedDomains }: ContainerTerms): void {
+  #checkNetwork(
+    { name, supportsDomains: holdsDomains }: SandboxEngine,
+    { allowedDomains }: ContainerTerms,
+  ): void {
     if (allowedDomains === null) return
     if (this.#options.settings.network === 'disabled')
-      throw withoutNetwork(
+      throw noNetworkError(
         'Code in the sandbox has no network access on this gateway (setting tools.sandbox.network)',
       )
     if (!holdsDomains)
-      throw withoutNetwork(
+      throw noNetworkError(
         `The ${name} sandbox engine has no network access; only the bubblewrap engine supports allow-lists (setting tools.sandbox.engine)`,
       )
   }
@@ -205,7 +215,7 @@ class HeldContainers implements Containers {
     terms: ContainerTerms,
   ): Promise<ContainerEntry> {
     const workspace = workspaceOf(owner)
-    if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busy()
+    if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busyError()
     const entry: ContainerEntry = {
       key,
       workspace,
@@ -214,35 +224,35 @@ class HeldContainers implements Containers {
       sleepMs: terms.sleepAfterSeconds * 1000,
       usedMs: 0,
       pending: 0,
-      tail: Promise.resolve(),
+      lastCall: Promise.resolve(),
     }
     this.#use(entry)
-    this.#sweep ??= this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
+    this.#sweep ??= this.#options.clock.after(SWEEP_INTERVAL_MS, () => this.#endSleeping())
     return entry
   }
 
   /**
-   * Ends unused containers until there is room for `more`: of the workspace if it has too many, otherwise of the one
-   * with the most. So no workspace can displace the containers of others.
+   * Ends unused containers until there is room for `more`: containers of this workspace if it has too many, otherwise of
+   * the workspace with the most. So a workspace displaces no others by having many containers.
    */
-  #makeRoom(workspace: string, more: number): boolean {
+  #makeRoom(workspace: string, added: number): boolean {
     const { containers, containersPerWorkspace, storeMb } = this.#options.settings
     for (;;) {
-      const all = [...this.#held.values()]
-      const ofWorkspace = all.filter(each => each.workspace === workspace)
-      const bytes = all.reduce((sum, { engine }) => sum + engine.bytes(), 0)
-      const isOwnFull = ofWorkspace.length + Math.min(more, 1) > containersPerWorkspace
-      const isFull = all.length + more > containers || bytes > storeMb * MIB
+      const entries = [...this.#entries.values()]
+      const ofWorkspace = entries.filter(entry => entry.workspace === workspace)
+      const bytes = entries.reduce((sum, { engine }) => sum + engine.bytes(), 0)
+      const isOwnFull = ofWorkspace.length + Math.min(added, 1) > containersPerWorkspace
+      const isFull = entries.length + added > containers || bytes > storeMb * MIB
       if (!isOwnFull && !isFull) return true
-      const from = isOwnFull ? workspace : largestOf(all, bytes > storeMb * MIB)
-      const oldest = all.find(each => each.workspace === from && each.pending === 0)
+      const fullWorkspace = isOwnFull ? workspace : largestOf(entries, bytes > storeMb * MIB)
+      const oldest = entries.find(entry => entry.workspace === fullWorkspace && entry.pending === 0)
       if (oldest === undefined) return false
       this.#remove(oldest)
     }
   }
 
   #find(owner: ContainerOwner, id: string): ContainerEntry | null {
-    const entry = this.#held.get(keyOf(owner, id))
+    const entry = this.#entries.get(keyOf(owner, id))
     if (entry === undefined) return null
     if (entry.pending > 0 || !this.#isAsleep(entry)) return entry
     this.#remove(entry)
@@ -251,29 +261,29 @@ class HeldContainers implements Containers {
 
   #get(owner: ContainerOwner, id: string): ContainerEntry {
     const entry = this.#find(owner, id)
-    if (entry === null) throw notFound()
+    if (entry === null) throw notFoundError()
     return entry
   }
 
   /** Runs one call at a time, in order. */
   async #inTurn<T>(entry: ContainerEntry, work: () => Promise<T>): Promise<T> {
-    if (entry.pending >= PENDING_MAX) throw busy()
+    if (entry.pending >= MAX_PENDING_CALLS) throw busyError()
     entry.pending++
     this.#use(entry)
-    const turn = entry.tail.then(work)
-    entry.tail = turn.catch(() => undefined)
+    const turn = entry.lastCall.then(work)
+    entry.lastCall = turn.catch(() => undefined)
     try {
       return await turn
     } finally {
       entry.pending--
-      if (this.#held.get(entry.key) === entry) this.#use(entry)
+      if (this.#entries.get(entry.key) === entry) this.#use(entry)
     }
   }
 
   #use(entry: ContainerEntry): void {
     entry.usedMs = this.#options.clock.monotonicMs()
-    this.#held.delete(entry.key)
-    this.#held.set(entry.key, entry)
+    this.#entries.delete(entry.key)
+    this.#entries.set(entry.key, entry)
   }
 
   #isAsleep({ usedMs, sleepMs }: ContainerEntry): boolean {
@@ -281,11 +291,13 @@ class HeldContainers implements Containers {
   }
 
   #endSleeping(): void {
-    for (const entry of [...this.#held.values()]) {
+    for (const entry of [...this.#entries.values()]) {
       if (entry.pending === 0 && this.#isAsleep(entry)) this.#remove(entry)
     }
     this.#sweep =
-      this.#held.size === 0 ? null : this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
+      this.#entries.size === 0
+        ? null
+        : this.#options.clock.after(SWEEP_INTERVAL_MS, () => this.#endSleeping())
   }
 
   #remove(entry: ContainerEntry): void {
@@ -295,9 +307,9 @@ class HeldContainers implements Containers {
   }
 
   #end(entry: ContainerEntry): Promise<void> {
-    this.#held.delete(entry.key)
-    const ended = entry.tail.then(() => entry.engine.end())
-    entry.tail = ended
+    this.#entries.delete(entry.key)
+    const ended = entry.lastCall.then(() => entry.engine.end())
+    entry.lastCall = ended
     return ended
   }
 }
@@ -306,15 +318,15 @@ async function openEngine({
   settings,
   folder,
   clock,
-  openTunnel: open,
+  openTunnel: tunnel,
 }: ContainersOptions): Promise<SandboxEngine | null> {
   const limits: EngineLimits = {
     cpuSeconds: settings.cpuSeconds,
     memoryBytes: settings.memoryMb * MIB,
     fileBytes: settings.fileMb * MIB,
-    files: FILES_MAX,
+    files: MAX_ENTRIES,
   }
-  const openTunnel = settings.network === 'disabled' ? null : open
+  const openTunnel = settings.network === 'disabled' ? null : tunnel
   const embedded = async () => (await import('./embedded/embedded.ts')).createEmbedded(limits, clock)
   const bubblewrap = async () =>
     (await import('./bubblewrap.ts')).createBubblewrap({ limits, folder, clock, openTunnel })
@@ -343,12 +355,12 @@ function keyOf(owner: ContainerOwner, id: string): string {
   return `${workspaceOf(owner)}\n${id}`
 }
 
-function largestOf(all: readonly ContainerEntry[], byBytes: boolean): string {
-  const sums = new Map<string, number>()
-  for (const { workspace, engine } of all) {
-    sums.set(workspace, (sums.get(workspace) ?? 0) + (byBytes ? engine.bytes() : 1))
+function largestOf(entries: readonly ContainerEntry[], byBytes: boolean): string {
+  const totals = new Map<string, number>()
+  for (const { workspace, engine } of entries) {
+    totals.set(workspace, (totals.get(workspace) ?? 0) + (byBytes ? engine.bytes() : 1))
   }
-  const [first] = [...sums].toSorted(([, bytesA], [, bytesB]) => bytesB - bytesA)
+  const [first] = [...totals].toSorted(([, bytesA], [, bytesB]) => bytesB - bytesA)
   return first?.[0] ?? ''
 }
 

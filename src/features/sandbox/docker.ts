@@ -8,14 +8,14 @@ import { type Code, DATA_FOLDER, type EngineLimits, type SandboxEngine } from '.
 import { createFolderEngine } from './folder-engine.ts'
 import { NO_LIMITS, runProgram } from './process-run.ts'
 
-/** Contains bash and Python. */
-export const IMAGE = 'python:3.13-slim-bookworm'
-const PROCESSES = 64
-const OPEN_FILES = 256
-const PROBE_MS = 10_000
-const PROBE_BYTES = 256 * 1024 * 1024
+/** An image with bash and Python. */
+export const IMAGE_NAME = 'python:3.13-slim-bookworm'
+const MAX_PROCESSES = 64
+const MAX_OPEN_FILES = 256
+const PROBE_TIMEOUT_MS = 10_000
+const PROBE_MEMORY_BYTES = 256 * 1024 * 1024
 /** User of the code if the gateway runs as root. */
-const NOBODY = 65_534
+const NOBODY_ID = 65_534
 
 interface DockerOptions {
   readonly limits: EngineLimits
@@ -25,21 +25,21 @@ interface DockerOptions {
 
 export function createDocker({ limits, folder, clock }: DockerOptions): SandboxEngine {
   const docker = programAt('docker') ?? programAt('podman')
-  const uid = process.getuid?.() ?? NOBODY
-  const user = uid === 0 ? NOBODY : uid
+  const uid = process.getuid?.() ?? NOBODY_ID
+  const user = uid === 0 ? NOBODY_ID : uid
 
   async function refusal(): Promise<string | null> {
     if (docker === null) return 'the docker engine needs the docker or podman program on this machine'
     const { exitCode } = await runProgram(
       {
         file: docker,
-        args: ['image', 'inspect', IMAGE],
+        args: ['image', 'inspect', IMAGE_NAME],
         input: [],
         stdoutBytes: 0,
         stderrBytes: 0,
         cutsOutput: true,
-        timeoutMs: PROBE_MS,
-        memoryBytes: PROBE_BYTES,
+        timeoutMs: PROBE_TIMEOUT_MS,
+        memoryBytes: PROBE_MEMORY_BYTES,
         cpuSeconds: limits.cpuSeconds,
         limits: NO_LIMITS,
         user: null,
@@ -47,7 +47,7 @@ export function createDocker({ limits, folder, clock }: DockerOptions): SandboxE
       clock,
       new AbortController().signal,
     )
-    return exitCode === 0 ? null : `the docker engine needs a running daemon with the ${IMAGE} image`
+    return exitCode === 0 ? null : `the docker engine needs a running daemon with the ${IMAGE_NAME} image`
   }
 
   return createFolderEngine({
@@ -80,7 +80,7 @@ interface DockerTerms {
  */
 export function dockerArguments({ limits, source, user, timeoutMs }: DockerTerms, code: Code): string[] {
   const { cpuSeconds, memoryBytes, fileBytes } = limits
-  const scratch = Math.floor(memoryBytes / 4)
+  const scratchBytes = Math.floor(memoryBytes / 4)
   return [
     ...['run', '--rm', '--init', '--pull', 'never', '--network', 'none', '--ipc', 'none', '--read-only'],
     ...['--cap-drop', 'ALL', '--security-opt', 'no-new-privileges', '--user', `${user}:${user}`],
@@ -90,13 +90,13 @@ export function dockerArguments({ limits, source, user, timeoutMs }: DockerTerms
       '--memory-swap',
       String(memoryBytes),
       '--pids-limit',
-      String(PROCESSES),
+      String(MAX_PROCESSES),
     ],
     ...['--cpus', '1', '--ulimit', `cpu=${cpuSeconds}`, '--ulimit', `fsize=${fileBytes}`],
-    ...['--ulimit', `nofile=${OPEN_FILES}`, '--ulimit', 'core=0', '--hostname', 'sandbox'],
-    ...['/tmp', '/home/user'].flatMap(path => ['--tmpfs', `${path}:rw,nosuid,nodev,size=${scratch}`]),
+    ...['--ulimit', `nofile=${MAX_OPEN_FILES}`, '--ulimit', 'core=0', '--hostname', 'sandbox'],
+    ...['/tmp', '/home/user'].flatMap(path => ['--tmpfs', `${path}:rw,nosuid,nodev,size=${scratchBytes}`]),
     ...['--mount', `type=bind,source=${source},target=${DATA_FOLDER}`, '--workdir', DATA_FOLDER],
-    ...['--env', 'HOME=/home/user', '--env', 'LANG=C.UTF-8', '--log-driver', 'none', IMAGE],
+    ...['--env', 'HOME=/home/user', '--env', 'LANG=C.UTF-8', '--log-driver', 'none', IMAGE_NAME],
     ...['timeout', '--signal=KILL', String(Math.ceil(timeoutMs / 1000))],
     ...codeCommand(code),
   ]

@@ -10,11 +10,11 @@ export interface Code {
 }
 
 export interface EngineRun {
-  /** They run one after the other; after one was stopped, no further one starts. */
+  /** The codes run one after the other; after one was stopped, no further one starts. */
   readonly codes: readonly Code[]
-  /** Time limit for all of them together. */
+  /** Time limit for all codes together. */
   readonly timeoutMs: number
-  /** For each of them: maximum bytes of stdout and stderr together. */
+  /** Maximum bytes of stdout, and of stderr, of each code. */
   readonly outputBytes: number
 }
 
@@ -22,7 +22,7 @@ export interface EngineRun {
 export interface RunOutput {
   readonly stdout: string
   readonly stderr: string
-  /** Null: it was stopped. */
+  /** Null if the code was stopped. */
   readonly exitCode: number | null
   readonly timedOut: boolean
 }
@@ -33,9 +33,9 @@ export type LimitStop = 'time' | 'cpu' | 'memory' | 'output' | 'files' | 'failed
 export interface EngineResult {
   /** One for each piece of code that has started. */
   readonly outputs: readonly RunOutput[]
-  /** The reason why the run was ended from outside; null: it ended on its own. */
+  /** The limit that ended the run; null if the run ended by itself. */
   readonly stopped: LimitStop | null
-  /** Null: nothing was lost. `changes`: changes of this run to the files; `files`: all files. */
+  /** The loss: the changes of this run to the files, or all files; null if nothing was lost. */
   readonly lost: 'changes' | 'files' | null
 }
 
@@ -47,16 +47,16 @@ export interface ContainerFile {
   readonly changedMs: number
 }
 
-/** The files of one container and a way to run code on them. Call it once at a time. */
+/** The files of one container and a way to run code on them. It takes one call at a time. */
 export interface EngineContainer {
-  /** Only rejects with the reason of the signal. */
+  /** Rejects only with the reason of the signal. */
   run(run: EngineRun, signal: AbortSignal): Promise<EngineResult>
   list(): Promise<readonly ContainerFile[]>
-  /** Null: there is no regular file at this path. */
+  /** Null if there is no regular file at this path. */
   read(path: string): Promise<Uint8Array | null>
   /** Returns false if there is no space for the file. */
   write(path: string, content: Uint8Array): Promise<boolean>
-  /** Total size of its files. */
+  /** Total size of the files. */
   bytes(): number
   /** Deletes the files. */
   end(): Promise<void>
@@ -65,9 +65,9 @@ export interface EngineContainer {
 export interface SandboxEngine {
   /** The engine's name in the settings. */
   readonly name: string
-  /** True if its code can be given exactly the domains of an allow-list. Known once `refusal` has resolved. */
-  readonly holdsDomains: boolean
-  /** Null: the engine works here. Otherwise the reason for a client why it does not. Called once. */
+  /** True if the engine can limit code to the domains of an allow-list. Known once `refusal` has resolved. */
+  readonly supportsDomains: boolean
+  /** The reason, for clients, why the engine does not work on this machine; null if it works. Called once. */
   refusal(): Promise<string | null>
   /**
    * `id` is unique, and safe as a folder name. `allowedDomains`: null if the code has no network, and always if the

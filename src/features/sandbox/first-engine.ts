@@ -8,8 +8,8 @@ export function createFirstEngine(engines: readonly SandboxEngine[]): SandboxEng
     get name() {
       return chosenEngine?.name ?? 'auto'
     },
-    get holdsDomains() {
-      return chosenEngine?.holdsDomains === true
+    get supportsDomains() {
+      return chosenEngine?.supportsDomains === true
     },
     async refusal() {
       const reasons: string[] = []

@@ -21,13 +21,13 @@ import { type OpenTunnel, openNetwork, type RunNetwork } from './run-network.ts'
 
 interface FolderEngineOptions {
   readonly name: string
-  /** Null: its code has no network. */
+  /** Null if code has no network. */
   readonly openTunnel: OpenTunnel | null
   readonly limits: EngineLimits
   readonly folder: string
-  /** User of the programs; null: the gateway's user. */
+  /** User of the programs; null for the gateway's user. */
   readonly user: User | null
-  /** Owner of the files; null: the gateway's user. */
+  /** Owner of the files; null for the gateway's user. */
   readonly owner: User | null
   readonly clock: Clock
   refusal(): Promise<string | null>
@@ -41,13 +41,13 @@ interface FolderEngineOptions {
 }
 
 /** Maximum size of one argument in Linux: 128 KiB including the zero at its end. */
-const ARGUMENT_MAX_BYTES = 128 * 1024 - 1
+const MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 
 export function createFolderEngine(options: FolderEngineOptions): SandboxEngine {
   const root = new RootFolder(options)
   return {
     name: options.name,
-    holdsDomains: options.openTunnel !== null,
+    supportsDomains: options.openTunnel !== null,
     refusal: () => options.refusal(),
     async create(id, allowedDomains) {
       const folder = await createFolder(join(await root.path(), id), options.limits, options.owner)
@@ -57,52 +57,52 @@ export function createFolderEngine(options: FolderEngineOptions): SandboxEngine 
   }
 }
 
-/** The folder of all containers of this process. Folders of killed processes are removed. */
+/** The folder of all containers of this process. Its creation removes the folders of processes that have ended. */
 class RootFolder {
   readonly #options: FolderEngineOptions
-  #made: Promise<string> | null = null
+  #created: Promise<string> | null = null
 
   constructor(options: FolderEngineOptions) {
     this.#options = options
   }
 
   path(): Promise<string> {
-    this.#made ??= this.#make()
-    return this.#made
+    this.#created ??= this.#create()
+    return this.#created
   }
 
   async remove(): Promise<void> {
-    const folder = await this.#made?.catch(() => null)
+    const folder = await this.#created?.catch(() => null)
     if (folder != null) await rm(folder, { recursive: true, force: true })
   }
 
-  async #make(): Promise<string> {
+  async #create(): Promise<string> {
     const { user, folder } = this.#options
     // Another user cannot pass through the data folder, which is only accessible by the gateway.
     const parent = user === null ? folder : tmpdir()
     await mkdir(parent, { recursive: true, mode: 0o700 })
     for (const name of await readdir(parent)) {
       const path = join(parent, name)
-      if (isLeft(name) && (await lstat(path)).uid === process.getuid?.())
+      if (isLeftover(name) && (await lstat(path)).uid === process.getuid?.())
         await rm(path, { recursive: true, force: true })
     }
-    const runFolder = await mkdtemp(join(parent, `${PREFIX}${process.pid}-${STARTED}-`))
+    const runFolder = await mkdtemp(join(parent, `${FOLDER_PREFIX}${process.pid}-${STARTED_AT_MS}-`))
     await chmod(runFolder, user === null ? 0o700 : 0o711)
     return runFolder
   }
 }
 
-const PREFIX = 'sluice-sandbox-'
+const FOLDER_PREFIX = 'sluice-sandbox-'
 /** Distinguishes this process from an earlier one with the same id: in an image every gateway is process 1. */
-const STARTED = Math.floor(performance.timeOrigin)
+const STARTED_AT_MS = Math.floor(performance.timeOrigin)
 /** A socket path may have at most 107 bytes, and the data folder may be anywhere. */
-const SOCKET_PREFIX = join(tmpdir(), `${PREFIX}${process.pid}-${STARTED}-net-`)
+const SOCKET_PREFIX = join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-${STARTED_AT_MS}-net-`)
 
 /** True for the folder of a process that has ended. */
-function isLeft(name: string): boolean {
+function isLeftover(name: string): boolean {
   const [, pid, started] = /^sluice-sandbox-(\d{1,10})-(\d{1,15})-/.exec(name) ?? []
   if (pid === undefined) return false
-  return Number(pid) === process.pid ? Number(started) !== STARTED : !isAlive(Number(pid))
+  return Number(pid) === process.pid ? Number(started) !== STARTED_AT_MS : !isAlive(Number(pid))
 }
 
 function isAlive(pid: number): boolean {
@@ -137,9 +137,9 @@ function createContainer(
     signal: AbortSignal,
   ): Promise<EngineResult> {
     const outputs: RunOutput[] = []
-    const endMs = clock.monotonicMs() + timeoutMs
+    const deadlineAtMs = clock.monotonicMs() + timeoutMs
     for (const code of codes) {
-      if (Buffer.byteLength(code.text) > ARGUMENT_MAX_BYTES) {
+      if (Buffer.byteLength(code.text) > MAX_ARGUMENT_BYTES) {
         outputs.push({
           stdout: '',
           stderr: 'The code is longer than 128 KiB',
@@ -148,15 +148,15 @@ function createContainer(
         })
         continue
       }
-      const leftMs = Math.max(1, Math.floor(endMs - clock.monotonicMs()))
+      const remainingMs = Math.max(1, Math.floor(deadlineAtMs - clock.monotonicMs()))
       const end = await runProgram(
         {
-          ...options.command(code, folder.path, leftMs, network),
+          ...options.command(code, folder.path, remainingMs, network),
           input: [],
           stdoutBytes: outputBytes,
           stderrBytes: outputBytes,
           cutsOutput: true,
-          timeoutMs: leftMs,
+          timeoutMs: remainingMs,
           memoryBytes: limits.memoryBytes,
           cpuSeconds: limits.cpuSeconds,
           limits: NO_LIMITS,

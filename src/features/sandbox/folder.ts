@@ -27,44 +27,44 @@ export interface Folder {
 }
 
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants
-/** Entries that are counted beyond the limit before a walk ends. */
-const SPARE_ENTRIES = 1_000
+/** A walk ends this number of entries beyond the limit. */
+const MAX_EXCESS_ENTRIES = 1_000
 
 /** `user`: null if containers run as the gateway's user. */
 export async function createFolder(path: string, limits: EngineLimits, user: User | null): Promise<Folder> {
-  let known = 0
+  let knownBytes = 0
   await mkdir(path, { recursive: true, mode: 0o700 })
-  await own(path)
+  await setOwner(path)
 
-  async function own(target: string): Promise<void> {
+  async function setOwner(target: string): Promise<void> {
     if (user !== null) await chown(target, user.uid, user.gid)
   }
 
-  /** Null: more entries than the limits allow. */
+  /** The regular files; null if there are more entries than the limits allow. Also sums up the bytes. */
   async function walk(): Promise<ContainerFile[] | null> {
-    const found: ContainerFile[] = []
+    const files: ContainerFile[] = []
     const folders = ['']
     let entries = 0
-    known = 0
+    knownBytes = 0
     await makeReadable()
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
       for (const entry of await readdir(join(path, folder), { withFileTypes: true })) {
-        if (++entries > limits.files + SPARE_ENTRIES) return null
+        if (++entries > limits.files + MAX_EXCESS_ENTRIES) return null
         const relativePath = folder === '' ? entry.name : `${folder}/${entry.name}`
         // A name that is not valid text cannot be requested, but its size counts.
         const stat = await lstat(join(path, relativePath)).catch(() => null)
         if (stat === null) continue
-        known += stat.size
+        knownBytes += stat.size
         if (filePath(relativePath) !== relativePath) continue
         if (stat.isDirectory()) folders.push(relativePath)
         else if (stat.isFile())
-          found.push({ path: relativePath, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
+          files.push({ path: relativePath, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
       }
     }
-    return entries > limits.files ? null : found
+    return entries > limits.files ? null : files
   }
 
-  /** The code may have removed read permissions. */
+  /** Restores permissions that code may have removed from folders. */
   async function makeReadable(): Promise<void> {
     const folders = [path]
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
@@ -76,7 +76,7 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
   }
 
   /** True if every folder in the path is a real folder, and not a link. */
-  async function isReached(relativePath: string): Promise<boolean> {
+  async function isBelowFolders(relativePath: string): Promise<boolean> {
     for (let folder = dirname(relativePath); folder !== '.'; folder = dirname(folder)) {
       const stat = await lstat(join(path, folder)).catch(() => null)
       if (stat === null || !stat.isDirectory()) return false
@@ -87,18 +87,18 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
   async function write(relativePath: string, content: Uint8Array): Promise<boolean> {
     const files = await walk()
     if (files === null || files.length >= limits.files) return false
-    const before = files.find(file => file.path === relativePath)?.bytes ?? 0
-    if (known - before + content.length > limits.fileBytes) return false
+    const oldBytes = files.find(file => file.path === relativePath)?.bytes ?? 0
+    if (knownBytes - oldBytes + content.length > limits.fileBytes) return false
     const parts = relativePath.split('/').slice(0, -1)
-    for (let at = 1; at <= parts.length; at++) {
-      const folder = join(path, ...parts.slice(0, at))
+    for (let depth = 1; depth <= parts.length; depth++) {
+      const folder = join(path, ...parts.slice(0, depth))
       const isCreated = await mkdir(folder, { mode: 0o755 }).then(
         () => true,
         () => false,
       )
-      if (isCreated) await own(folder)
+      if (isCreated) await setOwner(folder)
     }
-    if (!(await isReached(relativePath))) return false
+    if (!(await isBelowFolders(relativePath))) return false
     const target = join(path, relativePath)
     const handle = await open(target, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o644).catch(
       () => null,
@@ -111,7 +111,7 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     } finally {
       await handle.close()
     }
-    known += content.length - before
+    knownBytes += content.length - oldBytes
     return true
   }
 
@@ -119,9 +119,9 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     path,
     write,
     list: async () => (await walk()) ?? [],
-    bytes: () => known,
+    bytes: () => knownBytes,
     async read(relativePath) {
-      if (!(await isReached(relativePath))) return null
+      if (!(await isBelowFolders(relativePath))) return null
       const handle = await open(join(path, relativePath), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
         () => null,
       )
@@ -133,7 +133,7 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
         await handle.close()
       }
     },
-    fits: async () => (await walk()) !== null && known <= limits.fileBytes,
+    fits: async () => (await walk()) !== null && knownBytes <= limits.fileBytes,
     async remove() {
       await makeReadable()
       await rm(path, { recursive: true, force: true })

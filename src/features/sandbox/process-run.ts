@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process'
 import type { Clock } from '../../base/clock.ts'
 import type { LimitStop } from './engine.ts'
-import { endFirst, watchProcess } from './process-watch.ts'
+import { killFirst, watchProcess } from './process-watch.ts'
 
 export interface Program {
   readonly file: string
@@ -20,11 +20,11 @@ export interface Program {
   readonly cpuSeconds: number
   /** Further limits of the kernel. */
   readonly limits: ProgramLimits
-  /** Null: the gateway's user. */
+  /** Null for the gateway's user. */
   readonly user: { readonly uid: number; readonly gid: number } | null
 }
 
-/** Limits that the kernel enforces even after the gateway was killed. Null: none. */
+/** Limits that the kernel enforces even after the gateway was killed; null for no limit. */
 interface ProgramLimits {
   readonly cpuSeconds: number | null
   readonly fileBytes: number | null
@@ -32,7 +32,7 @@ interface ProgramLimits {
 
 export const NO_LIMITS: ProgramLimits = { cpuSeconds: null, fileBytes: null }
 
-/** Clears the environment, and sets limits. */
+/** The shell that sets the limits of a program and starts it with an empty environment. */
 export const SHELL = '/bin/sh'
 const EMPTY_ENVIRONMENT = '/usr/bin/env -i'
 const BLOCK_BYTES = 512
@@ -40,17 +40,17 @@ const BLOCK_BYTES = 512
 export interface ProgramEnd {
   readonly stdout: Buffer
   readonly stderr: Buffer
-  /** Null: it was ended by a signal. */
+  /** Null if a signal ended the program. */
   readonly exitCode: number | null
   readonly stopped: LimitStop | null
 }
 
-/** Only rejects with the reason of the signal. */
+/** Rejects only with the reason of the signal. */
 export function runProgram(program: Program, clock: Clock, signal: AbortSignal): Promise<ProgramEnd> {
   const { promise, resolve, reject } = Promise.withResolvers<ProgramEnd>()
   if (signal.aborted) return Promise.reject(signal.reason as Error)
-  const child = spawn(SHELL, ['-c', bound(program.limits), SHELL, program.file, ...program.args], {
-    // In a process group of its own, so that all of it can be killed.
+  const child = spawn(SHELL, ['-c', shellScript(program.limits), SHELL, program.file, ...program.args], {
+    // The program gets a process group of its own, so that all of its processes can be killed.
     detached: true,
     env: {},
     cwd: '/',
@@ -86,17 +86,17 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
     if (child.pid === undefined) finish(null)
   })
   child.once('exit', () => {
-    // Processes that it has left behind would keep its output open.
+    // Other processes of the group would keep the output open.
     endGroup(child.pid)
   })
   child.once('close', code => finish(code))
-  if (pid !== undefined) endFirst(pid)
+  if (pid !== undefined) killFirst(pid)
   for (const piece of program.input) child.stdin.write(piece)
   child.stdin.end()
   return promise
 }
 
-function bound({ cpuSeconds, fileBytes }: ProgramLimits): string {
+function shellScript({ cpuSeconds, fileBytes }: ProgramLimits): string {
   const cpu = cpuSeconds === null ? '' : ` && ulimit -t ${Math.ceil(cpuSeconds)}`
   const file = fileBytes === null ? '' : ` && ulimit -f ${Math.ceil(fileBytes / BLOCK_BYTES)}`
   return `ulimit -c 0${cpu}${file} && exec ${EMPTY_ENVIRONMENT} "$@"`
@@ -124,8 +124,8 @@ class BoundedOutput {
   }
 
   add(piece: Buffer): void {
-    const bytesLeft = this.#maxBytes - this.#bytes
-    const output = piece.length > bytesLeft ? piece.subarray(0, bytesLeft) : piece
+    const remaining = this.#maxBytes - this.#bytes
+    const output = piece.length > remaining ? piece.subarray(0, remaining) : piece
     if (output.length > 0) this.#pieces.push(Buffer.from(output))
     this.#bytes += output.length
     if (output.length < piece.length) this.#onFull()

@@ -19,13 +19,13 @@ interface ProcessWatchOptions {
 }
 
 /** A program can fill about 1 GB of memory per second: 50 MB between two checks. */
-const INTERVAL_MS = 50
+const CHECK_INTERVAL_MS = 50
 const PAGE_BYTES = 4_096
 const TICKS_PER_SECOND = 100
 /** Maximum processes that are counted; a run with more exceeds other limits. */
-const PROCESSES_MAX = 256
-/** The kernel kills processes with this score first when memory runs out. */
-const FIRST_TO_END = '1000'
+const MAX_PROCESSES = 256
+/** When memory runs out, the kernel first kills processes with this score. */
+const FIRST_KILLED_SCORE = '1000'
 
 /** True if the system reports the memory of processes. */
 export function canWatch(): boolean {
@@ -33,9 +33,9 @@ export function canWatch(): boolean {
 }
 
 /** Makes the process and its future children the first to be killed when memory runs out. */
-export function endFirst(pid: number): void {
+export function killFirst(pid: number): void {
   try {
-    writeFileSync(`/proc/${pid}/oom_score_adj`, FIRST_TO_END)
+    writeFileSync(`/proc/${pid}/oom_score_adj`, FIRST_KILLED_SCORE)
   } catch {
     // The process has ended.
   }
@@ -43,13 +43,13 @@ export function endFirst(pid: number): void {
 
 export function watchProcess(options: ProcessWatchOptions): ProcessWatch {
   const { pid, memoryBytes, cpuSeconds, clock, onExceeded } = options
-  let timer: Timer = clock.after(INTERVAL_MS, check)
+  let timer: Timer = clock.after(CHECK_INTERVAL_MS, check)
 
   function check(): void {
     const { bytes, seconds } = usageOf(pid)
     if (bytes > memoryBytes) onExceeded('memory')
     else if (seconds > cpuSeconds) onExceeded('cpu')
-    else timer = clock.after(INTERVAL_MS, check)
+    else timer = clock.after(CHECK_INTERVAL_MS, check)
   }
 
   return { close: () => timer.cancel() }
@@ -62,20 +62,20 @@ interface Usage {
 
 /** Sums over the process and all its descendants. */
 function usageOf(pid: number): Usage {
-  const open = [pid]
+  const pending = [pid]
   let bytes = 0
   let ticks = 0
   let count = 0
-  for (let next = open.pop(); next !== undefined && count < PROCESSES_MAX; next = open.pop()) {
+  for (let next = pending.pop(); next !== undefined && count < MAX_PROCESSES; next = pending.pop()) {
     count++
     bytes += residentBytes(next)
     ticks += ticksOf(next)
-    open.push(...childrenOf(next))
+    pending.push(...childrenOf(next))
   }
   return { bytes, seconds: ticks / TICKS_PER_SECOND }
 }
 
-/** Each thread has children of its own. */
+/** The children of a process, which `/proc` lists by thread. */
 function childrenOf(pid: number): number[] {
   try {
     return readdirSync(`/proc/${pid}/task`).flatMap(task =>

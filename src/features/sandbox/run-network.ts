@@ -21,19 +21,19 @@ export interface RunNetwork {
 
 /** Name of the socket in its folder. */
 const SOCKET_NAME = 'proxy'
-/** Maximum connections of one run, at the same time and in total. */
-const OPEN_MAX = 16
-const CONNECTIONS_MAX = 512
+/** Limits for the connections of one run, at the same time and in total. */
+const MAX_OPEN_CONNECTIONS = 16
+const MAX_CONNECTIONS = 512
 /** Maximum bytes of one run, in both directions together. */
-const BYTES_MAX = 256 * 1024 * 1024
-const HEAD_MAX_BYTES = 8 * 1024
+const MAX_BYTES = 256 * 1024 * 1024
+const MAX_HEAD_BYTES = 8 * 1024
 const HEAD_END = '\r\n\r\n'
-/** Name or address, and port of a CONNECT. */
-const CONNECT = /^CONNECT (\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253}):(\d{1,5}) HTTP\/1\.[01]\r\n/i
+/** The first line of a CONNECT: name or address, and port. */
+const CONNECT_LINE = /^CONNECT (\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253}):(\d{1,5}) HTTP\/1\.[01]\r\n/i
 
 /**
- * `user`: the user of the code if it is not the gateway's. `prefix`: path of its folder without the random end, short
- * enough for a socket.
+ * Opens the proxy of a run. `user` is the user of the code, null if it is the gateway's. `prefix` is the path of the
+ * socket's folder without its random end; a path of a socket must be short.
  */
 export async function openNetwork(
   open: OpenTunnel,
@@ -42,42 +42,42 @@ export async function openNetwork(
   prefix: string,
 ): Promise<RunNetwork> {
   const folder = await mkdtemp(prefix)
-  const ending = new AbortController()
+  const closing = new AbortController()
   const sockets = new Set<Socket>()
   let connections = 0
-  let openNow = 0
+  let openConnections = 0
   let bytes = 0
 
-  const keep = (socket: Socket): void => {
+  const track = (socket: Socket): void => {
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
     socket.on('error', () => undefined)
     socket.on('data', (piece: Buffer) => {
       bytes += piece.length
-      if (bytes > BYTES_MAX) ending.abort(new Error('the run has moved too many bytes'))
+      if (bytes > MAX_BYTES) closing.abort(new Error('the run has moved too many bytes'))
     })
   }
-  ending.signal.addEventListener('abort', () => {
+  closing.signal.addEventListener('abort', () => {
     for (const socket of sockets) socket.destroy()
   })
 
-  async function tunnel(inner: Socket, head: string, rest: Buffer): Promise<void> {
-    const [, host, port] = CONNECT.exec(head) ?? []
+  async function tunnel(inner: Socket, head: string, bodyStart: Buffer): Promise<void> {
+    const [, host, port] = CONNECT_LINE.exec(head) ?? []
     if (host === undefined) return refuse(inner, 405, 'only HTTPS may leave the sandbox')
     try {
-      const outer = await open(`https://${host}:${port}/`, domains, ending.signal)
-      if (inner.destroyed || ending.signal.aborted) {
+      const outer = await open(`https://${host}:${port}/`, domains, closing.signal)
+      if (inner.destroyed || closing.signal.aborted) {
         outer.destroy()
         return
       }
       inner.write(`HTTP/1.1 200 Connection established${HEAD_END}`)
-      if (rest.length > 0) outer.write(rest)
+      if (bodyStart.length > 0) outer.write(bodyStart)
       // Closing one end closes the other.
       inner.once('close', () => outer.destroy())
       outer.once('close', () => inner.destroy())
       inner.pipe(outer)
       outer.pipe(inner)
-      keep(outer)
+      track(outer)
       inner.resume()
     } catch (thrown) {
       refuse(inner, 403, isError(thrown) ? thrown.message : 'refused')
@@ -85,27 +85,31 @@ export async function openNetwork(
   }
 
   const server = createServer(inner => {
-    if (++connections > CONNECTIONS_MAX || openNow >= OPEN_MAX || ending.signal.aborted) {
+    if (
+      ++connections > MAX_CONNECTIONS ||
+      openConnections >= MAX_OPEN_CONNECTIONS ||
+      closing.signal.aborted
+    ) {
       inner.destroy()
       return
     }
-    openNow++
-    inner.once('close', () => openNow--)
+    openConnections++
+    inner.once('close', () => openConnections--)
     let head: Buffer = Buffer.alloc(0)
     const read = (piece: Buffer): void => {
       head = Buffer.concat([head, piece])
       const end = head.indexOf(HEAD_END)
       if (end === -1) {
-        if (head.length > HEAD_MAX_BYTES) inner.destroy()
+        if (head.length > MAX_HEAD_BYTES) inner.destroy()
         return
       }
       inner.off('data', read)
       inner.pause()
-      const at = end + HEAD_END.length
-      void tunnel(inner, head.toString('latin1', 0, at), head.subarray(at))
+      const bodyStart = end + HEAD_END.length
+      void tunnel(inner, head.toString('latin1', 0, bodyStart), head.subarray(bodyStart))
     }
     inner.on('data', read)
-    keep(inner)
+    track(inner)
   })
   try {
     const path = join(folder, SOCKET_NAME)
@@ -123,7 +127,7 @@ export async function openNetwork(
   return {
     folder,
     async close() {
-      ending.abort(new Error('the run has ended'))
+      closing.abort(new Error('the run has ended'))
       await new Promise(resolve => server.close(resolve))
       await rm(folder, { recursive: true, force: true })
     },

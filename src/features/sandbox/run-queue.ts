@@ -8,7 +8,7 @@ interface RunQueueOptions {
   readonly runningPerWorkspace: number
   /** Maximum waiting runs of one workspace. */
   readonly waitingPerWorkspace: number
-  readonly waiting: number
+  readonly maxWaiting: number
 }
 
 interface WaitingRun {
@@ -20,17 +20,17 @@ export class RunQueue {
   readonly #options: RunQueueOptions
   readonly #running = new Map<string, number>()
   readonly #waiting: WaitingRun[] = []
-  #count = 0
+  #runningCount = 0
 
   constructor(options: RunQueueOptions) {
     this.#options = options
   }
 
-  /** Runs the work now or in turn. Null: too many wait. While it waits, rejects with the reason of the signal. */
+  /** Runs the work now or later; null if too many runs wait. Rejects with the reason of the signal while it waits. */
   run<T>(workspace: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> | null {
     if (this.#mayBegin(workspace)) return this.#begin(workspace, work)
-    const waitingOfWorkspace = this.#waiting.filter(each => each.workspace === workspace).length
-    const { waiting, waitingPerWorkspace } = this.#options
+    const waitingOfWorkspace = this.#waiting.filter(entry => entry.workspace === workspace).length
+    const { maxWaiting: waiting, waitingPerWorkspace } = this.#options
     if (waitingOfWorkspace >= waitingPerWorkspace || this.#waiting.length >= waiting) return null
     return new Promise<T>((resolve, reject) => {
       const abort = (): void => {
@@ -51,37 +51,37 @@ export class RunQueue {
   }
 
   async #begin<T>(workspace: string, work: () => Promise<T>): Promise<T> {
-    this.#count++
+    this.#runningCount++
     this.#running.set(workspace, (this.#running.get(workspace) ?? 0) + 1)
     try {
       return await work()
     } finally {
-      this.#count--
+      this.#runningCount--
       const stillRunning = (this.#running.get(workspace) ?? 1) - 1
       if (stillRunning === 0) this.#running.delete(workspace)
       else this.#running.set(workspace, stillRunning)
-      this.#next()
+      this.#beginNext()
     }
   }
 
   #mayBegin(workspace: string): boolean {
     const { running, runningPerWorkspace } = this.#options
-    return this.#count < running && (this.#running.get(workspace) ?? 0) < runningPerWorkspace
+    return this.#runningCount < running && (this.#running.get(workspace) ?? 0) < runningPerWorkspace
   }
 
-  /** The first one of the workspace with the fewest running. */
-  #next(): void {
-    let best: WaitingRun | null = null
+  /** Begins the first waiting run of the workspace that has the fewest running. */
+  #beginNext(): void {
+    let nextRun: WaitingRun | null = null
     let fewestRunning = Number.POSITIVE_INFINITY
     for (const entry of this.#waiting) {
       const running = this.#running.get(entry.workspace) ?? 0
       if (running < fewestRunning && this.#mayBegin(entry.workspace)) {
-        best = entry
+        nextRun = entry
         fewestRunning = running
       }
     }
-    if (best === null) return
-    this.#waiting.splice(this.#waiting.indexOf(best), 1)
-    best.begin()
+    if (nextRun === null) return
+    this.#waiting.splice(this.#waiting.indexOf(nextRun), 1)
+    nextRun.begin()
   }
 }

@@ -14,23 +14,23 @@ export interface ContainerOwner {
 export interface ContainerTerms {
   /** A container that is unused for this long is deleted with its files. */
   readonly sleepAfterSeconds: number
-  /** Domains that its code may reach by HTTPS; null: no network. */
+  /** Domains that the code may reach by HTTPS; null for no network. */
   readonly allowedDomains: readonly string[] | null
 }
 
 export interface RunRequest {
-  /** They run one after the other. */
+  /** The codes run one after the other. */
   readonly codes: readonly Code[]
-  /** For all of them; null or more than the setting: the setting. */
+  /** Time limit for all codes together. The setting applies if this is null or larger. */
   readonly timeoutMs: number | null
-  /** Maximum characters of stdout and of stderr of each; null: the setting. */
+  /** Maximum characters of stdout and of stderr of each code; null for the limit of the setting. */
   readonly maxOutputLength: number | null
 }
 
 export interface RunReply {
   /** One for each piece of code that has started; at least one. */
   readonly outputs: readonly RunOutput[]
-  /** A note for the model; null: none. */
+  /** A note for the model about the end of the run, or null. */
   readonly notice: string | null
 }
 
@@ -57,7 +57,7 @@ export interface Container extends OpenedContainer {
   run(run: RunRequest, signal: AbortSignal): Promise<RunReply>
   /** Regular files in `/mnt/data`, the latest change first. */
   list(): Promise<readonly ContainerFile[]>
-  /** Null: there is no regular file at this path. */
+  /** Null if there is no regular file at this path. */
   read(path: string): Promise<Uint8Array | null>
   /** Rejects with `payload_too_large` if there is no space, and with `invalid_request` for a bad path. */
   write(path: string, content: Uint8Array): Promise<void>

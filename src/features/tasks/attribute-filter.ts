@@ -27,42 +27,47 @@ const ATTRIBUTES = {
 } satisfies Readonly<Record<string, (file: FileRecord) => Value>>
 type AttributeName = keyof typeof ATTRIBUTES
 
-const NUMBERS: ReadonlySet<AttributeName> = new Set(['bytes', 'created_at'])
-const DEPTH_MAX = 8
-const FILTERS_MAX = 100
-const VALUES_MAX = 100
+const NUMBER_ATTRIBUTES: ReadonlySet<AttributeName> = new Set(['bytes', 'created_at'])
+const MAX_DEPTH = 8
+const MAX_FILTERS = 100
+const MAX_VALUES = 100
 
 /** The filter of a request. `refuse` gets the path of the invalid part, for example `.filters[1].key`. */
 export function attributeFilter(
   filter: unknown,
-  refuse: (member: string, why: string) => never,
+  refuse: (member: string, reason: string) => never,
 ): AttributeFilter {
-  let remaining = FILTERS_MAX
-  const read = (value: unknown, at: string, depth: number): AttributeFilter => {
-    if (--remaining < 0 || depth > DEPTH_MAX)
-      return refuse(at, `must have at most ${FILTERS_MAX} parts, nested at most ${DEPTH_MAX} deep`)
+  let remaining = MAX_FILTERS
+  const read = (value: unknown, path: string, depth: number): AttributeFilter => {
+    if (--remaining < 0 || depth > MAX_DEPTH)
+      return refuse(path, `must have at most ${MAX_FILTERS} parts, nested at most ${MAX_DEPTH} deep`)
     const fields = recordOrEmpty(value)
     const { type, key } = fields
     if (type === 'and' || type === 'or') {
       const { filters } = fields
       if (!Array.isArray(filters) || filters.length === 0)
-        return refuse(`${at}.filters`, 'must have at least one filter')
+        return refuse(`${path}.filters`, 'must have at least one filter')
       return {
         type,
-        filters: filters.map((each: unknown, index) => read(each, `${at}.filters[${index}]`, depth + 1)),
+        filters: filters.map((inner: unknown, index) => read(inner, `${path}.filters[${index}]`, depth + 1)),
       }
     }
-    const comparison = COMPARISONS.find(each => each === type)
+    const comparison = COMPARISONS.find(candidate => candidate === type)
     if (comparison === undefined)
-      return refuse(`${at}.type`, `must be one of ${COMPARISONS.join(', ')}, and, or`)
-    if (!isAttribute(key)) return refuse(`${at}.key`, `must be one of ${Object.keys(ATTRIBUTES).join(', ')}`)
+      return refuse(`${path}.type`, `must be one of ${COMPARISONS.join(', ')}, and, or`)
+    if (!isAttribute(key))
+      return refuse(`${path}.key`, `must be one of ${Object.keys(ATTRIBUTES).join(', ')}`)
     const isList = comparison === 'in' || comparison === 'nin'
     const values: unknown = isList ? fields['value'] : [fields['value']]
-    const kind = NUMBERS.has(key) ? 'number' : 'string'
-    if (!Array.isArray(values) || values.length > VALUES_MAX || values.some(each => typeof each !== kind))
+    const kind = NUMBER_ATTRIBUTES.has(key) ? 'number' : 'string'
+    if (
+      !Array.isArray(values) ||
+      values.length > MAX_VALUES ||
+      values.some(element => typeof element !== kind)
+    )
       return refuse(
-        `${at}.value`,
-        isList ? `must be a list of 0 to ${VALUES_MAX} ${kind}s` : `must be a ${kind}`,
+        `${path}.value`,
+        isList ? `must be a list of 0 to ${MAX_VALUES} ${kind}s` : `must be a ${kind}`,
       )
     return { type: comparison, key, values: values as Value[] }
   }
@@ -77,15 +82,15 @@ function isAttribute(key: unknown): key is AttributeName {
 export function hasAttributes(filter: AttributeFilter, file: FileRecord): boolean {
   switch (filter.type) {
     case 'and':
-      return filter.filters.every(each => hasAttributes(each, file))
+      return filter.filters.every(inner => hasAttributes(inner, file))
     case 'or':
-      return filter.filters.some(each => hasAttributes(each, file))
+      return filter.filters.some(inner => hasAttributes(inner, file))
     default:
-      return compares(filter.type, ATTRIBUTES[filter.key](file), filter.values)
+      return matches(filter.type, ATTRIBUTES[filter.key](file), filter.values)
   }
 }
 
-function compares(type: (typeof COMPARISONS)[number], actual: Value, values: readonly Value[]): boolean {
+function matches(type: (typeof COMPARISONS)[number], actual: Value, values: readonly Value[]): boolean {
   const [value = ''] = values
   switch (type) {
     case 'eq':

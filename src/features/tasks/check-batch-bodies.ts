@@ -1,7 +1,6 @@
 /**
  * Validates request bodies of a batch with the dialect of their endpoint, as the endpoint itself would. Task worker.
  */
-
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { BATCH_PARSERS, type BodyParser } from '../../dialects/parsers.ts'
 import { parseJson } from '../../protocol/json/json.ts'
@@ -36,15 +35,15 @@ export function checkBatchBodies({
   bodies,
 }: CheckBodiesInput): readonly RefusedBody[] {
   const parse = BATCH_PARSERS[endpoint](offered)
-  const refused: RefusedBody[] = []
+  const refusedBodies: RefusedBody[] = []
   for (const { number, body } of bodies) {
     const fault = faultOf(body, model, parse)
-    if (fault !== null) refused.push({ number, code: fault.code, message: fault.message })
+    if (fault !== null) refusedBodies.push({ number, code: fault.code, message: fault.message })
   }
-  return refused
+  return refusedBodies
 }
 
-/** Null: the endpoint accepts the body. */
+/** The error with which the endpoint would refuse the body; null if it accepts it. */
 function faultOf(body: string, model: string, parse: BodyParser): GatewayError | null {
   if (body === '') {
     const sizeRule = `one request may have at most ${INFERENCE_BODY_MAX_BYTES} bytes`
@@ -52,16 +51,16 @@ function faultOf(body: string, model: string, parse: BodyParser): GatewayError |
   }
   try {
     const value = parseJson(Buffer.from(body))
-    parse(isObject(value) ? single(value, model) : value)
+    parse(isObject(value) ? withModel(value, model) : value)
     return null
   } catch (thrown) {
-    if (thrown instanceof GatewayError) return thrown
-    throw thrown
+    if (!(thrown instanceof GatewayError)) throw thrown
+    return thrown
   }
 }
 
-/** @throws GatewayError `invalid_request` */
-function single(body: Record<string, unknown>, model: string): Record<string, unknown> {
+/** The body with a model. @throws GatewayError `invalid_request` for a body that cannot run in a batch */
+function withModel(body: Record<string, unknown>, model: string): Record<string, unknown> {
   if (body['stream'] === true) {
     throw new GatewayError('invalid_request', 'stream: must be false: batch requests are answered as a whole')
   }

@@ -13,7 +13,7 @@ import type { JsonPosition } from './batches/json-scanner.ts'
 interface CheckBatchInput {
   readonly file: FileBytes
   readonly progress: BatchProgress
-  /** After this time it ends after the current request. */
+  /** Milliseconds after which the check stops at the end of the current request. */
   readonly budgetMs: number
 }
 
@@ -38,14 +38,16 @@ export type CheckBatchOutput =
   | { readonly outcome: 'fault'; readonly code: BatchFault['code']; readonly message: string }
 
 export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): CheckBatchOutput {
-  const endMs = performance.now() + budgetMs
+  const stopAtMs = performance.now() + budgetMs
   const reader = new BatchReader(fileSource(file), progress, {
     onRequest: () => undefined,
-    isEnough: () => performance.now() >= endMs,
+    isEnough: () => performance.now() >= stopAtMs,
   })
   try {
-    const reached = reader.read()
-    return reached.before === 'end' ? finalOutput(reached) : { outcome: 'more', progress: reached }
+    const newProgress = reader.read()
+    return newProgress.before === 'end'
+      ? finalOutput(newProgress)
+      : { outcome: 'more', progress: newProgress }
   } catch (thrown) {
     if (thrown instanceof BatchFault) return { outcome: 'fault', code: thrown.code, message: thrown.message }
     if (!(thrown instanceof GatewayError)) throw thrown
@@ -56,7 +58,7 @@ export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): Check
 /** @throws BatchFault, GatewayError */
 function finalOutput(progress: BatchProgress): CheckBatchOutput {
   const { form, firstRequest, requests } = progress
-  const fields = form === 'params' ? MESSAGES : checkBatchCreation(progress.fields)
+  const fields = form === 'params' ? MESSAGES_FIELDS : checkBatchCreation(progress.fields)
   const fileId = fields.input_file_id ?? null
   if (fileId === null) {
     if (fields.metadata != null)
@@ -69,4 +71,4 @@ function finalOutput(progress: BatchProgress): CheckBatchOutput {
   return { outcome: 'whole', fields, model: modelOf(progress), requests, firstRequest }
 }
 
-const MESSAGES: BatchCreation = { endpoint: '/v1/messages' }
+const MESSAGES_FIELDS: BatchCreation = { endpoint: '/v1/messages' }

@@ -21,11 +21,11 @@ interface EvaluateTextsInput {
 type EvaluateTextsOutput = readonly (readonly Finding[])[]
 
 /** Maximum compiled rule sets in the cache; a large one takes a few megabytes. */
-const COMPILED_MAX = 64
+const MAX_COMPILED_RULE_SETS = 64
 
 /** Creates the task function, with a cache of its own. The function throws TaskFailure `bad_rules`. */
 export function createEvaluator(): (input: EvaluateTextsInput) => EvaluateTextsOutput {
-  const compiled = new LRUCache<string, Scanner>({ max: COMPILED_MAX })
+  const compiled = new LRUCache<string, Scanner>({ max: MAX_COMPILED_RULE_SETS })
   return ({ rules, key, field, texts }) => {
     let scanner = compiled.get(key)
     if (scanner === undefined) {

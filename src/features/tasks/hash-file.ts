@@ -3,15 +3,15 @@ import { createHash } from 'node:crypto'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import { readFully } from './batches/json-scanner.ts'
 
-const PIECE_BYTES = 256 * 1024
+const CHUNK_BYTES = 256 * 1024
 
 /** Returns 64 lowercase hexadecimal characters. */
 export function hashFile(file: FileBytes): string {
   const source = fileSource(file)
   const hash = createHash('sha256')
-  const piece = Buffer.allocUnsafe(PIECE_BYTES)
-  for (let at = 0; at < file.bytes; at += PIECE_BYTES) {
-    hash.update(piece.subarray(0, readFully(source, piece, at)))
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+  for (let position = 0; position < file.bytes; position += CHUNK_BYTES) {
+    hash.update(chunk.subarray(0, readFully(source, chunk, position)))
   }
   return hash.digest('hex')
 }

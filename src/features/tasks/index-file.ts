@@ -14,22 +14,22 @@ import { TaskFailure } from './task.ts'
 interface IndexFileInput {
   readonly storageUrl: string
   readonly fileId: string
-  /** In memory, or a part of an open file. */
+  /** Bytes in memory, or a part of an open file. */
   readonly source:
     | { readonly content: Uint8Array }
     | { readonly descriptor: number; readonly start: number; readonly bytes: number }
 }
 
 /** The limit of `pdf-text`. */
-const PDF_MAX_BYTES = 50 * 1024 * 1024
-const TEXT_MAX_BYTES = 8 * 1024 * 1024
-/** Maximum characters of all pages of a PDF. */
-const TEXT_MAX_CHARS = 8 * 1024 * 1024
+const MAX_PDF_BYTES = 50 * 1024 * 1024
+const MAX_TEXT_BYTES = 8 * 1024 * 1024
+/** Maximum characters of a PDF; further ones are not searchable. */
+const MAX_PDF_TEXT_CHARS = 8 * 1024 * 1024
 /** About 300 words: a few passages answer a question. */
 const PASSAGE_CHARS = 1_600
 /** Overlap with the previous passage, so that a sentence at the border is found. */
 const OVERLAP_CHARS = 160
-const GROUP = 100
+const PASSAGES_PER_WRITE = 100
 const HEAD_BYTES = 1_024
 
 /**
@@ -56,19 +56,19 @@ export function createFileIndexing(
   }
 }
 
-/** Null: the file contains no text that can be read. */
+/** Null if the file contains no text that can be read. */
 async function textOf(source: IndexFileInput['source']): Promise<string | null> {
   const head = bytesOf(source, HEAD_BYTES)
   const size = 'content' in source ? source.content.byteLength : source.bytes
   if (head.includes('%PDF-')) {
-    if (size > PDF_MAX_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
+    if (size > MAX_PDF_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
     // Converted, because the reader refuses Node's Buffer subclass.
     const { pages } = await pdfText({ bytes: new Uint8Array(bytesOf(source, size)) })
-    return pages.join('\n\n').slice(0, TEXT_MAX_CHARS)
+    return pages.join('\n\n').slice(0, MAX_PDF_TEXT_CHARS)
   }
   // The beginning is checked first, so that most pictures and archives need not be read.
   if (plainText(head, true) === null) return null
-  if (size > TEXT_MAX_BYTES) throw new TaskFailure('too_large', 'the text is larger than 8 MiB')
+  if (size > MAX_TEXT_BYTES) throw new TaskFailure('too_large', 'the text is larger than 8 MiB')
   return plainText(bytesOf(source, size), false)
 }
 
@@ -96,35 +96,35 @@ function plainText(bytes: Buffer, isCut: boolean): string | null {
 /** Splits a text at ends of lines, sentences or words where possible. */
 function* passagesOf(text: string): Generator<NewPassage> {
   let number = 0
-  for (let at = 0; at < text.length; ) {
-    const end = endOf(text, at)
+  for (let start = 0; start < text.length; ) {
+    const end = endOf(text, start)
     // A text of a PDF may contain characters that databases refuse.
-    const passage = text.slice(at, end).replaceAll('\0', '').toWellFormed()
+    const passage = text.slice(start, end).replaceAll('\0', '').toWellFormed()
     const words = searchWords(passage).join(' ')
     if (words !== '') yield { number: number++, text: passage, words }
     if (end === text.length) return
-    at = Math.max(end - OVERLAP_CHARS, at + 1)
+    start = Math.max(end - OVERLAP_CHARS, start + 1)
   }
 }
 
-function endOf(text: string, at: number): number {
-  const last = at + PASSAGE_CHARS
-  if (last >= text.length) return text.length
-  const half = at + PASSAGE_CHARS / 2
-  // Not searched in the whole text, because that would go back to its beginning.
-  const rest = text.slice(half, last)
+function endOf(text: string, start: number): number {
+  const maxEnd = start + PASSAGE_CHARS
+  if (maxEnd >= text.length) return text.length
+  const half = start + PASSAGE_CHARS / 2
+  // A search in the whole text would go back to its beginning.
+  const secondHalf = text.slice(half, maxEnd)
   for (const separator of ['\n', '. ', ' ']) {
-    const found = rest.lastIndexOf(separator)
-    if (found !== -1) return half + found + separator.length
+    const index = secondHalf.lastIndexOf(separator)
+    if (index !== -1) return half + index + separator.length
   }
-  return last
+  return maxEnd
 }
 
 function* groupsOf(passages: Iterable<NewPassage>): Generator<readonly NewPassage[]> {
   let group: NewPassage[] = []
   for (const passage of passages) {
     group.push(passage)
-    if (group.length < GROUP) continue
+    if (group.length < PASSAGES_PER_WRITE) continue
     yield group
     group = []
   }

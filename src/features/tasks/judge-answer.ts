@@ -14,51 +14,52 @@ interface JudgeAnswer {
 }
 
 /** Longest answer that is searched. A verdict on 128 rules has two thousand characters. */
-export const ANSWER_MAX_CHARS = 32_768
+export const MAX_ANSWER_CHARS = 32_768
 
-/** The object may have only this key, so that no key can be repeated and nothing can be hidden in it. */
+/** An object with only this key: nothing else is hidden in it, and the key occurs once. */
 const VERDICT = /\{\s*"probabilities"\s*:\s*\[([^[\]{}"]*)\]\s*\}/g
 const FENCE = '```'
 const OPENING_FENCE = /```[\w-]*\s*$/
-/** Characters before a verdict that is a part of something else: a list, an object, a quotation. */
-const WITHIN_SOMETHING = /(?:[[{,"'`\\]|["'`]\s*:)\s*$/
+/** The text before a verdict that is part of a list, an object or a quotation. */
+const ENDS_INSIDE_VALUE = /(?:[[{,"'`\\]|["'`]\s*:)\s*$/
 /** The key of another verdict, in any notation. */
-const ANOTHER = /["'`]\s*probabilities\s*["'`]\s*[:=]|probabilities\s*[:=]\s*\[/i
+const OTHER_VERDICT = /["'`]\s*probabilities\s*["'`]\s*[:=]|probabilities\s*[:=]\s*\[/i
 
-/** The verdict; null: there is no valid one. */
+/** The verdict; null if there is no valid one. */
 export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly number[] | null {
-  if (text.length > ANSWER_MAX_CHARS) return null
-  const whole = text.trimEnd()
-  const inner = whole.endsWith(FENCE) ? whole.slice(0, -FENCE.length).trimEnd() : whole
-  const verdict = [...inner.matchAll(VERDICT)].at(-1)
-  if (verdict === undefined || verdict.index + verdict[0].length !== inner.length) return null
-  const before = inner.slice(0, verdict.index).replace(OPENING_FENCE, '')
-  if (ANOTHER.test(decodeEscapes(before)) || WITHIN_SOMETHING.test(before)) return null
-  const probabilities = numbers(verdict[1] ?? '', rules)
+  if (text.length > MAX_ANSWER_CHARS) return null
+  const trimmed = text.trimEnd()
+  const unfenced = trimmed.endsWith(FENCE) ? trimmed.slice(0, -FENCE.length).trimEnd() : trimmed
+  const verdict = [...unfenced.matchAll(VERDICT)].at(-1)
+  if (verdict === undefined || verdict.index + verdict[0].length !== unfenced.length) return null
+  const before = unfenced.slice(0, verdict.index).replace(OPENING_FENCE, '')
+  if (OTHER_VERDICT.test(decodeEscapes(before)) || ENDS_INSIDE_VALUE.test(before)) return null
+  const probabilities = probabilitiesIn(verdict[1] ?? '', rules)
   if (probabilities === null) return null
-  return judged.some(each => quotes(each, probabilities)) ? null : probabilities
+  return judged.some(judgedText => quotes(judgedText, probabilities)) ? null : probabilities
 }
 
 /** True if the text contains this verdict, also as JSON within JSON. */
 function quotes(text: string, probabilities: readonly number[]): boolean {
   for (const [, list = ''] of decodeEscapes(text).matchAll(VERDICT)) {
-    const found = numbers(list, probabilities.length)
-    if (found?.every((each, index) => each === probabilities[index])) return true
+    const quoted = probabilitiesIn(list, probabilities.length)
+    if (quoted?.every((probability, index) => probability === probabilities[index])) return true
   }
   return false
 }
 
 /** The text without the backslashes of JSON, however often it was encoded. */
 function decodeEscapes(text: string): string {
-  return text.replace(/\\+(?:u([0-9a-f]{4})|[nrt])?/gi, (found, code: string | undefined) => {
+  return text.replace(/\\+(?:u([0-9a-f]{4})|[nrt])?/gi, (escaped, code: string | undefined) => {
     if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16))
-    return found.endsWith('\\') ? '' : ' '
+    return escaped.endsWith('\\') ? '' : ' '
   })
 }
 
-function numbers(list: string, count: number): readonly number[] | null {
+function probabilitiesIn(list: string, count: number): readonly number[] | null {
   const value = parseJson(`[${list}]`)
   if (!Array.isArray(value) || value.length !== count) return null
-  const isProbability = (each: unknown): each is number => typeof each === 'number' && each >= 0 && each <= 1
+  const isProbability = (element: unknown): element is number =>
+    typeof element === 'number' && element >= 0 && element <= 1
   return value.every(isProbability) ? value : null
 }

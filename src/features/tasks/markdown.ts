@@ -3,9 +3,9 @@
  * caller has limited the depth of the tree. Pure; task worker.
  */
 
-/** The parts of a tree that are read here. */
+/** The members of a tree's nodes that are read here. */
 export interface MarkdownNode {
-  /** Upper case for HTML elements; `#text`. */
+  /** In upper case for HTML elements; `#text` for texts. */
   readonly nodeName: string
   readonly textContent: string
   readonly childNodes: ArrayLike<MarkdownNode>
@@ -25,12 +25,12 @@ export function markdownOf(root: MarkdownNode): string {
   return blocksOf(root).join('\n\n')
 }
 
-const BLOCKS =
+const BLOCK_ELEMENTS =
   'ADDRESS ARTICLE ASIDE BODY CAPTION CENTER DD DETAILS DIALOG DIR DIV DL DT FIELDSET FIGCAPTION FIGURE FOOTER HEADER HGROUP HTML LI MAIN MENU P SEARCH SECTION SUMMARY TBODY TD TFOOT TH THEAD TR'
 
 /** Keyed by element name; of other elements only the content is written. */
 const WRITERS: ReadonlyMap<string, Write> = new Map<string, Write>([
-  ...BLOCKS.split(' ').map(name => [name, blocks] as const),
+  ...BLOCK_ELEMENTS.split(' ').map(name => [name, blocks] as const),
   ...[1, 2, 3, 4, 5, 6].map(
     level => [`H${level}`, (node: MarkdownNode) => heading('#'.repeat(level), node)] as const,
   ),
@@ -46,7 +46,7 @@ const WRITERS: ReadonlyMap<string, Write> = new Map<string, Write>([
   ['HR', () => [block('---')]],
   ['PRE', fenced],
   ['UL', node => list(node, () => '- ')],
-  ['OL', node => list(node, at => `${at + 1}. `)],
+  ['OL', node => list(node, index => `${index + 1}. `)],
   ['BLOCKQUOTE', quote],
   ['TABLE', table],
 ])
@@ -65,25 +65,25 @@ function piecesOf({ childNodes }: MarkdownNode): readonly Piece[] {
 
 /** Adjacent runs of text become one block. */
 function blocksOf(node: MarkdownNode): string[] {
-  const found: string[] = []
+  const blocks: string[] = []
   let line = ''
-  const end = (): void => {
-    const text = tidy(line)
-    if (text !== '') found.push(text)
+  const endLine = (): void => {
+    const text = trimBlanks(line)
+    if (text !== '') blocks.push(text)
     line = ''
   }
   for (const { isBlock, text } of piecesOf(node)) {
     if (isBlock) {
-      end()
-      found.push(text)
+      endLine()
+      blocks.push(text)
     } else line += text
   }
-  end()
-  return found
+  endLine()
+  return blocks
 }
 
 /** Only `br` makes a line end within a paragraph. */
-function tidy(line: string): string {
+function trimBlanks(line: string): string {
   return line
     .replace(/ {2,}/g, ' ')
     .replace(/ ?\n ?/g, '\n')
@@ -106,15 +106,15 @@ function heading(mark: string, node: MarkdownNode): readonly Piece[] {
   return text === '' ? [] : [block(`${mark} ${text}`)]
 }
 
-/** Blanks at its ends stay outside the marks. */
+/** Blanks at both ends of the text stay outside the marks. */
 function marked(mark: string, node: MarkdownNode): readonly Piece[] {
   const pieces = piecesOf(node)
   if (pieces.some(({ isBlock }) => isBlock)) return pieces
   const text = pieces.map(piece => piece.text).join('')
   const inner = text.trim()
   if (inner === '') return [inline(text)]
-  const from = text.indexOf(inner)
-  return [inline(`${text.slice(0, from)}${mark}${inner}${mark}${text.slice(from + inner.length)}`)]
+  const start = text.indexOf(inner)
+  return [inline(`${text.slice(0, start)}${mark}${inner}${mark}${text.slice(start + inner.length)}`)]
 }
 
 function link(node: MarkdownNode): readonly Piece[] {
@@ -122,7 +122,7 @@ function link(node: MarkdownNode): readonly Piece[] {
   const href = node.getAttribute('href')
   const hasBlocks = pieces.some(({ isBlock }) => isBlock)
   const texts = pieces.map(({ text }) => text.replace(/^#{1,6} /, ''))
-  const label = tidy(texts.join(hasBlocks ? ' ' : '')).replace(/\s*\n\s*/g, ' ')
+  const label = trimBlanks(texts.join(hasBlocks ? ' ' : '')).replace(/\s*\n\s*/g, ' ')
   return label === '' || href === null ? pieces : [{ isBlock: hasBlocks, text: `[${label}](${href})` }]
 }
 
@@ -145,20 +145,20 @@ function fenced(node: MarkdownNode): readonly Piece[] {
 }
 
 function longestTicks(text: string): number {
-  return (text.match(/`+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 0)
+  return (text.match(/`+/g) ?? []).reduce((longest, { length }) => Math.max(longest, length), 0)
 }
 
-function list({ childNodes }: MarkdownNode, markOf: (at: number) => string): readonly Piece[] {
+function list({ childNodes }: MarkdownNode, markOf: (index: number) => string): readonly Piece[] {
   const items = Array.from(childNodes)
     .filter(({ nodeName }) => !nodeName.startsWith('#'))
-    .map(child => (child.nodeName === 'LI' ? blocksOf(child) : blocksOf(only(child))))
+    .map(child => (child.nodeName === 'LI' ? blocksOf(child) : blocksOf(wrapAlone(child))))
     .filter(({ length }) => length > 0)
   if (items.length === 0) return []
   return [
     block(
       items
-        .map((item, at) => {
-          const mark = markOf(at)
+        .map((item, index) => {
+          const mark = markOf(index)
           return `${mark}${item.join('\n').replace(/\n(?=[^\n])/g, `\n${' '.repeat(mark.length)}`)}`
         })
         .join('\n'),
@@ -166,8 +166,8 @@ function list({ childNodes }: MarkdownNode, markOf: (at: number) => string): rea
   ]
 }
 
-/** The node as the only child of another: for content of a list outside its items. */
-function only(child: MarkdownNode): MarkdownNode {
+/** Wraps a node in a list item, for content that is outside the items of a list or the rows of a table. */
+function wrapAlone(child: MarkdownNode): MarkdownNode {
   return { nodeName: 'LI', textContent: child.textContent, childNodes: [child], getAttribute: () => null }
 }
 
@@ -178,20 +178,20 @@ function quote(node: MarkdownNode): readonly Piece[] {
 
 /** A first row of headings gets a separator. Content that is not a row comes before the rows. */
 function table(node: MarkdownNode): readonly Piece[] {
-  const others: string[] = []
+  const otherBlocks: string[] = []
   const rows: string[] = []
   const read = ({ childNodes }: MarkdownNode): void => {
     for (const child of Array.from(childNodes)) {
       if (child.nodeName === 'TR') rows.push(...row(child))
-      else if (SECTIONS.has(child.nodeName)) read(child)
-      else if (!child.nodeName.startsWith('#')) others.push(...blocksOf(only(child)))
+      else if (TABLE_SECTIONS.has(child.nodeName)) read(child)
+      else if (!child.nodeName.startsWith('#')) otherBlocks.push(...blocksOf(wrapAlone(child)))
     }
   }
   read(node)
-  return [...others, rows.join('\n')].filter(text => text !== '').map(block)
+  return [...otherBlocks, rows.join('\n')].filter(text => text !== '').map(block)
 }
 
-const SECTIONS: ReadonlySet<string> = new Set(['TBODY', 'THEAD', 'TFOOT'])
+const TABLE_SECTIONS: ReadonlySet<string> = new Set(['TBODY', 'THEAD', 'TFOOT'])
 
 function row({ childNodes }: MarkdownNode): readonly string[] {
   const cells = Array.from(childNodes).filter(({ nodeName }) => nodeName === 'TD' || nodeName === 'TH')

@@ -19,7 +19,7 @@ export interface PageTextInput {
   /** The address of the page, for its relative links. */
   readonly url: string
   readonly maxChars: number
-  /** True: without a document tree, for a page whose tree took too long. */
+  /** True builds no document tree, for a page whose tree took too long. */
   readonly plain?: boolean
 }
 
@@ -30,21 +30,21 @@ interface PageTextOutput {
   readonly cut: boolean
 }
 
-const BYTES_MAX = 52_428_800
+const MAX_BYTES = 52_428_800
 /**
  * Beyond these no tree is built: it needs a kilobyte per node, and the reader's time grows with the square of the
  * depth.
  */
-const TREE_CHARS_MAX = 4_000_000
-const TREE_TAGS_MAX = 40_000
-const TREE_ENTITIES_MAX = 50_000
-const DEPTH_MAX = 100
+const MAX_TREE_CHARS = 4_000_000
+const MAX_TREE_TAGS = 40_000
+const MAX_TREE_ENTITIES = 50_000
+const MAX_DEPTH = 100
 /** Maximum characters of the main content that become Markdown. */
-const CONTENT_CHARS_MAX = 1_500_000
-const TITLE_MAX_CHARS = 500
+const MAX_CONTENT_CHARS = 1_500_000
+const MAX_TITLE_CHARS = 500
 /** Bytes in which a page may name its charset. */
 const META_BYTES = 4_096
-const HTML: ReadonlySet<string> = new Set(['text/html', 'application/xhtml+xml'])
+const HTML_TYPES: ReadonlySet<string> = new Set(['text/html', 'application/xhtml+xml'])
 
 /** The parts of the document tree that are used here; the library's own types need browser types. */
 interface Node extends MarkdownNode {
@@ -64,12 +64,12 @@ interface Tree extends Node {
 
 /** @throws TaskFailure `too_large` */
 export function pageText({ bytes, type, charset, url, maxChars, plain }: PageTextInput): PageTextOutput {
-  if (bytes.byteLength > BYTES_MAX) throw new TaskFailure('too_large', 'the page is larger than 50 MiB')
-  const isHtml = HTML.has(type)
+  if (bytes.byteLength > MAX_BYTES) throw new TaskFailure('too_large', 'the page is larger than 50 MiB')
+  const isHtml = HTML_TYPES.has(type)
   const text = decode(bytes, charset ?? (isHtml ? metaCharset(bytes) : null))
   const page = isHtml ? readHtml(text, url, maxChars, plain === true) : { title: '', text }
   return {
-    title: page.title.slice(0, TITLE_MAX_CHARS).toWellFormed().replace(/\s+/g, ' ').trim(),
+    title: page.title.slice(0, MAX_TITLE_CHARS).toWellFormed().replace(/\s+/g, ' ').trim(),
     text: page.text.slice(0, maxChars).toWellFormed(),
     cut: page.text.length > maxChars,
   }
@@ -81,7 +81,7 @@ function readHtml(
   maxChars: number,
   plain: boolean,
 ): { title: string; text: string } {
-  const tree = plain || !isModest(html) ? null : treeOf(html)
+  const tree = plain || !isSmallEnough(html) ? null : treeOf(html)
   if (tree === null) return { title: plainTitle(html), text: plainHtml(html, maxChars + 1) }
   const title = titleOf(tree)
   const main = mainContent(tree)
@@ -89,25 +89,25 @@ function readHtml(
   return { title, text: markdown(html, url, maxChars) }
 }
 
-/** Checked before the tree is built. */
-function isModest(html: string): boolean {
-  if (html.length > TREE_CHARS_MAX) return false
-  return isAtMost(html, '<', TREE_TAGS_MAX * 2) && isAtMost(html, '&', TREE_ENTITIES_MAX)
+/** True if a document tree may be built. */
+function isSmallEnough(html: string): boolean {
+  if (html.length > MAX_TREE_CHARS) return false
+  return isAtMost(html, '<', MAX_TREE_TAGS * 2) && isAtMost(html, '&', MAX_TREE_ENTITIES)
 }
 
 function isAtMost(text: string, mark: string, countMax: number): boolean {
   let count = 0
-  for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1))
+  for (let index = text.indexOf(mark); index !== -1; index = text.indexOf(mark, index + 1))
     if (++count > countMax) return false
   return true
 }
 
 /** Null for a tree that is too deep. A page without an html element gets one. */
 function treeOf(html: string): Tree | null {
-  const whole = /<html[\s>]/i.test(html.slice(0, META_BYTES))
+  const document = /<html[\s>]/i.test(html.slice(0, META_BYTES))
     ? html
     : `<!doctype html><html><body>${html}</body></html>`
-  const tree = parseHTML(whole).document as unknown as Tree
+  const tree = parseHTML(document).document as unknown as Tree
   return tree.documentElement !== null && isShallow(tree.documentElement) ? tree : null
 }
 
@@ -115,7 +115,7 @@ function isShallow(root: Node): boolean {
   let depth = 0
   for (let node: Node | null = root; node !== null; ) {
     if (node.firstElementChild !== null) {
-      if (++depth > DEPTH_MAX) return false
+      if (++depth > MAX_DEPTH) return false
       node = node.firstElementChild
       continue
     }
@@ -132,10 +132,10 @@ function mainContent(tree: Tree): { title: string; content: string } | null {
   try {
     const article = new Readability(tree as never, {
       charThreshold: 200,
-      maxElemsToParse: TREE_TAGS_MAX,
+      maxElemsToParse: MAX_TREE_TAGS,
     }).parse()
     const content = article?.content ?? ''
-    return content === '' || content.length > CONTENT_CHARS_MAX
+    return content === '' || content.length > MAX_CONTENT_CHARS
       ? null
       : { title: article?.title ?? '', content }
   } catch {
@@ -145,7 +145,7 @@ function mainContent(tree: Tree): { title: string; content: string } | null {
 }
 
 function markdown(html: string, url: string, maxChars: number): string {
-  if (html.length > CONTENT_CHARS_MAX) return plainHtml(html, maxChars + 1)
+  if (html.length > MAX_CONTENT_CHARS) return plainHtml(html, maxChars + 1)
   const tree = treeOf(html)
   if (tree === null) return plainHtml(html, maxChars + 1)
   for (const node of tree.querySelectorAll(
@@ -175,9 +175,9 @@ function titleOf(tree: Tree): string {
 function plainTitle(html: string): string {
   const open = html.slice(0, 65_536).search(/<title[\s>]/i)
   if (open === -1) return ''
-  const from = html.indexOf('>', open) + 1
-  const end = html.slice(from, from + TITLE_MAX_CHARS * 2).search(/<\/title/i)
-  return from === 0 || end === -1 ? '' : plainHtml(html.slice(from, from + end), TITLE_MAX_CHARS)
+  const start = html.indexOf('>', open) + 1
+  const end = html.slice(start, start + MAX_TITLE_CHARS * 2).search(/<\/title/i)
+  return start === 0 || end === -1 ? '' : plainHtml(html.slice(start, start + end), MAX_TITLE_CHARS)
 }
 
 /** Unknown charsets are read as UTF-8, or as Windows-1252 if the bytes are not UTF-8. */

@@ -8,7 +8,7 @@ import { TaskFailure } from './task.ts'
 
 interface PdfTextInput {
   readonly bytes: Uint8Array
-  /** At most 2,000, the default. */
+  /** Default and maximum: 2,000. */
   readonly pagesMax?: number
 }
 
@@ -17,13 +17,13 @@ interface PdfTextOutput {
   readonly pages: readonly string[]
 }
 
-const BYTES_MAX = 50 * 1024 * 1024
-const PAGES_MAX = 2_000
+const MAX_BYTES = 50 * 1024 * 1024
+const MAX_PAGES = 2_000
 /** Limit for all pages together: more than any model reads. */
-const CHARS_MAX = 16 * 1024 * 1024
+const MAX_CHARS = 16 * 1024 * 1024
 
-/** A page takes a few hundred kilobytes, a large drawing a few megabytes, and the whole document must fit as well. */
-const BUFFERS: BufferLimits = {
+/** A page takes a few hundred kilobytes, a large drawing a few megabytes; the document itself counts too. */
+const BUFFER_LIMITS: BufferLimits = {
   singleBytes: 32 * 1024 * 1024,
   countedBytes: 1024 * 1024,
   totalBytes: 256 * 1024 * 1024,
@@ -32,7 +32,7 @@ const BUFFERS: BufferLimits = {
 type Document = Awaited<ReturnType<typeof getDocumentProxy>>
 
 /** One page with one letter; readers find the objects of a document without a table. */
-const SAMPLE = `%PDF-1.4
+const SAMPLE_PDF = `%PDF-1.4
 1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>endobj
@@ -48,18 +48,18 @@ trailer<</Root 1 0 R>>
  * which would take a tenth of a second longer, and could be ended while modules are linked.
  */
 export async function loadPdfText(): Promise<typeof pdfText> {
-  await pdfText({ bytes: new Uint8Array(Buffer.from(SAMPLE)) })
+  await pdfText({ bytes: new Uint8Array(Buffer.from(SAMPLE_PDF)) })
   return pdfText
 }
 
 /** @throws TaskFailure `not_a_pdf`, `encrypted`, `broken`, `too_large` or `too_many_pages` */
-export async function pdfText({ bytes, pagesMax = PAGES_MAX }: PdfTextInput): Promise<PdfTextOutput> {
-  if (bytes.byteLength > BYTES_MAX) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
+export async function pdfText({ bytes, pagesMax = MAX_PAGES }: PdfTextInput): Promise<PdfTextOutput> {
+  if (bytes.byteLength > MAX_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
   if (!hasHeader(bytes)) throw new TaskFailure('not_a_pdf', 'the document is not a PDF')
-  return await withBoundedBuffers(BUFFERS, async check => {
+  return await withBoundedBuffers(BUFFER_LIMITS, async check => {
     const document = await open(bytes)
     try {
-      const pageLimit = Math.min(pagesMax, PAGES_MAX)
+      const pageLimit = Math.min(pagesMax, MAX_PAGES)
       if (document.numPages > pageLimit)
         throw new TaskFailure('too_many_pages', `the document has more than ${pageLimit} pages`)
       return { pages: await readPages(document, check) }
@@ -76,7 +76,7 @@ async function readPages(document: Document, check: () => void): Promise<string[
     const text = await readPage(document, number)
     check()
     chars += text.length
-    if (chars > CHARS_MAX) throw new TaskFailure('too_large', 'the document has too much text')
+    if (chars > MAX_CHARS) throw new TaskFailure('too_large', 'the document has too much text')
     pages.push(text)
   }
   return pages
@@ -90,7 +90,7 @@ async function readPage(document: Document, number: number): Promise<string> {
     for (const item of items) {
       if (!('str' in item)) continue
       text += item.hasEOL ? `${item.str}\n` : item.str
-      if (text.length > CHARS_MAX) break
+      if (text.length > MAX_CHARS) break
     }
     page.cleanup()
     return text.trim()
@@ -117,14 +117,14 @@ async function open(bytes: Uint8Array): Promise<Document> {
   }
 }
 
-/** Readers accept some foreign bytes before the header. */
+/** True if the header is near the beginning: readers accept some other bytes before it. */
 function hasHeader(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).includes('%PDF-')
 }
 
 /**
  * Limits for the memory that a library allocates. The heap limit of a worker does not count buffers, so a small
- * document could fill the machine. While the work runs, counting constructors replace those of large buffers.
+ * document could fill the machine. While the work runs, constructors that count replace the constructors of buffers.
  */
 interface BufferLimits {
   /** Limit for one buffer. */
@@ -134,7 +134,7 @@ interface BufferLimits {
   readonly countedBytes: number
 }
 
-/** Counts buffers and keeps that there were too many, because libraries swallow errors. */
+/** Counts buffers, and remembers that there were too many, because libraries swallow errors. */
 class BufferCount {
   readonly #limits: BufferLimits
   #bytes = 0
@@ -169,9 +169,9 @@ async function withBoundedBuffers<Output>(
   const check = (): void => {
     if (count.exceeded) throw new TaskFailure('too_large', 'the document expands to too many bytes')
   }
-  const { Uint8Array: usualArray, DecompressionStream: usualStream } = globalThis
-  globalThis.Uint8Array = countArrays(usualArray, count)
-  globalThis.DecompressionStream = countStreams(usualStream, count)
+  const { Uint8Array: originalArray, DecompressionStream: originalStream } = globalThis
+  globalThis.Uint8Array = countArrays(originalArray, count)
+  globalThis.DecompressionStream = countStreams(originalStream, count)
   try {
     const output = await work(check)
     check()
@@ -180,23 +180,23 @@ async function withBoundedBuffers<Output>(
     check()
     throw error
   } finally {
-    globalThis.Uint8Array = usualArray
-    globalThis.DecompressionStream = usualStream
+    globalThis.Uint8Array = originalArray
+    globalThis.DecompressionStream = originalStream
   }
 }
 
-function countArrays(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
-  const counted: Uint8ArrayConstructor = new Proxy(usual, {
+function countArrays(original: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
+  const countingArray: Uint8ArrayConstructor = new Proxy(original, {
     construct(target, args: readonly unknown[], newTarget) {
       if (typeof args[0] === 'number') count.add(args[0])
-      return Reflect.construct(target, args, newTarget === counted ? target : newTarget) as object
+      return Reflect.construct(target, args, newTarget === countingArray ? target : newTarget) as object
     },
   })
-  return counted
+  return countingArray
 }
 
-function countStreams(usual: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
-  return new Proxy(usual, {
+function countStreams(original: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
+  return new Proxy(original, {
     construct(target, args: ConstructorParameters<typeof DecompressionStream>) {
       const { readable, writable } = new target(...args)
       let bytes = 0

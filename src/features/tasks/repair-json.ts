@@ -7,8 +7,6 @@ import { parseJson } from '../../base/json.ts'
 
 interface RepairJsonInput {
   readonly text: string
-  /** True if the token limit cut the reply: content is missing, and closing brackets would hide that. */
-  readonly truncated: boolean
 }
 
 interface RepairJsonOutput {
@@ -20,16 +18,16 @@ interface RepairJsonOutput {
 }
 
 /** Longest text to repair; models write a hundredth of it. */
-const TEXT_MAX = 4 * 1024 * 1024
-/** Maximum brackets in prose that are tried as the beginning of JSON. */
-const STARTS_MAX = 16
+const MAX_TEXT_CHARS = 4 * 1024 * 1024
+/** Maximum number of brackets in prose that are tried as the start of JSON. */
+const MAX_STARTS = 16
 
 const FENCE = /```[^\n`]*\n([\s\S]*?)(?:\n?[ \t]*```|$)/
 
-export function repairJson({ text, truncated }: RepairJsonInput): RepairJsonOutput {
+export function repairJson({ text }: RepairJsonInput): RepairJsonOutput {
   if (parseJson(text) !== undefined) return { text, valid: true, improved: false }
   const unchanged = { text, valid: false, improved: false }
-  if (truncated || text.length > TEXT_MAX) return unchanged
+  if (text.length > MAX_TEXT_CHARS) return unchanged
   const healed = heal(text)
   return healed === null ? unchanged : { text: healed, valid: true, improved: true }
 }
@@ -53,26 +51,26 @@ function heal(text: string): string | null {
 
 /** The longest complete object or array in the text; in prose an object is preferred to an array. */
 function longestSpan(text: string): string | null {
-  let best: string | null = null
-  let from = 0
-  for (let starts = 0; starts < STARTS_MAX; starts++) {
-    const start = nextStart(text, from)
+  let longest: string | null = null
+  let searchFrom = 0
+  for (let starts = 0; starts < MAX_STARTS; starts++) {
+    const start = nextStart(text, searchFrom)
     if (start === -1) break
     const end = endOf(text, start)
     const span = end === -1 ? null : text.slice(start, end)
     if (span !== null && isStructure(span)) {
-      if (!isReference(span) && (best === null || rank(span) > rank(best))) best = span
-      from = start + span.length
-    } else if (best === null && end === -1) {
-      // Something begins here and never ends, so everything after it is inside it.
+      if (!isReference(span) && (longest === null || preference(span) > preference(longest))) longest = span
+      searchFrom = start + span.length
+    } else if (longest === null && end === -1) {
+      // A structure begins here and never ends, so everything after it is inside it.
       return null
     } else {
-      from = start + 1
+      searchFrom = start + 1
       // A complete structure inside a broken one must not be taken for the answer.
       if (span !== null && span.length > 2 && looksIntended(span)) return null
     }
   }
-  return best
+  return longest
 }
 
 /** True for `[1]`, which refers to a source in prose. */
@@ -81,7 +79,7 @@ function isReference(span: string): boolean {
 }
 
 /** Prefers objects, which are more often the answer than lists; then the longer one. */
-function rank(span: string): number {
+function preference(span: string): number {
   return span.length + (span.startsWith('{') ? 1_000 : 0)
 }
 
@@ -91,9 +89,9 @@ function looksIntended(span: string): boolean {
 }
 
 function repairFrom(text: string): string | null {
-  let from = 0
-  for (let tries = 0; tries < STARTS_MAX; tries++) {
-    const start = nextStart(text, from)
+  let searchFrom = 0
+  for (let attempt = 0; attempt < MAX_STARTS; attempt++) {
+    const start = nextStart(text, searchFrom)
     if (start === -1) return null
     const end = endOf(text, start)
     const span = end === -1 ? text.slice(start) : text.slice(start, end)
@@ -101,7 +99,7 @@ function repairFrom(text: string): string | null {
       const repaired = tryRepair(span)
       if (repaired !== null) return repaired
     }
-    from = end === -1 ? start + 1 : end
+    searchFrom = end === -1 ? start + 1 : end
   }
   return null
 }
@@ -112,15 +110,15 @@ function tryRepair(span: string): string | null {
     // The library makes a string or a list from any text; only text that began as a structure may end as one.
     return repaired.trimStart()[0] === span[0] && isStructure(repaired) ? repaired : null
   } catch {
-    // It cannot be repaired, or is nested too deeply.
+    // The span cannot be repaired, or is nested too deeply.
     return null
   }
 }
 
 function nextStart(text: string, from: number): number {
-  for (let at = from; at < text.length; at++) {
-    const char = text.charCodeAt(at)
-    if (char === 0x7b || char === 0x5b) return at
+  for (let index = from; index < text.length; index++) {
+    const char = text.charCodeAt(index)
+    if (char === 0x7b || char === 0x5b) return index
   }
   return -1
 }
@@ -129,14 +127,14 @@ function nextStart(text: string, from: number): number {
 function endOf(text: string, start: number): number {
   let depth = 0
   let inString = false
-  for (let at = start; at < text.length; at++) {
-    const char = text[at]
+  for (let index = start; index < text.length; index++) {
+    const char = text[index]
     if (inString) {
-      if (char === '\\') at++
+      if (char === '\\') index++
       else if (char === '"') inString = false
     } else if (char === '"') inString = true
     else if (char === '{' || char === '[') depth++
-    else if ((char === '}' || char === ']') && --depth === 0) return at + 1
+    else if ((char === '}' || char === ']') && --depth === 0) return index + 1
   }
   return -1
 }

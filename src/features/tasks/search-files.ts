@@ -12,9 +12,9 @@ import { TaskFailure } from './task.ts'
 interface SearchFilesInput extends WorkspaceScope {
   readonly storageUrl: string
   readonly queries: readonly string[]
-  /** Null: all files of the workspace. */
+  /** Null for all files of the workspace. */
   readonly fileIds: readonly string[] | null
-  /** Null: no restriction by attributes. */
+  /** Null if attributes do not matter. */
   readonly filter: AttributeFilter | null
   readonly limit: number
 }
@@ -24,33 +24,34 @@ export interface ScoredPassage extends FoundPassage {
   readonly score: number
 }
 
-/** Maximum words of one query; more add nothing. */
-const WORDS_MAX = 64
-/** Candidates from the database, which are then scored in the same way on every engine. */
-const CANDIDATES = 200
+/** Maximum words of all queries; more add nothing. */
+const MAX_QUERY_WORDS = 64
+/** Maximum passages that the database returns; they are then scored in the same way on every engine. */
+const MAX_CANDIDATES = 200
 /** Files per database query, which accepts about 32,000 values. */
-const FILES_AT_ONCE = 10_000
+const FILES_PER_QUERY = 10_000
 /** Files per page of the list. */
-const PAGE = 1_000
+const FILES_PER_PAGE = 1_000
 
 export function createFileSearch(
   open: (url: string) => Promise<Pick<Store, 'files' | 'close'>>,
 ): (input: SearchFilesInput) => Promise<readonly ScoredPassage[]> {
   return async ({ storageUrl, queries, fileIds, filter, limit, organizationId, workspaceId }) => {
-    const words = [...new Set(queries.flatMap(searchWords))].slice(0, WORDS_MAX)
+    const words = [...new Set(queries.flatMap(searchWords))].slice(0, MAX_QUERY_WORDS)
     if (words.length === 0) return []
     try {
       const store = await open(storageUrl)
       try {
         const query = { organizationId, workspaceId, words, fileIds }
-        if (filter === null) return scored(await store.files.search(query, CANDIDATES), words).slice(0, limit)
+        if (filter === null)
+          return scorePassages(await store.files.search(query, MAX_CANDIDATES), words).slice(0, limit)
         const ids = await filteredIds(store.files, query, filter)
-        const found: FoundPassage[] = []
-        for (let at = 0; at < ids.length; at += FILES_AT_ONCE) {
-          const group = { ...query, fileIds: ids.slice(at, at + FILES_AT_ONCE) }
-          found.push(...(await store.files.search(group, CANDIDATES)))
+        const passages: FoundPassage[] = []
+        for (let index = 0; index < ids.length; index += FILES_PER_QUERY) {
+          const group = { ...query, fileIds: ids.slice(index, index + FILES_PER_QUERY) }
+          passages.push(...(await store.files.search(group, MAX_CANDIDATES)))
         }
-        return scored(found, words).slice(0, limit)
+        return scorePassages(passages, words).slice(0, limit)
       } finally {
         await store.close()
       }
@@ -67,15 +68,18 @@ async function filteredIds(
   filter: AttributeFilter,
 ): Promise<readonly string[]> {
   const scope = { organizationId, workspaceId }
-  const requested = fileIds === null ? null : new Set(fileIds)
+  const requestedIds = fileIds === null ? null : new Set(fileIds)
   const ids: string[] = []
-  let page = await files.list(scope, PAGE)
+  let page = await files.list(scope, FILES_PER_PAGE)
   while (page !== null) {
     for (const file of page.items) {
-      if (requested?.has(file.id) !== false && hasAttributes(filter, file)) ids.push(file.id)
+      if (requestedIds?.has(file.id) !== false && hasAttributes(filter, file)) ids.push(file.id)
     }
-    const last = page.items.at(-1)
-    page = page.hasMore && last !== undefined ? await files.list({ ...scope, after: last.id }, PAGE) : null
+    const lastFile = page.items.at(-1)
+    page =
+      page.hasMore && lastFile !== undefined
+        ? await files.list({ ...scope, after: lastFile.id }, FILES_PER_PAGE)
+        : null
   }
   return ids
 }
@@ -84,18 +88,18 @@ async function filteredIds(
  * The share of the query that a passage contains; rare words count more. Only passages of the workspace are counted, so
  * that scores reveal nothing about the files of others.
  */
-function scored(passages: readonly FoundPassage[], words: readonly string[]): ScoredPassage[] {
+function scorePassages(passages: readonly FoundPassage[], words: readonly string[]): ScoredPassage[] {
   const wordsOf = passages.map(({ text }) => new Set(searchWords(text)))
   const weights = words.map(word => {
-    const passageCount = wordsOf.filter(each => each.has(word)).length
+    const passageCount = wordsOf.filter(passageWords => passageWords.has(word)).length
     return [word, Math.log(1 + passages.length / (passageCount + 0.5))] as const
   })
-  const whole = weights.reduce((sum, [, weight]) => sum + weight, 0)
+  const totalWeight = weights.reduce((sum, [, weight]) => sum + weight, 0)
   return (
     passages
-      .map((passage, at) => {
-        const found = weights.filter(([word]) => wordsOf[at]?.has(word))
-        const share = found.reduce((sum, [, weight]) => sum + weight, 0) / whole
+      .map((passage, index) => {
+        const matching = weights.filter(([word]) => wordsOf[index]?.has(word))
+        const share = matching.reduce((sum, [, weight]) => sum + weight, 0) / totalWeight
         return { ...passage, score: Math.round(share * 10_000) / 10_000 }
       })
       // Equal scores are ordered by position, because the order of the database also depends on the texts of others.

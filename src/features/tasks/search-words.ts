@@ -4,21 +4,21 @@
  */
 
 const WORD = /[\p{L}\p{N}]+/gu
-const MARKS = /\p{M}+/gu
-const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]+/gu
-/** Longer ones are data, not words. */
-const WORD_MAX_CHARS = 64
+const COMBINING_MARKS = /\p{M}+/gu
+const SCRIPTS_WITHOUT_BLANKS = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]+/gu
+/** Longer runs of letters are data, not words; only their beginning is kept. */
+const MAX_WORD_CHARS = 64
 
 /** All words of a text, in order. */
 export function searchWords(text: string): string[] {
-  const plain = text.normalize('NFKD').replaceAll(MARKS, '').toLowerCase()
+  const plain = text.normalize('NFKD').replaceAll(COMBINING_MARKS, '').toLowerCase()
   const words: string[] = []
   for (const [word] of plain.matchAll(WORD)) {
-    const spaced = word.replaceAll(UNSPACED, run => {
+    const spaced = word.replaceAll(SCRIPTS_WITHOUT_BLANKS, run => {
       words.push(...pairsOf(run))
       return ' '
     })
-    for (const part of spaced.split(' ')) if (part !== '') words.push(part.slice(0, WORD_MAX_CHARS))
+    for (const part of spaced.split(' ')) if (part !== '') words.push(part.slice(0, MAX_WORD_CHARS))
   }
   return words
 }
@@ -26,5 +26,5 @@ export function searchWords(text: string): string[] {
 function pairsOf(run: string): string[] {
   const characters = [...run]
   if (characters.length === 1) return characters
-  return characters.slice(1).map((character, at) => `${characters[at]}${character}`)
+  return characters.slice(1).map((character, index) => `${characters[index]}${character}`)
 }

@@ -26,11 +26,11 @@ import { TaskFailure } from './task.ts'
 
 /** The position of a request in the file. */
 export interface RequestPosition {
-  readonly place: JsonPosition
+  readonly position: JsonPosition
   readonly number: number
 }
 
-interface Verbs {
+interface VerbInputs {
   readonly open: { readonly batch: OpeningBatch; readonly nowMs: number }
   readonly add: {
     readonly id: string
@@ -47,7 +47,9 @@ interface Verbs {
   readonly abandon: { readonly id: string }
 }
 
-export type StoreVerb = { [Verb in keyof Verbs]: { readonly verb: Verb } & Verbs[Verb] }[keyof Verbs]
+export type StoreVerb = {
+  [Verb in keyof VerbInputs]: { readonly verb: Verb } & VerbInputs[Verb]
+}[keyof VerbInputs]
 type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
 
 export type StoreBatchOutput =
@@ -65,9 +67,9 @@ export type StoreBatchOutput =
 /** The Store cannot be used now. The message is the code of the cause, which may be empty. */
 export const STORE_FAILED = 'store'
 
-/** Bytes per transaction: a few milliseconds of disk time, for which other writers wait. */
-const GROUP_BYTES = 1024 * 1024
-const GROUP_REQUESTS = 1_000
+/** Maximum bytes of a transaction: a few milliseconds of disk time, for which other writers wait. */
+const MAX_GROUP_BYTES = 1024 * 1024
+const MAX_GROUP_REQUESTS = 1_000
 
 /**
  * @param open opens a Store for one job. No Store stays open between jobs, because an idle worker does not notice a
@@ -80,7 +82,7 @@ export function createBatchStoring(
     try {
       const store = await open(input.storageUrl)
       try {
-        return await carryOut(store.batches, input)
+        return await runVerb(store.batches, input)
       } finally {
         await store.close()
       }
@@ -90,7 +92,7 @@ export function createBatchStoring(
   }
 }
 
-async function carryOut(batches: Store['batches'], input: StoreBatchInput): Promise<StoreBatchOutput> {
+async function runVerb(batches: Store['batches'], input: StoreBatchInput): Promise<StoreBatchOutput> {
   switch (input.verb) {
     case 'open':
       return { outcome: 'opening', opening: await batches.open(input.batch, input.nowMs) }
@@ -99,7 +101,7 @@ async function carryOut(batches: Store['batches'], input: StoreBatchInput): Prom
       return reserved === 'lost' ? { outcome: 'lost' } : { outcome: 'room', reserved }
     }
     case 'add':
-      return await add(batches, input)
+      return await addLines(batches, input)
     case 'accept':
       return await accept(batches, input.batch)
     case 'abandon':
@@ -108,66 +110,66 @@ async function carryOut(batches: Store['batches'], input: StoreBatchInput): Prom
   }
 }
 
-async function accept(batches: Store['batches'], accepted: AcceptedBatch): Promise<StoreBatchOutput> {
+async function accept(batches: Store['batches'], accepting: AcceptedBatch): Promise<StoreBatchOutput> {
   try {
-    const batch = await batches.accept(accepted)
+    const batch = await batches.accept(accepting)
     return batch === null ? { outcome: 'lost' } : { outcome: 'accepted', batch }
   } catch (thrown) {
     // The batch may be accepted although the reply was lost.
-    const batch = await batches.find(accepted.organizationId, accepted.workspaceId, accepted.id)
+    const batch = await batches.find(accepting.organizationId, accepting.workspaceId, accepting.id)
     if (batch === null) throw thrown
     return { outcome: 'accepted', batch }
   }
 }
 
-async function add(
+async function addLines(
   batches: Store['batches'],
-  { id, file, form, from, leaseUntilMs, budgetMs }: Verbs['add'],
+  { id, file, form, from, leaseUntilMs, budgetMs }: VerbInputs['add'],
 ): Promise<StoreBatchOutput> {
   if (!(await batches.keepOpen(id, leaseUntilMs))) return { outcome: 'lost' }
-  const endMs = performance.now() + budgetMs
+  const stopAtMs = performance.now() + budgetMs
   const source = fileSource(file)
   let group: FoundRequest[] = []
   let bytes = 0
-  const { place, number } = from
-  const start = { ...BATCH_START, form, place, before: 'requests', requests: number } as const
+  const { position, number } = from
+  const start = { ...BATCH_START, form, position, before: 'requests', requests: number } as const
   const reader = new BatchReader(source, start, {
     onRequest(request) {
       group.push(request)
       bytes += request.to - request.from
     },
-    isEnough: () => bytes >= GROUP_BYTES || group.length >= GROUP_REQUESTS,
+    isEnough: () => bytes >= MAX_GROUP_BYTES || group.length >= MAX_GROUP_REQUESTS,
   })
   for (;;) {
-    const reached = reader.read()
-    const failed = await addGroup(batches, id, linesOf(source, group))
-    if (failed !== null) return failed
-    if (reached.before === 'end') return { outcome: 'added', next: null }
-    if (performance.now() >= endMs)
-      return { outcome: 'added', next: { place: reached.place, number: reached.requests } }
+    const progress = reader.read()
+    const failure = await addGroup(batches, id, linesOf(source, group))
+    if (failure !== null) return failure
+    if (progress.before === 'end') return { outcome: 'added', next: null }
+    if (performance.now() >= stopAtMs)
+      return { outcome: 'added', next: { position: progress.position, number: progress.requests } }
     group = []
     bytes = 0
   }
 }
 
-/** Null: all are added. */
+/** Returns the outcome of a group that cannot be added; null if all lines are added. */
 async function addGroup(
   batches: Store['batches'],
   id: string,
   lines: readonly NewLine[],
 ): Promise<StoreBatchOutput | null> {
-  let rest = lines
+  let remaining = lines
   let size = lines.length
-  while (rest.length > 0) {
+  while (remaining.length > 0) {
     try {
-      await batches.addLines(id, rest.slice(0, size))
-      rest = rest.slice(size)
+      await batches.addLines(id, remaining.slice(0, size))
+      remaining = remaining.slice(size)
     } catch (thrown) {
       if (!(thrown instanceof ConflictError)) throw thrown
       if (thrown.field === 'id') return { outcome: 'lost' }
-      const [first] = rest
+      const [first] = remaining
       if (size === 1 && first !== undefined) return { outcome: 'repeated', number: first.number }
-      // Adds everything before the repeated one, so that it can be named.
+      // Smaller groups add all lines before the repeated one, which can then be named.
       size = Math.ceil(size / 2)
     }
   }
@@ -179,9 +181,9 @@ async function addGroup(
  * with it. Credentials of MCP servers are not stored, because their check refuses them too.
  */
 function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly NewLine[] {
-  const fittingLines = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
-  const start = fittingLines[0]?.from ?? 0
-  const bytes = Buffer.allocUnsafe((fittingLines.at(-1)?.to ?? 0) - start)
+  const storable = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
+  const start = storable[0]?.from ?? 0
+  const bytes = Buffer.allocUnsafe((storable.at(-1)?.to ?? 0) - start)
   readFully(source, bytes, start)
   return group.map(({ number, customId, from, to }) => ({
     number,

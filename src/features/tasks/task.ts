@@ -52,7 +52,6 @@ export interface WorkerSetup {
   readonly tasks: ReadonlySet<string>
 }
 
-/** How a task ended for its caller. */
 export const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed', 'cancelled'] as const
 export type TaskOutcome = (typeof TASK_OUTCOMES)[number]
 
@@ -75,7 +74,7 @@ export class TaskFailure extends Error {
   }
 }
 
-const MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
+const OUTCOME_MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
   overloaded: 'the task pool is full',
   timeout: 'the task took too long',
   crashed: "the task's worker died",
@@ -93,7 +92,7 @@ export class TaskError extends Error {
   readonly keyFull: boolean
 
   constructor(outcome: Exclude<TaskOutcome, 'ok'>, failure: PlainFailure | null = null, keyFull = false) {
-    super(failure === null ? MESSAGES[outcome] : failure.message)
+    super(failure === null ? OUTCOME_MESSAGES[outcome] : failure.message)
     this.outcome = outcome
     this.failure = failure
     this.keyFull = keyFull
@@ -104,7 +103,7 @@ export class TaskError extends Error {
 export function toPlain(thrown: unknown): PlainFailure {
   if (thrown instanceof TaskFailure) return { code: thrown.code, message: thrown.message }
   const kind = isError(thrown) ? thrown.constructor.name : typeof thrown
-  return { code: 'internal', message: `${MESSAGES.failed}: ${kind}` }
+  return { code: 'internal', message: `${OUTCOME_MESSAGES.failed}: ${kind}` }
 }
 
 /** Converts a worker's plain failure back to an error. */

@@ -17,14 +17,14 @@ import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { PatchFault, type PatchOperation, parseOperation } from './apply-patch/operation.ts'
 
-const NATIVE = 'apply_patch'
+const NATIVE_TYPE = 'apply_patch'
 
 type Fields = Readonly<Record<string, unknown>>
 
 export function createApplyPatch(): ServerTool {
   return {
     name: 'apply_patch',
-    native: [NATIVE],
+    native: [NATIVE_TYPE],
     open(entries, exchange) {
       const [first, second] = entries
       if (first !== undefined && !DIALECT_ABILITIES[exchange.dialect].patches)
@@ -59,9 +59,9 @@ export function createApplyPatch(): ServerTool {
 }
 
 function declare({ tool, path }: ToolEntry, endpoint: ToolEndpoint): ToolDeclaration {
-  const engine = tool.type === NATIVE ? 'auto' : (tool.parameters?.['engine'] ?? 'auto')
-  if ((engine === 'auto' || engine === 'native') && endpoint.hosts(NATIVE))
-    return { native: { type: NATIVE } as Tool }
+  const engine = tool.type === NATIVE_TYPE ? 'auto' : (tool.parameters?.['engine'] ?? 'auto')
+  if ((engine === 'auto' || engine === 'native') && endpoint.hosts(NATIVE_TYPE))
+    return { native: { type: NATIVE_TYPE } as Tool }
   if (engine === 'native')
     throw new GatewayError(
       'invalid_request',
@@ -85,7 +85,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
 }
 
 function operationOf({ arguments: args }: ToolCall): PatchOperation | PatchFault {
-  // Some models nest it, like the item of the interface.
+  // Some models nest the operation, as the item of the interface does.
   const { operation } = args
   const fields =
     typeof operation === 'object' && operation !== null ? (operation as ToolCall['arguments']) : args
@@ -100,7 +100,7 @@ function operationOf({ arguments: args }: ToolCall): PatchOperation | PatchFault
 /** A client applies every apply_patch_call, so an invalid patch becomes an item of the gateway's own. */
 function fieldsOf({ callId, tool }: ToolCall, operation: PatchOperation | PatchFault): Fields {
   if (operation instanceof PatchFault)
-    return tool.type === NATIVE ? { type: 'gateway:apply_patch', call_id: callId } : { call_id: callId }
+    return tool.type === NATIVE_TYPE ? { type: 'gateway:apply_patch', call_id: callId } : { call_id: callId }
   const fields = { call_id: callId, operation }
-  return tool.type === NATIVE ? { type: 'apply_patch_call', ...fields } : fields
+  return tool.type === NATIVE_TYPE ? { type: 'apply_patch_call', ...fields } : fields
 }

@@ -7,13 +7,14 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /** The items for the `input` of another model; the instructions come first. */
 export function conversationOf({ instructions, input }: ResponsesRequest): readonly InputItem[] {
-  const head: InputItem[] =
+  const instructionItems: InputItem[] =
     instructions == null ? [] : [{ type: 'message', role: 'developer', content: instructions }]
-  if (typeof input === 'string') return [...head, { type: 'message', role: 'user', content: input }]
-  return [...head, ...input.flatMap(readable)]
+  if (typeof input === 'string')
+    return [...instructionItems, { type: 'message', role: 'user', content: input }]
+  return [...instructionItems, ...input.flatMap(readableItems)]
 }
 
-function readable(item: InputItem): readonly InputItem[] {
+function readableItems(item: InputItem): readonly InputItem[] {
   switch (item.type) {
     case undefined:
     case 'message':

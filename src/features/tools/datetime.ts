@@ -46,7 +46,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   }
 }
 
-/** The zone of the call, otherwise of the request; null if it is not a time zone. */
+/** The zone that the call names, otherwise the zone of the request; null if the call names no time zone. */
 function zoneOf(call: ToolCall): string | null {
   const zone = call.arguments['timezone']
   if (zone === undefined || zone === null || zone === '') return defaultZone(call.tool)

@@ -2,7 +2,6 @@
  * The file_search server tool: searches the workspace's files. It serves `gateway:file_search`, and the native tool if
  * the endpoint has none or the ids belong to the gateway.
  */
-
 import { refuseField } from '../../base/errors.ts'
 import { isFileId } from '../../base/ids.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
@@ -33,21 +32,21 @@ interface FileSearchDeps {
   readonly config: { readonly storage: StorageSettings }
 }
 
-/** The store of all files of the workspace. */
-const WORKSPACE = 'workspace'
-const NATIVE = 'file_search'
-const RESULTS_DEFAULT = 10
-const QUERIES_MAX = 5
-const QUERY_MAX_CHARS = 2_000
-const IDS_MAX = 100
-const SEARCH_MS = 10_000
+/** The id that stands for all files of the workspace. */
+const WHOLE_WORKSPACE = 'workspace'
+const NATIVE_TYPE = 'file_search'
+const DEFAULT_RESULTS = 10
+const MAX_QUERIES = 5
+const MAX_QUERY_CHARS = 2_000
+const MAX_IDS = 100
+const SEARCH_TIMEOUT_MS = 10_000
 /** Maximum files that one answer cites per search. */
-const CITED_MAX = 10
+const MAX_CITED_FILES = 10
 
 export function createFileSearchTool(deps: FileSearchDeps): ServerTool {
   return {
     name: 'file_search',
-    native: [NATIVE],
+    native: [NATIVE_TYPE],
     open(entries, exchange, display) {
       const searches = new Map(entries.map(entry => [entry.tool, new Search(deps, entry, exchange, display)]))
       return {
@@ -55,7 +54,7 @@ export function createFileSearchTool(deps: FileSearchDeps): ServerTool {
         firstForm: call => itemFields(call),
         async run(call, _, signal) {
           const search = searches.get(call.tool)
-          if (search === undefined) throw new TypeError('a call belongs to an entry')
+          if (search === undefined) throw new TypeError('the call belongs to no entry of the request')
           return await search.run(call, signal)
         },
       }
@@ -71,7 +70,7 @@ class Search {
   readonly #display: ToolDisplay
   readonly #settings: RequestedTool
   readonly #path: string
-  /** Undefined before they are known; null: all files. */
+  /** Undefined before `declare` has checked them; null for all files. */
   #fileIds: readonly string[] | null | undefined
   #filter: AttributeFilter | null = null
 
@@ -81,35 +80,35 @@ class Search {
     this.#exchange = exchange
     this.#display = display
     const { tool, path } = entry
-    const isNative = tool.type === NATIVE
+    const isNative = tool.type === NATIVE_TYPE
     this.#settings = (isNative ? tool : (tool.parameters ?? {})) as RequestedTool
     this.#path = isNative ? path : `${path}.parameters`
-    if (idsOf(this.#settings).length > IDS_MAX)
-      throw refuseField(`${this.#path}.vector_store_ids`, `must have at most ${IDS_MAX} ids`)
+    if (idsOf(this.#settings).length > MAX_IDS)
+      throw refuseField(`${this.#path}.vector_store_ids`, `must have at most ${MAX_IDS} ids`)
   }
 
   async declare(endpoint: ToolEndpoint): Promise<ToolDeclaration> {
     const { tool } = this.#entry
     const ids = idsOf(this.#settings)
-    const isTheirs = tool.type === NATIVE && ids.length > 0 && !ids.some(isOurId)
-    if (isTheirs && endpoint.hosts(NATIVE)) return { native: tool as unknown as Tool }
+    const isForProvider = tool.type === NATIVE_TYPE && ids.length > 0 && !ids.some(isOurId)
+    if (isForProvider && endpoint.hosts(NATIVE_TYPE)) return { native: tool as unknown as Tool }
     if (this.#fileIds === undefined) {
       const { filters } = this.#settings
       this.#filter =
         filters == null
           ? null
-          : attributeFilter(filters, (member, why) => {
-              throw refuseField(`${this.#path}.filters${member}`, why)
+          : attributeFilter(filters, (member, reason) => {
+              throw refuseField(`${this.#path}.filters${member}`, reason)
             })
       this.#fileIds = await this.#ownIds(ids)
     }
     return {
       tool,
-      name: NATIVE,
+      name: NATIVE_TYPE,
       description:
         'Searches the files of the workspace. Give short queries with the words that the text is likely to have; returns passages with the names of their files.',
       parameters: objectSchema(['queries'], {
-        queries: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: QUERIES_MAX },
+        queries: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: MAX_QUERIES },
       }),
     }
   }
@@ -118,42 +117,42 @@ class Search {
   async #ownIds(ids: readonly string[]): Promise<readonly string[] | null> {
     const path = `${this.#path}.vector_store_ids`
     for (const [index, id] of ids.entries()) {
-      if (id === WORKSPACE) continue
+      if (id === WHOLE_WORKSPACE) continue
       const isKnown = isFileId(id) && (await this.#deps.files.find(scopeOf(this.#exchange), id)) !== null
       if (!isKnown)
         throw refuseField(
           `${path}[${index}]`,
-          `must be ${WORKSPACE}, for all files, or the id of a file in this workspace`,
+          `must be ${WHOLE_WORKSPACE}, for all files, or the id of a file in this workspace`,
         )
     }
-    return ids.length === 0 || ids.includes(WORKSPACE) ? null : ids
+    return ids.length === 0 || ids.includes(WHOLE_WORKSPACE) ? null : ids
   }
 
   async run(call: ToolCall, signal: AbortSignal): Promise<ToolOutcome> {
     const queries = queriesOf(call)
     if (queries.length === 0)
-      return failedOutcome(call, `queries: must be an array of 1 to ${QUERIES_MAX} strings`)
+      return failedOutcome(call, `queries: must be an array of 1 to ${MAX_QUERIES} strings`)
     try {
-      const found = await this.#search(queries, signal)
-      const filesById = [...new Map(found.map(({ fileId, filename }) => [fileId, filename]))].slice(
+      const passages = await this.#search(queries, signal)
+      const filesById = [...new Map(passages.map(({ fileId, filename }) => [fileId, filename]))].slice(
         0,
-        CITED_MAX,
+        MAX_CITED_FILES,
       )
       this.#display.annotate(
         filesById.map(([file_id, filename], index) => ({ type: 'file_citation', file_id, filename, index })),
       )
-      const results = found.map(({ fileId, filename, score, text }) => ({
+      const results = passages.map(({ fileId, filename, score, text }) => ({
         file_id: fileId,
         filename,
         score,
         text,
       }))
-      const isAsked = this.#exchange.request.include?.includes('file_search_call.results') === true
-      const shownResults = isAsked ? results.map(each => ({ ...each, attributes: {} })) : null
+      const isRequested = this.#exchange.request.include?.includes('file_search_call.results') === true
+      const shownResults = isRequested ? results.map(result => ({ ...result, attributes: {} })) : null
       return {
         item: {
           ...itemFields(call),
-          ...(isAsked || call.tool.type === NATIVE ? { results: shownResults } : {}),
+          ...(isRequested || call.tool.type === NATIVE_TYPE ? { results: shownResults } : {}),
         },
         result: JSON.stringify({ results }),
       }
@@ -171,10 +170,10 @@ class Search {
     const { organizationId, workspaceId } = scopeOf(this.#exchange)
     const { max_num_results, ranking_options } = this.#settings
     const limit = Math.min(
-      typeof max_num_results === 'number' ? max_num_results : RESULTS_DEFAULT,
+      typeof max_num_results === 'number' ? max_num_results : DEFAULT_RESULTS,
       FILE_RESULTS_MAX,
     )
-    const found = await this.#deps.tasks.run(
+    const passages = await this.#deps.tasks.run(
       'search-files',
       {
         storageUrl: this.#deps.config.storage.url,
@@ -185,10 +184,10 @@ class Search {
         filter: this.#filter,
         limit,
       },
-      { deadlineMs: SEARCH_MS, key: this.#exchange.caller.keyHash, signal },
+      { deadlineMs: SEARCH_TIMEOUT_MS, key: this.#exchange.caller.keyHash, signal },
     )
     const threshold = (ranking_options as { score_threshold?: unknown } | null | undefined)?.score_threshold
-    return typeof threshold === 'number' ? found.filter(({ score }) => score >= threshold) : found
+    return typeof threshold === 'number' ? passages.filter(({ score }) => score >= threshold) : passages
   }
 }
 
@@ -197,24 +196,24 @@ function idsOf({ vector_store_ids: ids }: RequestedTool): readonly string[] {
 }
 
 function isOurId(id: string): boolean {
-  return id === WORKSPACE || isFileId(id)
+  return id === WHOLE_WORKSPACE || isFileId(id)
 }
 
 function queriesOf({ arguments: { queries } }: ToolCall): readonly string[] {
   const list: readonly unknown[] = Array.isArray(queries) ? queries : [queries]
   return list
     .filter(query => typeof query === 'string' && query.trim() !== '')
-    .slice(0, QUERIES_MAX)
-    .map(query => String(query).slice(0, QUERY_MAX_CHARS))
+    .slice(0, MAX_QUERIES)
+    .map(query => String(query).slice(0, MAX_QUERY_CHARS))
 }
 
-/** The native tool has an item of its own. */
+/** The fields of the item; the native tool has an item type of its own. */
 function itemFields(call: ToolCall): Readonly<Record<string, unknown>> {
   const fields = { queries: queriesOf(call) }
-  return call.tool.type === NATIVE ? { type: 'file_search_call', ...fields } : fields
+  return call.tool.type === NATIVE_TYPE ? { type: 'file_search_call', ...fields } : fields
 }
 
 function failedOutcome(call: ToolCall, error: string): ToolOutcome {
-  const status = call.tool.type === NATIVE ? 'failed' : 'incomplete'
+  const status = call.tool.type === NATIVE_TYPE ? 'failed' : 'incomplete'
   return { item: { ...itemFields(call), status }, result: JSON.stringify({ error }) }
 }

@@ -2,7 +2,6 @@
  * The files server tool: lists, reads, writes and edits files of the workspace. An edit creates a new file with the
  * same name.
  */
-
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -21,12 +20,12 @@ import {
   textArgument,
 } from './stored-texts.ts'
 
-const LIST_MAX = 100
+const MAX_LISTED_FILES = 100
 const OPERATIONS = ['list', 'read', 'write', 'edit'] as const
 type Operation = (typeof OPERATIONS)[number]
 
-type Shown = Readonly<Record<string, unknown>>
-type Verb = (texts: StoredTexts, args: ToolCall['arguments'], signal: AbortSignal) => Promise<Shown>
+type Fields = Readonly<Record<string, unknown>>
+type RunOperation = (texts: StoredTexts, args: ToolCall['arguments'], signal: AbortSignal) => Promise<Fields>
 
 export function createFilesTool(deps: TextDeps): ServerTool {
   return {
@@ -62,7 +61,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   }
 }
 
-function fieldsOf({ callId, arguments: args }: ToolCall): Shown {
+function fieldsOf({ callId, arguments: args }: ToolCall): Fields {
   const itemFields: Record<string, unknown> = { call_id: callId, arguments: JSON.stringify(args) }
   for (const name of ['operation', 'file_id', 'filename'])
     if (typeof args[name] === 'string') itemFields[name] = args[name]
@@ -77,9 +76,9 @@ async function run(
 ): Promise<ToolOutcome> {
   const { arguments: args } = call
   try {
-    const operation = OPERATIONS.find(each => each === args['operation'])
+    const operation = OPERATIONS.find(candidate => candidate === args['operation'])
     if (operation === undefined) throw new TextFault(`operation: must be one of ${OPERATIONS.join(', ')}`)
-    const result = await VERBS[operation](deps)(texts, args, signal)
+    const result = await OPERATION_RUNS[operation](deps)(texts, args, signal)
     const { file_id, filename } = result
     const reference = file_id === undefined ? {} : { file_id, filename }
     return {
@@ -96,36 +95,36 @@ async function run(
   }
 }
 
-const VERBS: Readonly<Record<Operation, (deps: TextDeps) => Verb>> = {
+const OPERATION_RUNS: Readonly<Record<Operation, (deps: TextDeps) => RunOperation>> = {
   list:
     ({ files }) =>
     async (texts, args) => {
       const nameHas = textArgument(args, 'filename_filter') ?? ''
       const page = await files.list(
-        { ...texts.place, ...(nameHas === '' ? {} : { nameContains: nameHas }) },
-        LIST_MAX,
+        { ...texts.scope, ...(nameHas === '' ? {} : { nameContains: nameHas }) },
+        MAX_LISTED_FILES,
       )
-      const found = page?.items ?? []
+      const items = page?.items ?? []
       return {
-        files: found.map(file => ({ ...nameAndId(file), bytes: file.bytes, created_at: file.createdAt })),
+        files: items.map(file => ({ ...nameAndId(file), bytes: file.bytes, created_at: file.createdAt })),
         has_more: page?.hasMore === true,
       }
     },
   read: () => async (texts, args, signal) => {
-    const file = await texts.find(nameOf(args))
+    const file = await texts.find(fileNamed(args))
     return { ...nameAndId(file), content: await texts.read(file, signal) }
   },
   write: () => async (texts, args) =>
     nameAndId(await texts.write(requiredArgument(args, 'filename'), requiredArgument(args, 'content'))),
   edit: () => async (texts, args, signal) => {
-    const [before, after] = [requiredArgument(args, 'old_string'), requiredArgument(args, 'new_string')]
-    const file = await texts.find(nameOf(args))
-    const edited = replaceOnce(await texts.read(file, signal), before, after)
+    const [oldText, newText] = [requiredArgument(args, 'old_string'), requiredArgument(args, 'new_string')]
+    const file = await texts.find(fileNamed(args))
+    const edited = replaceOnce(await texts.read(file, signal), oldText, newText)
     return nameAndId(await texts.write(textArgument(args, 'new_filename') ?? file.filename, edited))
   },
 }
 
-function nameOf(args: ToolCall['arguments']): { id: string } | { filename: string } {
+function fileNamed(args: ToolCall['arguments']): { id: string } | { filename: string } {
   const id = textArgument(args, 'file_id')
   if (id !== null && id !== '') return { id }
   const filename = textArgument(args, 'filename')
@@ -133,6 +132,6 @@ function nameOf(args: ToolCall['arguments']): { id: string } | { filename: strin
   return { filename }
 }
 
-function nameAndId({ id, filename }: FileRecord): Shown {
+function nameAndId({ id, filename }: FileRecord): Fields {
   return { file_id: id, filename }
 }

@@ -8,7 +8,7 @@ import type { ServerTool, ToolEntry, ToolOutcome, ToolProgress } from '../../exc
 import type { FusionAnalysis } from '../../protocol/events.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import { conversationOf } from './conversation.ts'
-import { type AnalysisFailure, askAnalyst, type PanelResponse, readAnalysis } from './fusion/analysis.ts'
+import { type AnalysisFailure, analystRequest, type PanelResponse, readAnalysis } from './fusion/analysis.ts'
 import type { FusionModels, FusionPreset } from './fusion/models.ts'
 import { askPanel, type PanelOutcome } from './fusion/panel.ts'
 import { replyText } from './models/inner-reply.ts'
@@ -36,18 +36,18 @@ interface FusionSettings extends InnerSettings {
 /** The checked settings of one run. */
 interface Fusion {
   readonly panel: readonly string[]
-  /** Null: the outer model. */
+  /** Null for the outer model. */
   readonly analyst: string | null
   readonly panelTerms: InnerTerms
   readonly analystTerms: InnerTerms
 }
 
-const TOOL_STEPS_DEFAULT = 4
-const OUTPUT_TOKENS_DEFAULT = 16_000
+const DEFAULT_TOOL_STEPS = 4
+const DEFAULT_OUTPUT_TOKENS = 16_000
 /** Default tools of a panel. */
 const DEFAULT_TOOLS = ['web_search', 'web_fetch']
-const RUN_MS = 400_000
-const ANALYST_MS = 150_000
+const RUN_TIMEOUT_MS = 400_000
+const ANALYST_TIMEOUT_MS = 150_000
 
 type FailureReason =
   | AnalysisFailure
@@ -62,15 +62,15 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
   return {
     name: 'fusion',
     asksModels: true,
-    runMs: RUN_MS,
+    runMs: RUN_TIMEOUT_MS,
     open(entries, exchange) {
       const [first, second] = entries
-      if (first === undefined) throw new TypeError('a tool is opened with its entries')
+      if (first === undefined) throw new TypeError('the tool was opened without an entry')
       if (second !== undefined) {
         throw new GatewayError('invalid_request', `${second.path}.type: fusion is already in the list`)
       }
       const fusion = fusionOf(first, exchange, { tools, fusionModels, config, termsOf })
-      let used = false
+      let wasUsed = false
       return {
         declare: () => [
           {
@@ -83,13 +83,13 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
         ],
         firstForm: () => ({}),
         async run(_call, progress, signal) {
-          if (used) {
+          if (wasUsed) {
             return failedOutcome(
               'fusion_invocation_capped',
               'fusion can be called only once in a request, and it has been called already',
             )
           }
-          used = true
+          wasUsed = true
           return await fuse(askAs, { fusion, exchange, progress, signal })
         },
       }
@@ -97,37 +97,40 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
   }
 }
 
-/** @throws GatewayError `invalid_request` by the path of a setting */
+/** The settings of a run. @throws GatewayError `invalid_request` that names the setting */
 function fusionOf(
   { tool, path }: ToolEntry,
   { request, disabledTools }: Exchange,
   deps: Pick<FusionDeps, 'tools' | 'fusionModels' | 'config'> & { readonly termsOf: InnerTermsOf },
 ): Fusion {
   const { tools, fusionModels, config, termsOf } = deps
-  const at = request.plugins?.findIndex(({ id }) => id === 'fusion') ?? -1
-  const plugin = (at < 0 ? null : request.plugins?.[at]) as
+  const pluginIndex = request.plugins?.findIndex(({ id }) => id === 'fusion') ?? -1
+  const plugin = (pluginIndex < 0 ? null : request.plugins?.[pluginIndex]) as
     | (FusionSettings & { enabled?: boolean | null })
     | null
-  const general = plugin?.enabled === false ? null : plugin
-  const settings: FusionSettings = { ...general, ...withoutNulls((tool.parameters ?? {}) as FusionSettings) }
+  const pluginSettings = plugin?.enabled === false ? null : plugin
+  const settings: FusionSettings = {
+    ...pluginSettings,
+    ...withoutNulls((tool.parameters ?? {}) as FusionSettings),
+  }
   const panelModels = settings.analysis_models
   const panel = panelModels ?? fusionModels.panel(settings.preset ?? null)
   if (panel.length === 0) {
     throw new GatewayError(
       'invalid_request',
-      `${path}.parameters.analysis_models: is required: neither the settings nor the catalogue of this gateway provide a panel`,
+      `${path}.parameters.analysis_models: is required, because neither the settings nor the catalogue of this gateway provide a panel`,
     )
   }
-  const offered = DEFAULT_TOOLS.filter(
+  const defaultTools = DEFAULT_TOOLS.filter(
     name => tools.has(name) && !disabledTools.has(name) && (name !== 'web_search' || hasSearchEngine(config)),
   ).map(name => ({ type: `gateway:${name}` }))
   const { cache_control, reasoning, temperature } = settings
-  const common: InnerSettings = {
-    max_completion_tokens: settings.max_completion_tokens ?? OUTPUT_TOKENS_DEFAULT,
-    max_tool_calls: settings.max_tool_calls ?? TOOL_STEPS_DEFAULT,
+  const shared: InnerSettings = {
+    max_completion_tokens: settings.max_completion_tokens ?? DEFAULT_OUTPUT_TOKENS,
+    max_tool_calls: settings.max_tool_calls ?? DEFAULT_TOOL_STEPS,
     ...(reasoning == null ? {} : { reasoning }),
     ...(cache_control == null ? {} : { cache_control }),
-    ...toolsOf(settings.tools ?? offered),
+    ...toolsOf(settings.tools ?? defaultTools),
   }
   const field = `${path}.parameters`
   for (const [index, model] of (panelModels ?? []).entries())
@@ -137,12 +140,12 @@ function fusionOf(
   return {
     panel,
     analyst,
-    panelTerms: termsOf({ ...common, ...(temperature == null ? {} : { temperature }) }, field),
-    analystTerms: termsOf(common, field),
+    panelTerms: termsOf({ ...shared, ...(temperature == null ? {} : { temperature }) }, field),
+    analystTerms: termsOf(shared, field),
   }
 }
 
-/** Without an engine, a default search tool would make every member fail. */
+/** Without a search engine, web_search as a default tool would make every member fail. */
 function hasSearchEngine(config: object): boolean {
   const { tools } = config as {
     readonly tools?: { readonly webSearch?: { readonly engines?: readonly unknown[] } }
@@ -167,8 +170,8 @@ interface Run {
 
 async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): Promise<ToolOutcome> {
   const conversation = conversationOf(exchange.prompt)
-  const withheld = isWithheld(exchange)
-  const streams = exchange.request.stream === true && !withheld
+  const isAnswerWithheld = isWithheld(exchange)
+  const streams = exchange.request.stream === true && !isAnswerWithheld
   progress({ name: 'fusion_call.in_progress', fields: {} })
   const outcome = await askPanel(askAs, exchange, {
     models: fusion.panel,
@@ -189,17 +192,17 @@ async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): 
   })
   const analysis = await analyse(askAs, { ...fusion, model, outcome, conversation, exchange, signal })
   if (typeof analysis !== 'string') {
-    if (!withheld) progress({ name: 'fusion_call.analysis.completed', fields: { analysis } })
+    if (!isAnswerWithheld) progress({ name: 'fusion_call.analysis.completed', fields: { analysis } })
   }
   progress({ name: 'fusion_call.completed', fields: {} })
-  const found = {
+  const fields = {
     ...(typeof analysis === 'string' ? { failure_reason: analysis } : { analysis }),
     responses: outcome.responses,
     ...failures,
   }
   const sources = outcome.sources.length === 0 ? {} : { sources: outcome.sources }
-  const itemFields = withheld ? failures : { ...found, ...sources }
-  return { item: itemFields, result: JSON.stringify({ status: 'ok', ...found }) }
+  const itemFields = isAnswerWithheld ? failures : { ...fields, ...sources }
+  return { item: itemFields, result: JSON.stringify({ status: 'ok', ...fields }) }
 }
 
 interface Analyst {
@@ -217,8 +220,8 @@ async function analyse(
   { model, analystTerms, outcome, conversation, exchange, signal }: Analyst,
 ): Promise<FusionAnalysis | AnalysisFailure> {
   try {
-    const request = { ...analystTerms, model, ...askAnalyst(conversation, outcome.responses) }
-    const reply = await askAs(exchange, request, { deadlineMs: ANALYST_MS, signal })
+    const request = { ...analystTerms, model, ...analystRequest(conversation, outcome.responses) }
+    const reply = await askAs(exchange, request, { deadlineMs: ANALYST_TIMEOUT_MS, signal })
     return readAnalysis(replyText(reply))
   } catch {
     exchange.signal.throwIfAborted()
@@ -228,18 +231,18 @@ async function analyse(
 
 /** The reason that a whole panel failed: the one that all members share, or a general one. */
 function reasonOf({ codes }: PanelOutcome): FailureReason {
-  const all = (...expected: readonly string[]): boolean => codes.every(code => expected.includes(code))
-  if (all('payment_required')) return 'insufficient_credits'
-  if (all('rate_limit_exceeded')) return 'rate_limited'
-  if (all('model_not_found', 'unknown_model')) return 'invalid_model'
+  const allOf = (...expected: readonly string[]): boolean => codes.every(code => expected.includes(code))
+  if (allOf('payment_required')) return 'insufficient_credits'
+  if (allOf('rate_limit_exceeded')) return 'rate_limited'
+  if (allOf('model_not_found', 'unknown_model')) return 'invalid_model'
   return 'all_panels_failed'
 }
 
 function failedOutcome(
   reason: FailureReason,
   error: string,
-  more: Readonly<Record<string, unknown>> = {},
+  extraFields: Readonly<Record<string, unknown>> = {},
 ): ToolOutcome {
-  const fields = { error, failure_reason: reason, ...more }
+  const fields = { error, failure_reason: reason, ...extraFields }
   return { item: { status: 'incomplete', ...fields }, result: JSON.stringify({ status: 'error', ...fields }) }
 }

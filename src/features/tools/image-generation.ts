@@ -22,14 +22,14 @@ interface ImageGenerationDeps {
   readonly askAs: AskAs
 }
 
-const NAME = 'image_generation'
-const MODEL_DEFAULT = 'openai/gpt-5-image'
+const TOOL_NAME = 'image_generation'
+const DEFAULT_MODEL = 'openai/gpt-5-image'
 /** Deadline of the model call: images take minutes. */
-const ASK_MS = 170_000
-const RUN_MS = 180_000
-const PROMPT_MAX_CHARS = 32_000
+const MODEL_TIMEOUT_MS = 170_000
+const RUN_TIMEOUT_MS = 180_000
+const MAX_PROMPT_CHARS = 32_000
 /** Fields of the native tool about the form of the image. */
-const CONFIG_FIELDS = [
+const IMAGE_FIELDS = [
   'background',
   'input_fidelity',
   'moderation',
@@ -41,9 +41,9 @@ const CONFIG_FIELDS = [
 
 export function createImageGeneration(deps: ImageGenerationDeps): ServerTool {
   return {
-    name: NAME,
-    native: [NAME],
-    runMs: RUN_MS,
+    name: TOOL_NAME,
+    native: [TOOL_NAME],
+    runMs: RUN_TIMEOUT_MS,
     asksModels: true,
     open: (entries, exchange) => openSession(deps, entries, exchange),
   }
@@ -54,34 +54,34 @@ function openSession(
   entries: readonly ToolEntry[],
   exchange: Exchange,
 ): ToolSession {
-  const chosen = new Map<RequestedTool, string>()
+  const modelByTool = new Map<RequestedTool, string>()
   for (const entry of entries) {
-    // The provider may run it itself, with a model that is not in the catalogue.
-    if (!isNative(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
+    // A provider may run a native tool itself, with a model that is not in the catalogue.
+    if (!isNative(entry.tool)) modelByTool.set(entry.tool, modelOf(catalog, entry))
   }
-  let isNoted = false
-  /** Notes once that the image comes in one piece, if a caller wants partial images. */
-  const noteParts = (tool: RequestedTool): void => {
-    if (isNoted || !(Number(tool['partial_images']) > 0)) return
-    isNoted = true
+  let hasNoted = false
+  /** Notes once that a caller who wants partial images gets only whole ones. */
+  const notePartialImages = (tool: RequestedTool): void => {
+    if (hasNoted || !(Number(tool['partial_images']) > 0)) return
+    hasNoted = true
     exchange.pipeline.push({
       type: 'server_tools',
       name: 'left-out',
       summary: 'partial_images was left out: the gateway generates only whole images',
-      data: { tools: [NAME], fields: ['partial_images'] },
+      data: { tools: [TOOL_NAME], fields: ['partial_images'] },
     })
   }
   return {
     declare: endpoint =>
       entries.map(entry => {
-        if (isNative(entry.tool) && endpoint.hosts(NAME)) return { native: entry.tool as never }
-        if (isNative(entry.tool) && entry.tool['model'] == null && modelByDefault(catalog) === null)
+        if (isNative(entry.tool) && endpoint.hosts(TOOL_NAME)) return { native: entry.tool as never }
+        if (isNative(entry.tool) && entry.tool['model'] == null && defaultModel(catalog) === null)
           return { tool: entry.tool, missing: NO_MODEL }
-        noteParts(entry.tool)
-        if (!chosen.has(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
+        notePartialImages(entry.tool)
+        if (!modelByTool.has(entry.tool)) modelByTool.set(entry.tool, modelOf(catalog, entry))
         return {
           tool: entry.tool,
-          name: NAME,
+          name: TOOL_NAME,
           description: 'Makes an image and shows it to the user. You do not see it.',
           parameters: objectSchema(['prompt'], {
             prompt: { type: 'string', description: 'What the image shows, in all detail' },
@@ -95,12 +95,12 @@ function openSession(
     async run(call, progress, signal) {
       const prompt = promptOf(call)
       if (prompt === '') return failedOutcome(call, 'prompt: must say what the image shows')
-      const report = (stage: string): void => progress({ name: `${NAME}_call.${stage}`, fields: {} })
+      const report = (stage: string): void => progress({ name: `${TOOL_NAME}_call.${stage}`, fields: {} })
       return await makeImage(
         call,
         () =>
-          askAs(exchange, requestOf(call.tool, chosen.get(call.tool) ?? MODEL_DEFAULT, prompt), {
-            deadlineMs: ASK_MS,
+          askAs(exchange, requestOf(call.tool, modelByTool.get(call.tool) ?? DEFAULT_MODEL, prompt), {
+            deadlineMs: MODEL_TIMEOUT_MS,
             signal,
           }),
         report,
@@ -151,7 +151,7 @@ function imageIn(output: readonly OutputItem[]): Readonly<Record<string, unknown
 
 function requestOf(tool: RequestedTool, model: string, prompt: string): ResponsesRequest {
   const settings = isNative(tool)
-    ? Object.fromEntries(CONFIG_FIELDS.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]]])))
+    ? Object.fromEntries(IMAGE_FIELDS.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]]])))
     : without(tool.parameters ?? {}, 'model')
   return {
     model,
@@ -162,25 +162,25 @@ function requestOf(tool: RequestedTool, model: string, prompt: string): Response
 }
 
 function without(fields: Readonly<Record<string, unknown>>, name: string): Record<string, unknown> {
-  const { [name]: _, ...rest } = fields
-  return rest
+  const { [name]: _, ...kept } = fields
+  return kept
 }
 
 const NO_MODEL = 'no model in the catalogue generates images'
 
-/** Null: the catalogue has no such model. */
-function modelByDefault(catalog: Catalog): string | null {
-  const preferred = catalog.model(MODEL_DEFAULT)
-  const model = preferred ?? catalog.models().find(each => each.outputModalities.includes('image'))
+/** The id of the model for entries that name none; null if no model in the catalogue generates images. */
+function defaultModel(catalog: Catalog): string | null {
+  const preferred = catalog.model(DEFAULT_MODEL)
+  const model = preferred ?? catalog.models().find(candidate => candidate.outputModalities.includes('image'))
   return model?.id ?? null
 }
 
-/** The id of the model for an entry. @throws GatewayError if no model in the catalogue creates images */
+/** The id of the model for an entry. @throws GatewayError if the catalogue has no such model */
 function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
   const requestedModel = isNative(tool) ? tool['model'] : tool.parameters?.['model']
   const field = isNative(tool) ? `${path}.model` : `${path}.parameters.model`
   if (typeof requestedModel !== 'string') {
-    const id = modelByDefault(catalog)
+    const id = defaultModel(catalog)
     if (id === null) throw new GatewayError('invalid_request', `${field}: ${NO_MODEL}`)
     return id
   }
@@ -194,11 +194,11 @@ function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
 }
 
 function promptOf({ arguments: { prompt } }: ToolCall): string {
-  return typeof prompt === 'string' ? prompt.slice(0, PROMPT_MAX_CHARS) : ''
+  return typeof prompt === 'string' ? prompt.slice(0, MAX_PROMPT_CHARS) : ''
 }
 
 function isNative({ type }: RequestedTool): boolean {
-  return type === NAME
+  return type === TOOL_NAME
 }
 
 function failedOutcome({ tool }: ToolCall, error: string): ToolOutcome {

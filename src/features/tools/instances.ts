@@ -2,37 +2,37 @@
 import { GatewayError } from '../../base/errors.ts'
 import type { ToolEntry } from '../../exchange/server-tool.ts'
 
-/** Characters of a function name that every provider accepts, minus the length of a suffix. */
-const FUNCTION_NAME_MAX = 60
+/** Providers accept names of 64 characters; a suffix may follow. */
+const MAX_FUNCTION_NAME_CHARS = 60
 
 /**
  * The name of each entry, trimmed; null if it has none.
  * @throws GatewayError `invalid_request` with the path of an entry whose name is empty or already used
  */
 export function instanceNames(tool: string, entries: readonly ToolEntry[]): readonly (string | null)[] {
-  const seen = new Set<string | null>()
+  const usedNames = new Set<string | null>()
   return entries.map(({ tool: { parameters }, path }) => {
     const givenName = parameters?.['name']
     const name = typeof givenName === 'string' ? givenName.trim() : null
-    if (name === '') throw refused(path, 'must not be blank')
-    if (seen.has(name)) {
-      throw refused(
+    if (name === '') throw nameError(path, 'must not be blank')
+    if (usedNames.has(name)) {
+      throw nameError(
         path,
         name === null
           ? `is required, because another ${tool} has no name either`
           : `another ${tool} has this name`,
       )
     }
-    seen.add(name)
+    usedNames.add(name)
     return name
   })
 }
 
-function refused(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}.parameters.name: ${why}`)
+function nameError(path: string, reason: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}.parameters.name: ${reason}`)
 }
 
-/** `advisor`, or `advisor_legal_review` for the one with the name `legal review`. */
+/** The function of an instance: `advisor`, or `advisor_legal_review` for the instance named `legal review`. */
 export function functionName(tool: string, name: string | null): string {
-  return name === null ? tool : `${tool}_${name.replaceAll(' ', '_')}`.slice(0, FUNCTION_NAME_MAX)
+  return name === null ? tool : `${tool}_${name.replaceAll(' ', '_')}`.slice(0, MAX_FUNCTION_NAME_CHARS)
 }

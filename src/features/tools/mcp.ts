@@ -26,10 +26,10 @@ import { type LinkRules, resolverOf } from '../../providers/upstream/pages/fetch
 import { ReadTurns } from '../../providers/upstream/read-turns.ts'
 import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
 import {
-  CALL_MS,
+  CALL_TIMEOUT_MS,
   createMcpConnection,
   createOldServers,
-  LISTING_MS,
+  LISTING_TIMEOUT_MS,
   type McpConnection,
   type McpConnectionDeps,
 } from './mcp/connection.ts'
@@ -51,10 +51,10 @@ interface McpDeps {
 }
 
 /** Maximum calls that one request approves or refuses; no reply asks for more. */
-const DECIDED_MAX = 128
+const MAX_DECIDED_CALLS = 128
 
 export function createMcp(deps: McpDeps): ServerTool {
-  let session: SessionDeps | null = null
+  let session: McpConnectionDeps | null = null
   return {
     name: 'mcp',
     native: ['mcp'],
@@ -71,7 +71,7 @@ function sessionDeps({
   mcpLibrary: library,
   proxyOf,
   rules: ruleOverrides,
-}: McpDeps): SessionDeps {
+}: McpDeps): McpConnectionDeps {
   const { allowPrivate } = config.tools.mcp
   const proxy = proxyOf === undefined ? {} : { proxyOf }
   const rules: LinkRules = ruleOverrides ?? { allowHttp: false, allowPrivate, ...proxy }
@@ -85,13 +85,11 @@ function sessionDeps({
   }
 }
 
-type SessionDeps = McpConnectionDeps
-
 /** A server that is used in the exchange. */
 interface OpenServer extends NamedServer {
   readonly connection: McpConnection | null
   /** Its allowed tools; null until they are needed. */
-  listed: Promise<NamedFunctions> | null
+  functions: Promise<NamedFunctions> | null
 }
 
 /** The tools of a server by function name, and the function names by tool name. */
@@ -103,7 +101,7 @@ interface NamedFunctions {
 const NO_FUNCTIONS: NamedFunctions = { byFunction: new Map(), functionOf: new Map() }
 
 function openSession(
-  deps: SessionDeps,
+  deps: McpConnectionDeps,
   entries: readonly ToolEntry[],
   exchange: Exchange,
   display: ToolDisplay,
@@ -111,22 +109,22 @@ function openSession(
   const servers: readonly OpenServer[] = namedServers(entries, deps.rules).map(entry => ({
     ...entry,
     connection: entry.server === null ? null : createMcpConnection(deps, entry.server),
-    listed: null,
+    functions: null,
   }))
   const byTool = new Map<RequestedTool, OpenServer>(servers.map(server => [server.tool, server]))
   /** Calls that the caller has approved, by id. */
   const approved = new Map<string, DecidedCall>()
 
   const toolsOf = (server: OpenServer): Promise<NamedFunctions> => {
-    server.listed ??= toolsOfServer(deps.clock, server, exchange, display)
-    return server.listed
+    server.functions ??= toolsOfServer(deps.clock, server, exchange, display)
+    return server.functions
   }
-  const found = async ({ tool, name }: Pick<ToolCall, 'tool' | 'name'>) => {
+  const targetOf = async ({ tool, name }: Pick<ToolCall, 'tool' | 'name'>) => {
     const server = byTool.get(tool)
     const listedTool = server === undefined ? undefined : (await toolsOf(server)).byFunction.get(name)
-    return server === undefined || listedTool === undefined ? null : { server, one: listedTool }
+    return server === undefined || listedTool === undefined ? null : { server, tool: listedTool }
   }
-  /** Declared tools, for what must be known synchronously. */
+  /** The declared tools, for code that cannot wait for a listing. */
   const declared = new Map<RequestedTool, ReadonlyMap<string, McpTool>>()
   const asksFirst = ({ tool, name, callId }: ToolCall): boolean => {
     const declaredTool = declared.get(tool)?.get(name)
@@ -149,8 +147,8 @@ function openSession(
       if (endpoint.hosts('mcp')) return servers.map(({ tool }) => ({ native: tool as never }))
       for (const server of servers) checkServed(server, exchange)
       const lists = await Promise.all(servers.map(toolsOf))
-      return servers.flatMap((server, at) => {
-        const { byFunction } = lists[at] ?? NO_FUNCTIONS
+      return servers.flatMap((server, index) => {
+        const { byFunction } = lists[index] ?? NO_FUNCTIONS
         declared.set(server.tool, byFunction)
         return [...byFunction].map(([name, tool]) => declarationOf(server, name, tool))
       })
@@ -158,37 +156,37 @@ function openSession(
     async due(endpoint) {
       const input = exchange.prompt.input
       if (typeof input === 'string') return { calls: [] }
-      const hosted = endpoint.hosts('mcp')
+      const isHosted = endpoint.hosts('mcp')
       const calls: DueCall[] = []
-      const decided = decidedCalls(input)
-      if (decided.length > DECIDED_MAX)
+      const decisions = decidedCalls(input)
+      if (decisions.length > MAX_DECIDED_CALLS)
         throw new GatewayError(
           'invalid_request',
-          `input: must contain decisions on at most ${DECIDED_MAX} calls at once`,
+          `input: must contain decisions on at most ${MAX_DECIDED_CALLS} calls at once`,
         )
-      for (const call of decided) {
+      for (const call of decisions) {
         const server = servers.find(({ label }) => label === call.serverLabel)
         // The provider runs its own requests itself.
-        if (server === undefined || server.connection === null || (hosted && !call.id.startsWith('st_')))
+        if (server === undefined || server.connection === null || (isHosted && !call.id.startsWith('st_')))
           continue
         const list = await toolsOf(server)
         declared.set(server.tool, list.byFunction)
-        const due = dueCall(server, list, call)
-        if (due.refusal === undefined) approved.set(call.id, call)
-        calls.push(due)
+        const decidedCall = callOfDecision(server, list, call)
+        if (decidedCall.refusal === undefined) approved.set(call.id, call)
+        calls.push(decidedCall)
       }
-      // No other provider has a form for them; the calls contain the same information.
-      if (hosted) return { calls }
+      // Other providers have no form for approvals; the calls contain the same information.
+      if (isHosted) return { calls }
       return { calls, prompt: { ...exchange.prompt, input: input.filter(item => !isApproval(item)) } }
     },
     firstForm: fieldsOf,
     async run(call, _progress, signal) {
-      const target = await found(call)
+      const target = await targetOf(call)
       if (target === null)
         return failedOutcome({ item: 'The server has no such tool', message: 'The server has no such tool' })
       if (asksFirst(call))
         return { item: { status: undefined }, result: 'The caller is asked', next: 'end-turn' }
-      return await runCall(target.server, target.one, call, signal, exchange.spans?.toolHeader(signal))
+      return await runCall(target.server, target.tool, call, signal, exchange.spans?.toolHeader(signal))
     },
     close() {
       for (const { connection } of servers) connection?.close(!exchange.signal.aborted)
@@ -210,24 +208,24 @@ function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exch
     )
 }
 
-/** The tools of a server, from an earlier answer if the conversation contains them. They are shown as an item once. */
+/** The tools of a server, from an earlier answer if the conversation has them. A new listing is shown as an item. */
 async function toolsOfServer(
   clock: Clock,
   { label, connection, allows }: OpenServer,
   { prompt, signal }: Exchange,
   display: ToolDisplay,
 ): Promise<NamedFunctions> {
-  const known = replayedTools(prompt.input, label, allows)
-  if (known !== null) return namedTools(known)
+  const replayed = replayedTools(prompt.input, label, allows)
+  if (replayed !== null) return namedTools(replayed)
   if (connection === null) return NO_FUNCTIONS
   let tools: readonly McpTool[] = []
   let error: McpItemError | null = null
-  const endsMs = clock.monotonicMs() + LISTING_MS
+  const deadlineAtMs = clock.monotonicMs() + LISTING_TIMEOUT_MS
   try {
     tools = await listTools(
       cursor =>
         connection.listPage(cursor, {
-          limitMs: Math.max(1, endsMs - clock.monotonicMs()),
+          limitMs: Math.max(1, deadlineAtMs - clock.monotonicMs()),
           signal: abortSignalOf(signal),
         }),
       allows,
@@ -242,7 +240,7 @@ async function toolsOfServer(
 }
 
 /**
- * The tools listed in an earlier answer; null: none.
+ * The tools listed in an earlier answer; null if there is no listing.
  * @throws GatewayError if there are more than a server may list
  */
 function replayedTools(
@@ -251,15 +249,15 @@ function replayedTools(
   allows: ToolFilter,
 ): readonly McpTool[] | null {
   if (typeof input === 'string') return null
-  const at = input.findLastIndex(
-    each => each.type === 'mcp_list_tools' && each.server_label === label && each.error == null,
+  const index = input.findLastIndex(
+    item => item.type === 'mcp_list_tools' && item.server_label === label && item.error == null,
   )
-  const { tools } = (input[at] ?? {}) as { tools?: readonly unknown[] }
+  const { tools } = (input[index] ?? {}) as { tools?: readonly unknown[] }
   if (tools === undefined) return null
   const listing = new ToolListing(allows)
   const fault = listing.add(tools)
   if (fault === null) return listing.tools
-  throw new GatewayError('invalid_request', `input[${at}].tools: has ${fault}`)
+  throw new GatewayError('invalid_request', `input[${index}].tools: has ${fault}`)
 }
 
 /** Two tools with the same function name get different ones. */
@@ -267,25 +265,25 @@ function namedTools(tools: readonly McpTool[]): NamedFunctions {
   const byFunction = new Map<string, McpTool>()
   const functionOf = new Map<string, string>()
   /** The last suffix of each name, so that searches do not start again. */
-  const used = new Map<string, number>()
+  const lastSuffixes = new Map<string, number>()
   for (const tool of tools) {
     const name = functionName(tool.name)
     const stem = name.slice(0, 60)
-    let free = name
-    for (let count = used.get(stem) ?? 1; byFunction.has(free); used.set(stem, count))
-      free = `${stem}_${++count}`
-    byFunction.set(free, tool)
-    functionOf.set(tool.name, free)
+    let unusedName = name
+    for (let count = lastSuffixes.get(stem) ?? 1; byFunction.has(unusedName); lastSuffixes.set(stem, count))
+      unusedName = `${stem}_${++count}`
+    byFunction.set(unusedName, tool)
+    functionOf.set(tool.name, unusedName)
   }
   return { byFunction, functionOf }
 }
 
 function declarationOf(
-  { tool, description: about }: NamedServer,
+  { tool, description: serverDescription }: NamedServer,
   name: string,
   mcpTool: McpTool,
 ): FunctionDeclaration {
-  const texts = [mcpTool.description ?? '', about === null ? '' : `Server: ${about}`]
+  const texts = [mcpTool.description ?? '', serverDescription === null ? '' : `Server: ${serverDescription}`]
   return {
     tool,
     name,
@@ -299,19 +297,18 @@ function isApproval({ type }: InputItem): boolean {
   return type === 'mcp_approval_request' || type === 'mcp_approval_response'
 }
 
-/** The call that the caller has decided about. */
-function dueCall(server: NamedServer, { functionOf }: NamedFunctions, decided: DecidedCall): DueCall {
-  const name = functionOf.get(decided.name)
-  const args = record(parseJson(decided.arguments))
+function callOfDecision(server: NamedServer, { functionOf }: NamedFunctions, decision: DecidedCall): DueCall {
+  const name = functionOf.get(decision.name)
+  const args = record(parseJson(decision.arguments))
   const call = {
     tool: server.tool,
-    callId: decided.id,
-    name: name ?? functionName(decided.name),
+    callId: decision.id,
+    name: name ?? functionName(decision.name),
     arguments: args ?? {},
   }
-  if (!decided.approve) {
-    const why = decided.reason === null ? '' : `: ${decided.reason}`
-    return { ...call, refusal: `The user refused this call${why}` }
+  if (!decision.approve) {
+    const reason = decision.reason === null ? '' : `: ${decision.reason}`
+    return { ...call, refusal: `The user refused this call${reason}` }
   }
   if (name === undefined) return { ...call, refusal: 'The server has no such tool' }
   return args === null ? { ...call, refusal: 'The arguments are not a JSON object' } : call
@@ -330,7 +327,7 @@ async function runCall(
     )
   try {
     const result = await connection.call(tool, call.arguments, {
-      limitMs: CALL_MS,
+      limitMs: CALL_TIMEOUT_MS,
       signal,
       ...(parent === undefined ? {} : { parent }),
     })

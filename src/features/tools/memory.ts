@@ -22,18 +22,18 @@ interface MemoryDeps {
 
 const ACTIONS = ['read', 'write', 'delete'] as const
 type Action = (typeof ACTIONS)[number]
-const KEY_MAX_CHARS = 256
-const VALUE_MAX_CHARS = 16_384
-/** Maximum entries of one end user or of the workspace itself; and of a workspace with all its end users. */
-const ROOM = { perOwner: 1_000, perWorkspace: 100_000 }
+const MAX_KEY_CHARS = 256
+const MAX_VALUE_CHARS = 16_384
+/** Maximum entries of one end user or of the workspace itself, and of a workspace together with all its end users. */
+const ENTRY_LIMITS = { perOwner: 1_000, perWorkspace: 100_000 }
 /** Maximum keys that a read without a key shows. */
-const LIST_MAX = 200
+const MAX_LISTED_KEYS = 200
 
 export function createMemory(deps: MemoryDeps): ServerTool {
   return {
     name: 'memory',
     open(entries, exchange) {
-      const scopes = new Map(entries.map(entry => [entry.tool, memoryPlace(entry, exchange)]))
+      const scopes = new Map(entries.map(entry => [entry.tool, memoryScope(entry, exchange)]))
       return {
         declare: () => entries.map(({ tool }) => declaration(tool)),
         firstForm: fieldsOf,
@@ -45,7 +45,7 @@ export function createMemory(deps: MemoryDeps): ServerTool {
 }
 
 /** @throws GatewayError `invalid_request` if memory per end user is requested without an end user */
-function memoryPlace({ tool, path }: ToolEntry, exchange: Exchange): MemoryScope {
+function memoryScope({ tool, path }: ToolEntry, exchange: Exchange): MemoryScope {
   const { user } = exchange.request
   const scope = tool.parameters?.['scope'] ?? (user == null ? 'workspace' : 'end_user')
   if (scope === 'workspace') return { ...scopeOf(exchange), endUser: '' }
@@ -62,15 +62,15 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
       'Keeps texts from one conversation to the next. read gives the value of a key, or all keys if none is given; write sets it; delete removes it.',
     parameters: objectSchema(['action'], {
       action: { type: 'string', enum: ACTIONS },
-      key: { type: 'string', description: `At most ${KEY_MAX_CHARS} characters` },
-      value: { type: 'string', description: `For write; at most ${VALUE_MAX_CHARS} characters` },
+      key: { type: 'string', description: `At most ${MAX_KEY_CHARS} characters` },
+      value: { type: 'string', description: `For write; at most ${MAX_VALUE_CHARS} characters` },
     }),
   }
 }
 
 function fieldsOf({ arguments: { action, key, value } }: ToolCall): Readonly<Record<string, unknown>> {
   return {
-    ...(ACTIONS.some(each => each === action) ? { action } : {}),
+    ...(ACTIONS.some(candidate => candidate === action) ? { action } : {}),
     ...(typeof key === 'string' ? { key } : {}),
     ...(action === 'write' && typeof value === 'string' ? { value } : {}),
   }
@@ -84,11 +84,11 @@ async function run(
 ): Promise<ToolOutcome> {
   const { arguments: args } = call
   try {
-    const action = ACTIONS.find(each => each === args['action'])
+    const action = ACTIONS.find(candidate => candidate === args['action'])
     if (action === undefined) throw new TextFault(`action: must be one of ${ACTIONS.join(', ')}`)
     if (action === 'write' && exchange.zeroRetention)
       throw new TextFault('A guardrail forbids storing anything from this request')
-    const { shown, result } = await VERBS[action](deps, scope, args)
+    const { shown, result } = await ACTION_RUNS[action](deps, scope, args)
     return { item: { ...fieldsOf(call), ...shown }, result: JSON.stringify(result) }
   } catch (thrown) {
     if (!(thrown instanceof TextFault)) throw thrown
@@ -104,15 +104,15 @@ interface MemoryReply {
   readonly result: object
 }
 
-const VERBS: Readonly<
+const ACTION_RUNS: Readonly<
   Record<Action, (deps: MemoryDeps, scope: MemoryScope, args: ToolCall['arguments']) => Promise<MemoryReply>>
 > = {
   async read({ store }, scope, args) {
     const key = textArgument(args, 'key')
     if (key === null || key === '') {
-      const entries = await store.memory.list(scope, LIST_MAX + 1)
-      const keys = entries.slice(0, LIST_MAX).map(entry => entry.key)
-      return { result: { keys, has_more: entries.length > LIST_MAX } }
+      const entries = await store.memory.list(scope, MAX_LISTED_KEYS + 1)
+      const keys = entries.slice(0, MAX_LISTED_KEYS).map(entry => entry.key)
+      return { result: { keys, has_more: entries.length > MAX_LISTED_KEYS } }
     }
     const entry = await store.memory.find(scope, checkedKey(key))
     if (entry === null) throw new TextFault('Nothing is stored under this key')
@@ -120,9 +120,9 @@ const VERBS: Readonly<
   },
   async write({ store, clock }, scope, args) {
     const key = checkedKey(requiredArgument(args, 'key'))
-    const value = stored(requiredArgument(args, 'value'), 'value', VALUE_MAX_CHARS)
+    const value = storableText(requiredArgument(args, 'value'), 'value', MAX_VALUE_CHARS)
     const entry = { key, value, updatedAt: isoInstant(clock.nowMs()) }
-    if (!(await store.memory.write(scope, entry, ROOM)))
+    if (!(await store.memory.write(scope, entry, ENTRY_LIMITS)))
       throw new TextFault('The memory is full: delete entries that are no longer needed')
     return { result: { key, written: true } }
   },
@@ -134,11 +134,11 @@ const VERBS: Readonly<
 
 function checkedKey(key: string): string {
   if (key === '') throw new TextFault('key: is required')
-  return stored(key, 'key', KEY_MAX_CHARS)
+  return storableText(key, 'key', MAX_KEY_CHARS)
 }
 
 /** The text in the form that databases store. */
-function stored(text: string, name: string, maxChars: number): string {
+function storableText(text: string, name: string, maxChars: number): string {
   if (text.length > maxChars) throw new TextFault(`${name}: must have at most ${maxChars} characters`)
   return text.replaceAll('\0', '').toWellFormed()
 }

@@ -11,23 +11,23 @@ import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { Model } from '../../protocol/provider.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 
-const NAME = 'experimental__search_models'
-const RESULTS_DEFAULT = 5
-const RESULTS_MAX = 20
-const QUERY_MAX_CHARS = 200
+const TOOL_NAME = 'experimental__search_models'
+const DEFAULT_RESULTS = 5
+const MAX_RESULTS = 20
+const MAX_QUERY_CHARS = 200
 
 export function createSearchModels({ catalog }: { readonly catalog: Catalog }): ServerTool {
   return {
-    name: NAME,
+    name: TOOL_NAME,
     open: entries => ({
       declare: () => entries.map(({ tool }) => declaration(tool)),
       firstForm: call => itemOf(call),
       run(call): ToolOutcome {
-        const found = catalog.models().filter(filterOf(call.arguments))
-        const models = found.slice(0, resultsOf(call.tool)).map(toldModel)
+        const matching = catalog.models().filter(filterOf(call.arguments))
+        const models = matching.slice(0, maxResultsOf(call.tool)).map(modelEntry)
         return {
           item: itemOf(call),
-          result: JSON.stringify({ models, total_results: found.length, showing: models.length }),
+          result: JSON.stringify({ models, total_results: matching.length, showing: models.length }),
         }
       },
     }),
@@ -38,7 +38,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   const modalities = { type: 'array', items: { type: 'string' } }
   return {
     tool,
-    name: NAME,
+    name: TOOL_NAME,
     description: 'Finds AI models by name and abilities. Returns ids that requests can name as model.',
     parameters: objectSchema([], {
       query: {
@@ -59,7 +59,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   }
 }
 
-/** The fields of the item. The model wrote both: `arguments`, and `query`, which is a part of them. */
+/** The fields of the item: the arguments as JSON, and the query by itself. */
 function itemOf({ arguments: args }: ToolCall): Readonly<Record<string, unknown>> {
   const query = textOf(args['query'])
   return { ...(query === '' ? {} : { query }), arguments: JSON.stringify(args) }
@@ -68,18 +68,18 @@ function itemOf({ arguments: args }: ToolCall): Readonly<Record<string, unknown>
 function filterOf(args: ToolCall['arguments']): (model: Model) => boolean {
   const query = textOf(args['query']).toLowerCase()
   const series = textOf(args['series']).toLowerCase()
-  const inputs = texts(args['input_modalities']).slice(0, RESULTS_MAX)
-  const outputs = texts(args['output_modalities']).slice(0, RESULTS_MAX)
-  const context = Number(args['min_context_length'] ?? 0)
+  const inputs = texts(args['input_modalities']).slice(0, MAX_RESULTS)
+  const outputs = texts(args['output_modalities']).slice(0, MAX_RESULTS)
+  const minContext = Number(args['min_context_length'] ?? 0)
   return model =>
-    (query === '' || has(model.id, query) || has(model.name, query)) &&
-    (series === '' || has(seriesOf(model), series) || has(model.name, series)) &&
-    inputs.every(each => model.inputModalities.includes(each)) &&
-    outputs.every(each => model.outputModalities.includes(each)) &&
-    !(context > 0 && (model.contextLength ?? 0) < context)
+    (query === '' || contains(model.id, query) || contains(model.name, query)) &&
+    (series === '' || contains(seriesOf(model), series) || contains(model.name, series)) &&
+    inputs.every(modality => model.inputModalities.includes(modality)) &&
+    outputs.every(modality => model.outputModalities.includes(modality)) &&
+    !(minContext > 0 && (model.contextLength ?? 0) < minContext)
 }
 
-function toldModel(model: Model) {
+function modelEntry(model: Model) {
   return {
     id: model.id,
     name: model.name,
@@ -97,15 +97,15 @@ function seriesOf({ id }: Model): string {
   return id.slice(0, Math.max(0, id.indexOf('/')))
 }
 
-function has(text: string, part: string): boolean {
+function contains(text: string, part: string): boolean {
   return text.toLowerCase().includes(part)
 }
 
 function textOf(value: unknown): string {
-  return typeof value === 'string' ? value.trim().slice(0, QUERY_MAX_CHARS) : ''
+  return typeof value === 'string' ? value.trim().slice(0, MAX_QUERY_CHARS) : ''
 }
 
-function resultsOf({ parameters }: RequestedTool): number {
-  const requested = parameters?.['max_results']
-  return typeof requested === 'number' ? Math.min(requested, RESULTS_MAX) : RESULTS_DEFAULT
+function maxResultsOf({ parameters }: RequestedTool): number {
+  const requestedCount = parameters?.['max_results']
+  return typeof requestedCount === 'number' ? Math.min(requestedCount, MAX_RESULTS) : DEFAULT_RESULTS
 }

@@ -95,21 +95,21 @@ export const mcpSettings = group({
 })
 
 /** Maximum models of a panel, as in the interface. */
-const PANEL_MAX = 8
+const MAX_PANEL_MODELS = 8
 
 export const fusionSettings = group({
   panel: setting(
-    Type.Array(ModelName, { maxItems: PANEL_MAX }),
+    Type.Array(ModelName, { maxItems: MAX_PANEL_MODELS }),
     'models in the catalogue that answer in a [fusion](fusion.md) if the request names none; empty: the three most expensive models in the catalogue, from different vendors if possible',
     { default: [] },
   ),
   budgetPanel: setting(
-    Type.Array(ModelName, { maxItems: PANEL_MAX }),
+    Type.Array(ModelName, { maxItems: MAX_PANEL_MODELS }),
     'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
     { default: [] },
   ),
   fastPanel: setting(
-    Type.Array(ModelName, { maxItems: PANEL_MAX }),
+    Type.Array(ModelName, { maxItems: MAX_PANEL_MODELS }),
     'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
     { default: [] },
   ),

@@ -15,8 +15,8 @@ export interface TextDeps {
 }
 
 /** More than any model reads at once. */
-const READ_MAX_BYTES = 4 * 1024 * 1024
-const PDF_MAX_BYTES = 50 * 1024 * 1024
+const MAX_TEXT_BYTES = 4 * 1024 * 1024
+const MAX_PDF_BYTES = 50 * 1024 * 1024
 const PDF_TIMEOUT_MS = 10_000
 
 /** A failed call. The message is for the model. */
@@ -31,19 +31,19 @@ export function scopeOf({ caller }: Pick<Exchange, 'caller'>): WorkspaceScope {
 export class StoredTexts {
   readonly #deps: TextDeps
   readonly #exchange: Exchange
-  readonly place: WorkspaceScope
+  readonly scope: WorkspaceScope
 
   constructor(deps: TextDeps, exchange: Exchange) {
     this.#deps = deps
     this.#exchange = exchange
-    this.place = scopeOf(exchange)
+    this.scope = scopeOf(exchange)
   }
 
   /** A name means the newest file with that name. @throws TextFault */
   async find(name: { readonly id: string } | { readonly filename: string }): Promise<FileRecord> {
     const { files } = this.#deps
     const file =
-      'id' in name ? await files.find(this.place, name.id) : await files.newest(this.place, name.filename)
+      'id' in name ? await files.find(this.scope, name.id) : await files.newest(this.scope, name.filename)
     if (file === null) throw new TextFault('There is no such file')
     return file
   }
@@ -51,7 +51,7 @@ export class StoredTexts {
   /** The text of a file; for a PDF, the text of its pages. @throws TextFault */
   async read(file: FileRecord, signal: AbortSignal): Promise<string> {
     const isPdf = /\.pdf$/i.test(file.filename) || file.mediaType === 'application/pdf'
-    const limit = isPdf ? PDF_MAX_BYTES : READ_MAX_BYTES
+    const limit = isPdf ? MAX_PDF_BYTES : MAX_TEXT_BYTES
     if (file.bytes > limit)
       throw new TextFault(`The file is too large to be read: it has ${file.bytes} bytes`)
     const bytes = await this.#deps.files.readWhole(file, limit, this.#exchange.caller.keyHash)
@@ -68,12 +68,12 @@ export class StoredTexts {
   async write(filename: string, text: string): Promise<FileRecord> {
     if (this.#exchange.zeroRetention)
       throw new TextFault('A guardrail forbids storing anything from this request')
-    const name = clean(filename)
+    const name = checkedFilename(filename)
     // A lone surrogate has no form in UTF-8.
     const content = Buffer.from(text.toWellFormed())
     try {
       return await this.#deps.files.create(
-        this.place,
+        this.scope,
         {
           filename: name,
           purpose: 'user_data',
@@ -85,7 +85,8 @@ export class StoredTexts {
         this.#exchange.caller.keyHash,
       )
     } catch (thrown) {
-      if (thrown instanceof GatewayError && REFUSALS.has(thrown.code)) throw new TextFault(thrown.message)
+      if (thrown instanceof GatewayError && SHOWN_FAILURES.has(thrown.code))
+        throw new TextFault(thrown.message)
       throw thrown
     }
   }
@@ -106,10 +107,10 @@ export class StoredTexts {
   }
 }
 
-/** Failures whose messages any caller may read. */
-const REFUSALS: ReadonlySet<string> = new Set(['payload_too_large', 'conflict'])
+/** Codes of failures whose messages the model may read. */
+const SHOWN_FAILURES: ReadonlySet<string> = new Set(['payload_too_large', 'conflict'])
 
-function clean(filename: string): string {
+function checkedFilename(filename: string): string {
   try {
     return cleanFilename(filename, 'filename')
   } catch (thrown) {
@@ -120,13 +121,13 @@ function clean(filename: string): string {
 }
 
 /** The text with its one occurrence of `before` replaced. @throws TextFault when there are none or several */
-export function replaceOnce(text: string, before: string, after: string): string {
-  if (before === '') throw new TextFault('The text to replace is empty')
-  const at = text.indexOf(before)
-  if (at === -1) throw new TextFault('The text to replace is not in the file')
-  if (text.includes(before, at + 1))
+export function replaceOnce(text: string, oldText: string, newText: string): string {
+  if (oldText === '') throw new TextFault('The text to replace is empty')
+  const index = text.indexOf(oldText)
+  if (index === -1) throw new TextFault('The text to replace is not in the file')
+  if (text.includes(oldText, index + 1))
     throw new TextFault('The text to replace is in the file more than once: give more of it')
-  return text.slice(0, at) + after + text.slice(at + before.length)
+  return text.slice(0, index) + newText + text.slice(index + oldText.length)
 }
 
 /** A text argument; null if it is absent. @throws TextFault */

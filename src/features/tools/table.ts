@@ -36,7 +36,7 @@ import type { WebEngines } from './web/engines.ts'
 import { createWebFetch } from './web-fetch.ts'
 import { createWebSearch } from './web-search.ts'
 
-/** Dependencies of all server tools: the composition root passes them whole, and each tool picks what it uses. */
+/** Dependencies of all server tools. Each tool gets all of them; its own `…Deps` type names those that it uses. */
 export interface ToolDeps {
   readonly config: ToolSettings
   readonly clock: Clock
@@ -61,7 +61,7 @@ export interface ToolDeps {
   readonly fusionModels: FusionModels
 }
 
-/** All tools, for tools that offer some to the models that they call. Empty until all are created. */
+/** All tools, for tools that call models and offer them tools. The map is empty until all tools are created. */
 interface WithTools {
   readonly tools: ReadonlyMap<string, ServerTool>
 }

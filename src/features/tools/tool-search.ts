@@ -19,26 +19,26 @@ import { objectSchema } from '../../protocol/json/object-schema.ts'
 import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
 import { isClientSearch, type Tool } from '../../protocol/tools.ts'
 
-const RESULTS_DEFAULT = 5
-const RESULTS_MAX = 50
-const PATTERN_MAX_CHARS = 200
-/** Characters of one field that are searched. */
-const FIELD_MAX_CHARS = 1_000
-/** Arguments of one function that are searched. */
-const ARGUMENTS_MAX = 64
-/** Limit of instructions of the pattern times characters: about a twentieth of a second at worst. */
-const WORK_MAX = 1_500_000
-/** Compiling an instruction takes as long as running it on this many characters. */
-const COMPILED_AS_CHARS = 64
-/** Maximum characters of a pattern with its repeats written out; more take too long to compile. */
-const EXPANDED_MAX_CHARS = 20_000
+const DEFAULT_RESULTS = 5
+const MAX_RESULTS = 50
+const MAX_PATTERN_CHARS = 200
+/** Only the beginning of a field is searched. */
+const MAX_FIELD_CHARS = 1_000
+/** Only the first arguments of a function are searched. */
+const MAX_ARGUMENTS = 64
+/** Limit for the instructions of a pattern times the characters searched: about a twentieth of a second at worst. */
+const MAX_WORK = 1_500_000
+/** Compiling an instruction takes as long as running it on this number of characters. */
+const CHARS_PER_COMPILED_INSTRUCTION = 64
+/** Maximum characters of a pattern with its repeats written out: a longer one takes too long to compile. */
+const MAX_EXPANDED_CHARS = 20_000
 /** RE2 refuses patterns whose nested repeats multiply to more than this. */
-const REPEATS_MAX = 1_000
+const MAX_REPEATS = 1_000
 const COUNTED_REPEAT = /\{(\d+)(?:,(\d*))?\}/g
-const TOO_LONG = 'query: takes too long on so many tools; use a shorter one'
+const TOO_MUCH_WORK = 'query: takes too long on so many tools; use a shorter one'
 
 /** A function that the model does not see at first. */
-type Deferred = Tool & {
+type DeferredTool = Tool & {
   readonly name: string
   readonly description?: string | null
   readonly parameters?: unknown
@@ -52,7 +52,7 @@ export function createToolSearch(): ServerTool {
   }
 }
 
-function isDeferred(tool: Pick<Tool, 'type'>): tool is Deferred {
+function isDeferred(tool: Pick<Tool, 'type'>): tool is DeferredTool {
   return (
     (tool.type === 'function' || tool.type === 'custom') &&
     (tool as { defer_loading?: unknown }).defer_loading === true
@@ -64,12 +64,12 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
   const tools = prompt.tools ?? []
   const deferred = tools.filter(isDeferred)
   checkRequest(entries, exchange, tools)
-  const max = resultsOf(entries[0]?.tool)
-  const found = new Set<string>(namedIn(prompt.input))
-  const budget = { remaining: WORK_MAX }
+  const maxResults = maxResultsOf(entries[0]?.tool)
+  const foundNames = new Set<string>(namesIn(prompt.input))
+  const budget = { remaining: MAX_WORK }
   for (const query of earlierQueries(prompt.input)) {
-    const foundAgain = searchTools(deferred, query, max, budget)
-    if (typeof foundAgain !== 'string') for (const { name } of foundAgain) found.add(name)
+    const foundAgain = searchTools(deferred, query, maxResults, budget)
+    if (typeof foundAgain !== 'string') for (const { name } of foundAgain) foundNames.add(name)
   }
   /** True if the provider of the next call searches itself. */
   let isNative = false
@@ -86,7 +86,7 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
         parameters: objectSchema(['query'], {
           query: {
             type: 'string',
-            maxLength: PATTERN_MAX_CHARS,
+            maxLength: MAX_PATTERN_CHARS,
             description: 'For example weather|forecast',
           },
         }),
@@ -94,19 +94,19 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
     },
     shows(tool) {
       if (isNative || !isDeferred(tool)) return tool
-      if (!found.has(tool.name)) return null
-      return loaded(tool)
+      if (!foundNames.has(tool.name)) return null
+      return withoutDeferral(tool)
     },
     firstForm: ({ tool, arguments: { query } }) => ({
-      // The short name is not an item type.
+      // The native name `tool_search` is not an item type.
       ...(tool.type === 'tool_search' ? { type: 'gateway:tool_search' } : {}),
-      ...(typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {}),
+      ...(typeof query === 'string' ? { query: query.slice(0, MAX_PATTERN_CHARS) } : {}),
     }),
     run({ arguments: { query } }): ToolOutcome {
-      const result = searchTools(deferred, query, max, { remaining: WORK_MAX })
+      const result = searchTools(deferred, query, maxResults, { remaining: MAX_WORK })
       if (typeof result === 'string')
         return { item: { status: 'incomplete' }, result: JSON.stringify({ error: result }) }
-      for (const { name } of result) found.add(name)
+      for (const { name } of result) foundNames.add(name)
       const results = result.map(({ name, description, parameters }) => ({ name, description, parameters }))
       return { item: {}, result: JSON.stringify({ tools: results }) }
     },
@@ -114,15 +114,15 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
 }
 
 /** The tool without its deferral, also in the form of the caller's own API. */
-function loaded(tool: Deferred): Tool {
+function withoutDeferral(tool: DeferredTool): Tool {
   const {
     defer_loading: _,
     native,
-    ...shown
-  } = tool as Deferred & { defer_loading?: unknown; native?: object }
-  if (native === undefined) return shown as Tool
-  const { defer_loading: __, ...others } = native as { defer_loading?: unknown }
-  return { ...shown, native: others } as Tool
+    ...shownTool
+  } = tool as DeferredTool & { defer_loading?: unknown; native?: object }
+  if (native === undefined) return shownTool as Tool
+  const { defer_loading: __, ...shownNative } = native as { defer_loading?: unknown }
+  return { ...shownTool, native: shownNative } as Tool
 }
 
 /** A name with the gateway's prefix means the gateway's search. */
@@ -145,34 +145,35 @@ function checkRequest(
     if (tool['defer_loading'] === true)
       throw refuseField(`${path}.defer_loading`, 'must not be set on the tool that finds the others')
   }
-  const first = firstDeferred(tools)
-  if (first === null) return
+  const firstPath = firstDeferred(tools)
+  if (firstPath === null) return
   // Clients of the Messages API leave the search to the provider, or name what they want themselves.
   if (!DIALECT_ABILITIES[dialect].bareDeferral) {
     if (entries.length === 0 && !tools.some(isClientSearch))
       throw refuseField(
-        first,
+        firstPath,
         'needs a tool_search in the same request: gateway:tool_search, or one with execution client',
       )
     if (!tools.some(isShown))
       throw refuseField(
-        first,
+        firstPath,
         'must not be set on every tool: apart from the search tool, at least one must be available to the model from the start',
       )
   }
-  const isFree =
+  const allowsChoice =
     choice === undefined ||
     choice === 'auto' ||
     (typeof choice === 'object' && choice.type === 'allowed_tools')
-  if (!isFree) throw refuseField('tool_choice', 'must be auto or allowed_tools if tools have defer_loading')
+  if (!allowsChoice)
+    throw refuseField('tool_choice', 'must be auto or allowed_tools if tools have defer_loading')
 }
 
-/** The path of the flag of the first deferred tool; null: none. */
+/** The path of the flag of the first deferred tool; null if no tool is deferred. */
 function firstDeferred(tools: readonly Tool[]): string | null {
-  for (const [at, tool] of tools.entries()) {
-    if (isDeferred(tool)) return `tools[${at}].defer_loading`
+  for (const [index, tool] of tools.entries()) {
+    if (isDeferred(tool)) return `tools[${index}].defer_loading`
     const inner = tool.type === 'namespace' ? tool.tools.findIndex(isDeferred) : -1
-    if (inner !== -1) return `tools[${at}].tools[${inner}].defer_loading`
+    if (inner !== -1) return `tools[${index}].tools[${inner}].defer_loading`
   }
   return null
 }
@@ -183,41 +184,41 @@ function isShown(tool: Tool): boolean {
   return serverToolName(tool.type) !== 'tool_search' && tool.type !== 'tool_search' && !isDeferred(tool)
 }
 
-/** The matching tools, or the reason why none is searched. */
+/** The matching tools, or the reason why nothing is searched. */
 function searchTools(
-  tools: readonly Deferred[],
+  tools: readonly DeferredTool[],
   query: unknown,
-  max: number,
-  work: { remaining: number },
-): readonly Deferred[] | string {
+  maxResults: number,
+  budget: { remaining: number },
+): readonly DeferredTool[] | string {
   if (typeof query !== 'string' || query === '') return 'query: must be a regular expression'
-  if (query.length > PATTERN_MAX_CHARS) return `query: must have at most ${PATTERN_MAX_CHARS} characters`
-  if (work.remaining < 0 || expandedChars(query) > EXPANDED_MAX_CHARS) return TOO_LONG
+  if (query.length > MAX_PATTERN_CHARS) return `query: must have at most ${MAX_PATTERN_CHARS} characters`
+  if (budget.remaining < 0 || expandedChars(query) > MAX_EXPANDED_CHARS) return TOO_MUCH_WORK
   const pattern = patternOf(query)
   if (pattern === null) return 'query: is not a valid RE2 regular expression'
   const size = pattern.programSize()
-  work.remaining -= size * COMPILED_AS_CHARS
-  const found: Deferred[] = []
+  budget.remaining -= size * CHARS_PER_COMPILED_INSTRUCTION
+  const matching: DeferredTool[] = []
   for (const tool of tools) {
     for (const text of textsOf(tool)) {
-      work.remaining -= size * text.length
-      if (work.remaining < 0) return TOO_LONG
+      budget.remaining -= size * text.length
+      if (budget.remaining < 0) return TOO_MUCH_WORK
       if (!pattern.matcher(text).find()) continue
-      found.push(tool)
+      matching.push(tool)
       break
     }
-    if (found.length === max) break
+    if (matching.length === maxResults) break
   }
-  return found
+  return matching
 }
 
 /** An upper bound of the characters with repeats written out, for any nesting. */
 function expandedChars(query: string): number {
-  let times = 1
-  for (const [, least, most] of query.matchAll(COUNTED_REPEAT)) {
-    times *= Math.max(1, Number(least), Number(most ?? 0))
+  let repeats = 1
+  for (const [, minRepeats, maxRepeats] of query.matchAll(COUNTED_REPEAT)) {
+    repeats *= Math.max(1, Number(minRepeats), Number(maxRepeats ?? 0))
   }
-  return query.length * Math.min(times, REPEATS_MAX)
+  return query.length * Math.min(repeats, MAX_REPEATS)
 }
 
 function patternOf(query: string): RE2JS | null {
@@ -228,17 +229,17 @@ function patternOf(query: string): RE2JS | null {
   }
 }
 
-/** Name, description, and names and descriptions of the arguments. */
-function textsOf({ name, description, parameters }: Deferred): readonly string[] {
+/** The searched texts: name and description of the tool and of its arguments. */
+function textsOf({ name, description, parameters }: DeferredTool): readonly string[] {
   const texts = [name, description ?? '']
   const properties = (parameters as { properties?: unknown } | null | undefined)?.properties
   if (typeof properties === 'object' && properties !== null) {
-    for (const [key, value] of Object.entries(properties).slice(0, ARGUMENTS_MAX)) {
-      const about = (value as { description?: unknown } | null)?.description
-      texts.push(key, typeof about === 'string' ? about : '')
+    for (const [key, value] of Object.entries(properties).slice(0, MAX_ARGUMENTS)) {
+      const text = (value as { description?: unknown } | null)?.description
+      texts.push(key, typeof text === 'string' ? text : '')
     }
   }
-  return texts.filter(text => text !== '').map(text => text.slice(0, FIELD_MAX_CHARS))
+  return texts.filter(text => text !== '').map(text => text.slice(0, MAX_FIELD_CHARS))
 }
 
 /** The latest queries of earlier answers. */
@@ -253,7 +254,7 @@ function earlierQueries(input: Exchange['prompt']['input']): readonly string[] {
 }
 
 /** Functions that the model has called in earlier answers, and those in results of the client's own search. */
-function namedIn(input: Exchange['prompt']['input']): readonly string[] {
+function namesIn(input: Exchange['prompt']['input']): readonly string[] {
   if (typeof input === 'string') return []
   return input.flatMap(item => {
     if (item.type === 'function_call' || item.type === 'custom_tool_call') return [item.name]
@@ -271,7 +272,7 @@ function referencedTools(part: object): readonly string[] {
   return native?.type === 'tool_reference' && typeof native.tool_name === 'string' ? [native.tool_name] : []
 }
 
-function resultsOf(tool: RequestedTool | undefined): number {
-  const requested = tool?.parameters?.['max_results']
-  return typeof requested === 'number' ? Math.min(requested, RESULTS_MAX) : RESULTS_DEFAULT
+function maxResultsOf(tool: RequestedTool | undefined): number {
+  const requestedCount = tool?.parameters?.['max_results']
+  return typeof requestedCount === 'number' ? Math.min(requestedCount, MAX_RESULTS) : DEFAULT_RESULTS
 }

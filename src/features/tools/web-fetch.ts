@@ -29,8 +29,8 @@ import { type Admits, createAdmits, domainsRefusal } from './web/domains.ts'
 import { type WebEngine, type WebEngines, webUrl } from './web/engines.ts'
 import { PAGE_ENGINES } from './web/page-engines.ts'
 import { PAGE_TYPES, readPage } from './web/read-page.ts'
-import { count } from './web/search-settings.ts'
-import { cutText, shownText, shownTitle } from './web/shown-text.ts'
+import { numberOrNull } from './web/search-settings.ts'
+import { cutText, visibleText, visibleTitle } from './web/shown-text.ts'
 
 export interface WebFetchDeps {
   readonly webEngines: WebEngines
@@ -42,24 +42,24 @@ export interface WebFetchDeps {
 }
 
 /** Google's tool with which a model reads the pages in a prompt. */
-const NATIVE = 'url_context'
+const NATIVE_TYPE = 'url_context'
 /** Maximum pages per request. */
-const USES_MAX = 50
+const MAX_USES = 50
 /** Characters per token, approximately. */
 const CHARS_PER_TOKEN = 4
 /** A tool result is cut at 200,000 characters, and JSON must not be cut. */
-const CONTENT_MAX_CHARS = 150_000
-const TITLE_MAX_CHARS = 300
+const MAX_CONTENT_CHARS = 150_000
+const MAX_TITLE_CHARS = 300
 
 export function createWebFetch(deps: WebFetchDeps): ServerTool {
   return {
     name: 'web_fetch',
-    native: [NATIVE],
+    native: [NATIVE_TYPE],
     open: (entries, exchange) => new WebFetchSession(deps, entries, exchange),
   }
 }
 
-interface Fetching {
+interface FetchEntry {
   readonly tool: RequestedTool
   readonly path: string
   readonly engine: string
@@ -70,59 +70,60 @@ interface Fetching {
 }
 
 /** A page for the model, or the failure. */
-type Read =
+type ReadPage =
   | { readonly title: string; readonly content: string; readonly cost: number }
   | { readonly error: string; readonly status: number | null }
 
 class WebFetchSession implements ToolSession {
   readonly #deps: WebFetchDeps
   readonly #exchange: Exchange
-  readonly #fetching: readonly Fetching[]
+  readonly #entries: readonly FetchEntry[]
   /** True if the model of the last declaration is simulated. */
   #isSimulated = false
 
   constructor(deps: WebFetchDeps, entries: readonly ToolEntry[], exchange: Exchange) {
     this.#deps = deps
     this.#exchange = exchange
-    this.#fetching = entries.map(({ tool, path }) => fetchingOf(tool, `${path}.parameters`))
+    this.#entries = entries.map(({ tool, path }) => entryOf(tool, `${path}.parameters`))
   }
 
   declare(endpoint: ToolEndpoint): readonly ToolDeclaration[] {
     this.#isSimulated = endpoint.isSimulated === true
-    return this.#fetching.map(each => {
-      if (each.tool.type === NATIVE && endpoint.hosts(NATIVE)) return { native: each.tool as unknown as Tool }
-      if (each.engine === 'native' || (each.engine === 'auto' && endpoint.hosts('web_fetch'))) {
-        if (endpoint.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
-        throw refuseField(`${each.path}.engine`, 'the provider of this model cannot fetch pages')
-      }
-      this.#engineOf(each)
-      return declaration(each.tool)
+    return this.#entries.map(entry => {
+      if (entry.tool.type === NATIVE_TYPE && endpoint.hosts(NATIVE_TYPE))
+        return { native: entry.tool as unknown as Tool }
+      if ((entry.engine === 'native' || entry.engine === 'auto') && endpoint.hosts('web_fetch'))
+        return { native: entry.tool as unknown as Tool }
+      if (entry.engine === 'native')
+        throw refuseField(`${entry.path}.engine`, 'the provider of this model cannot fetch pages')
+      this.#engineOf(entry)
+      return declaration(entry.tool)
     })
   }
 
   firstForm(call: ToolCall): Readonly<Record<string, unknown>> {
     const url = addressOf(call)
     // Google's spelling has no item of its own.
-    return call.tool.type === NATIVE ? { type: 'gateway:web_fetch', url } : { url }
+    return call.tool.type === NATIVE_TYPE ? { type: 'gateway:web_fetch', url } : { url }
   }
 
   fee(call: ToolCall): PicoUsd {
-    const fetching = this.#fetching.find(({ tool }) => tool === call.tool)
-    const engine = fetching === undefined || fetching.usesLeft <= 0 ? null : this.#engineOf(fetching)
+    const entry = this.#entries.find(({ tool }) => tool === call.tool)
+    const engine = entry === undefined || entry.usesLeft <= 0 ? null : this.#engineOf(entry)
     return engine === null ? 0 : this.#deps.webEngines.pageFee(engine)
   }
 
   async run(call: ToolCall, _progress: unknown, signal: AbortSignal): Promise<ToolOutcome> {
-    const fetching = this.#fetching.find(({ tool }) => tool === call.tool)
+    const entry = this.#entries.find(({ tool }) => tool === call.tool)
     const address = addressOf(call)
-    if (fetching === undefined) return failedOutcome(address, 'web_fetch is not offered', null)
-    if (fetching.usesLeft <= 0)
+    if (entry === undefined) return failedOutcome(address, 'web_fetch is not offered', null)
+    if (entry.usesLeft <= 0)
       return failedOutcome(
         address,
-        `web_fetch may be used at most ${fetching.maxUses} times in this request`,
+        `web_fetch may be used at most ${entry.maxUses} times in this request`,
         null,
       )
-    fetching.usesLeft--
+    entry.usesLeft--
     const url = webUrl(address)
     if (url === null)
       return failedOutcome(
@@ -130,26 +131,26 @@ class WebFetchSession implements ToolSession {
         'url: must be a complete web address without a user name and password',
         null,
       )
-    if (!fetching.admits(url)) return failedOutcome(address, 'the request does not allow this domain', null)
-    const engine = this.#engineOf(fetching)
-    const read = await (engine === null
-      ? this.#direct(url.href, fetching, signal)
-      : this.#byEngine(engine, url.href, fetching, signal))
-    if ('error' in read) return failedOutcome(address, read.error, read.status)
-    const title = shownTitle(read.title, TITLE_MAX_CHARS)
-    const whole = shownText(read.content)
-    const cut = cutText(whole, fetching.maxChars)
-    const content = cut.length < whole.length ? `${cut}\n[The page was cut here]` : cut
-    const page = { url: address, title, content, status: 'completed' }
+    if (!entry.admits(url)) return failedOutcome(address, 'the request does not allow this domain', null)
+    const engine = this.#engineOf(entry)
+    const result = await (engine === null
+      ? this.#direct(url.href, entry, signal)
+      : this.#byEngine(engine, url.href, entry, signal))
+    if ('error' in result) return failedOutcome(address, result.error, result.status)
+    const title = visibleTitle(result.title, MAX_TITLE_CHARS)
+    const text = visibleText(result.content)
+    const beginning = cutText(text, entry.maxChars)
+    const content = beginning.length < text.length ? `${beginning}\n[The page was cut here]` : beginning
+    const fields = { url: address, title, content, status: 'completed' }
     return {
-      item: { ...page, httpStatus: 200 },
-      result: JSON.stringify({ ...page, retrieved_at: new Date(this.#deps.clock.nowMs()).toISOString() }),
-      cost: read.cost,
+      item: { ...fields, httpStatus: 200 },
+      result: JSON.stringify({ ...fields, retrieved_at: new Date(this.#deps.clock.nowMs()).toISOString() }),
+      cost: result.cost,
     }
   }
 
-  /** Null: the gateway fetches itself. @throws GatewayError invalid_request */
-  #engineOf({ engine: engineName, path }: Fetching): WebEngine | null {
+  /** The engine that the entry names; null if the gateway fetches itself. @throws GatewayError invalid_request */
+  #engineOf({ engine: engineName, path }: FetchEntry): WebEngine | null {
     if (engineName === 'auto' || engineName === 'gateway' || engineName === 'openrouter') return null
     const engine = this.#deps.webEngines.engineNamed(engineName)
     if (engine === null || PAGE_ENGINES[engine.kind] === undefined)
@@ -160,7 +161,7 @@ class WebFetchSession implements ToolSession {
     return engine
   }
 
-  async #direct(url: string, { maxChars, admits }: Fetching, signal: AbortSignal): Promise<Read> {
+  async #direct(url: string, { maxChars, admits }: FetchEntry, signal: AbortSignal): Promise<ReadPage> {
     try {
       const key = this.#exchange.caller.keyHash
       const isSimulated = this.#isSimulated
@@ -178,17 +179,17 @@ class WebFetchSession implements ToolSession {
   async #byEngine(
     engine: WebEngine,
     url: string,
-    { maxChars }: Fetching,
+    { maxChars }: FetchEntry,
     signal: AbortSignal,
-  ): Promise<Read> {
+  ): Promise<ReadPage> {
     try {
-      const found = await this.#deps.webEngines.page(engine, url, maxChars + 1, {
+      const reply = await this.#deps.webEngines.page(engine, url, maxChars + 1, {
         keyHash: this.#exchange.caller.keyHash,
         signal,
       })
-      if (found === null) return { error: `the ${engine.name} engine cannot fetch pages`, status: null }
-      if (typeof found.page === 'number') return statusFailure(found.page)
-      return { ...found.page, cost: found.cost }
+      if (reply === null) return { error: `the ${engine.name} engine cannot fetch pages`, status: null }
+      if (typeof reply.page === 'number') return statusFailure(reply.page)
+      return { ...reply.page, cost: reply.cost }
     } catch (thrown) {
       if (!(thrown instanceof EngineFailure)) throw thrown
       this.#deps.log.fault('tools', 'web fetch failed', thrown)
@@ -197,22 +198,22 @@ class WebFetchSession implements ToolSession {
   }
 }
 
-function fetchingOf(tool: RequestedTool, path: string): Fetching {
+function entryOf(tool: RequestedTool, path: string): FetchEntry {
   const parameters = tool.parameters ?? {}
   const allowed = texts(parameters['allowed_domains'])
   const blocked = texts(parameters['blocked_domains'])
   for (const [name, list] of [['allowed_domains', allowed] as const, ['blocked_domains', blocked] as const]) {
-    const why = domainsRefusal(list)
-    if (why !== null) throw refuseField(`${path}.${name}`, why)
+    const reason = domainsRefusal(list)
+    if (reason !== null) throw refuseField(`${path}.${name}`, reason)
   }
-  const maxUses = Math.min(USES_MAX, count(parameters['max_uses']) ?? USES_MAX)
-  const tokens = count(parameters['max_content_tokens'])
+  const maxUses = Math.min(MAX_USES, numberOrNull(parameters['max_uses']) ?? MAX_USES)
+  const tokens = numberOrNull(parameters['max_content_tokens'])
   return {
     tool,
     path,
     engine: typeof parameters['engine'] === 'string' ? parameters['engine'] : 'auto',
     maxUses,
-    maxChars: tokens === null ? CONTENT_MAX_CHARS : Math.min(CONTENT_MAX_CHARS, tokens * CHARS_PER_TOKEN),
+    maxChars: tokens === null ? MAX_CONTENT_CHARS : Math.min(MAX_CONTENT_CHARS, tokens * CHARS_PER_TOKEN),
     admits: createAdmits(allowed, blocked),
     usesLeft: maxUses,
   }
@@ -231,7 +232,7 @@ function declaration(tool: RequestedTool): ToolDeclaration {
 }
 
 function addressOf({ arguments: { url } }: ToolCall): string {
-  return typeof url === 'string' ? cutText(shownText(url.slice(0, 4_096)).trim(), 2_048) : ''
+  return typeof url === 'string' ? cutText(visibleText(url.slice(0, 4_096)).trim(), 2_048) : ''
 }
 
 function failedOutcome(url: string, error: string, status: number | null): ToolOutcome {
@@ -241,16 +242,16 @@ function failedOutcome(url: string, error: string, status: number | null): ToolO
   }
 }
 
-function pageFailure({ status, fault, message }: PageError): Read {
+function pageFailure({ status, fault, message }: PageError): ReadPage {
   if (status !== null) return statusFailure(status)
   if (fault === 'wrong_type' && !message.includes('compressed'))
     return { error: 'the address does not lead to a page, text, JSON, XML or PDF', status: 200 }
   return { error: message, status: null }
 }
 
-function statusFailure(status: number): Read {
-  const words = STATUS_CODES[status]
-  return { error: `HTTP ${status}${words === undefined ? '' : `: ${words}`}`, status }
+function statusFailure(status: number): ReadPage {
+  const statusText = STATUS_CODES[status]
+  return { error: `HTTP ${status}${statusText === undefined ? '' : `: ${statusText}`}`, status }
 }
 
 function taskFailure({ outcome, failure, message }: TaskError): string {

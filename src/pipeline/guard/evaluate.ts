@@ -58,7 +58,7 @@ function evaluateEach(
   const { allRules } = rules
   try {
     const characters = charactersOf(texts)
-    const maxInlineCost = allRules.cost.mostInline(characters, texts.length)
+    const maxInlineCost = allRules.cost.maxInlineFindings(characters, texts.length)
     const findings = maxInlineCost === null ? null : evaluateInline(allRules, texts, maxInlineCost)
     if (findings !== null) return { findings, failure: null }
     return tasks
@@ -89,7 +89,7 @@ function evaluateBuiltins(
   texts: readonly WrittenText[],
   cause: unknown,
 ): TextsResult {
-  const isCheap = builtin.cost.where(charactersOf(texts), texts.length) === 'inline'
+  const isCheap = builtin.cost.placeFor(charactersOf(texts), texts.length) === 'inline'
   const findings = isCheap ? evaluateInline(builtin, texts, Number.POSITIVE_INFINITY) : null
   return { findings: findings ?? [], failure: { cause } }
 }

@@ -20,7 +20,7 @@ import {
   unseenTexts,
   withTexts,
 } from '../../features/guardrails/texts/request-texts.ts'
-import { PATIENCE_MS } from '../../features/tasks/pool/pool.ts'
+import { PATIENT_WAIT_MS } from '../../features/tasks/pool/pool.ts'
 import type { GuardrailRecord } from '../../protocol/management/guardrails.ts'
 import type { Provider } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
@@ -169,7 +169,7 @@ function guardReply(
 /** The task pool for the texts of one key: keys take turns, and a full pool slows down their callers. */
 function onBehalfOf({ keyHash }: Caller, tasks: GuardTasks): GuardTasks {
   return {
-    run: (name, input, options) => tasks.run(name, input, { waitMs: PATIENCE_MS, key: keyHash, ...options }),
+    run: (name, input, options) => tasks.run(name, input, { waitMs: PATIENT_WAIT_MS, key: keyHash, ...options }),
   }
 }
 

@@ -69,7 +69,7 @@ export class ReplyText {
   /** The deltas that may be sent after the scan of a window, redacted. */
   release(window: Window, findings: WindowFindings): readonly Content[] {
     const text = this.scan.window.release(window, findings)
-    const end = this.scan.window.released
+    const end = this.scan.window.releasedUnits
     const logprobs = this.#last.kind === 'text' ? this.#takeLogprobs(end) : null
     const deltas = text === '' ? [] : [this.#delta(text, logprobs)]
     return this.#annotations.length === 0 ? deltas : [...deltas, ...this.#takeAnnotations(end)]

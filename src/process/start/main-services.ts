@@ -142,7 +142,7 @@ export async function startServices(
     files: new Files({
       store,
       contents: openContents(config.tools.files, { clock, proxyOf: createProxyOf(proxiesOf(config)) }),
-      room: config.tools.files,
+      limits: config.tools.files,
       readText: async () => 'none',
       clock,
     }),

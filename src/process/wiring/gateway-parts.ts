@@ -133,7 +133,7 @@ export async function openBase(options: GatewayOptions): Promise<Base> {
     files: new Files({
       store,
       contents: openContents(config.tools.files, { clock, proxyOf: createProxyOf(proxiesOf(config)) }),
-      room: config.tools.files,
+      limits: config.tools.files,
       readText: createTextReader(tasks, config.storage.url),
       clock,
     }),

@@ -24,7 +24,7 @@ async function setUp(
   const files = new Files({
     store,
     contents,
-    room: { maxFileBytes: 100, maxFiles: 3, maxBytes: 200 },
+    limits: { maxFileBytes: 100, maxFiles: 3, maxBytes: 200 },
     readText: more.text ?? (async () => 'indexed'),
     clock: new TestClock(),
   })

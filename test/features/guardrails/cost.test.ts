@@ -1,6 +1,6 @@
 /** What is looked at on the thread that asks holds up nobody, whatever the rules and the texts are. */
 import t from 'tap'
-import { INLINE_MAX_FOUND, ScanCost } from '../../../src/features/guardrails/cost.ts'
+import { INLINE_MAX_FINDINGS, ScanCost } from '../../../src/features/guardrails/cost.ts'
 import type { RuleSet } from '../../../src/features/guardrails/detector.ts'
 import { compileRules } from '../../../src/features/guardrails/rules.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
@@ -54,23 +54,23 @@ function best(work: () => void): number {
 t.test('the worst allowed policy never looks at 200 KB inline', async t => {
   for (const form of FORMS) {
     for (const many of [FILTERS_MAX_ITEMS, MERGED * FILTERS_MAX_ITEMS]) {
-      t.equal(new ScanCost(patterns(many, form)).where(LONG), 'offload', form(1))
+      t.equal(new ScanCost(patterns(many, form)).placeFor(LONG), 'offload', form(1))
     }
   }
 })
 
 t.test('to estimate the longest patterns takes no time either', async t => {
   const rules = patterns(MERGED * 2, () => '()'.repeat(50_000))
-  const took = best(() => t.equal(new ScanCost(rules).where(1), 'offload'))
+  const took = best(() => t.equal(new ScanCost(rules).placeFor(1), 'offload'))
   t.ok(took < STILL_MS / 5, `${took} ms`)
 })
 
 t.test('whatever is looked at inline takes less than a twentieth of a second', async t => {
-  for (const most of [INLINE_MAX_FOUND, Number.POSITIVE_INFINITY]) {
+  for (const most of [INLINE_MAX_FINDINGS, Number.POSITIVE_INFINITY]) {
     let inline = 0
     for (const policy of POLICIES) {
       const cost = new ScanCost(policy)
-      const longest = LENGTHS.findLast(length => cost.where(length, 1, most) === 'inline')
+      const longest = LENGTHS.findLast(length => cost.placeFor(length, 1, most) === 'inline')
       if (longest === undefined) continue
       const scanner = compileRules(policy)
       for (const unit of UNITS) {
@@ -104,26 +104,26 @@ t.test('twenty patterns of a company stay for prompts of two thousand characters
   const numbers = patterns(15, at => `\\bEMP${at}-[0-9]{4,8}\\b`).custom
   const slugs = ALL_SLUGS.filter(slug => slug !== 'regex-prompt-injection')
   const cost = new ScanCost({ ...rulesOf(slugs, 'redact', false), custom: [...hosts, ...numbers] })
-  t.equal(cost.where(2_000, 1, INLINE_MAX_FOUND), 'inline')
+  t.equal(cost.placeFor(2_000, 1, INLINE_MAX_FINDINGS), 'inline')
 })
 
 t.test('the texts of a request count together, and so do the patterns', async t => {
   const five = new ScanCost(patterns(5, at => `word${at} [0-9]{3}`))
-  t.equal(five.where(10_000, 1), 'inline')
-  t.equal(five.where(10_000, 20_000), 'offload', 'many small texts')
+  t.equal(five.placeFor(10_000, 1), 'inline')
+  t.equal(five.placeFor(10_000, 20_000), 'offload', 'many small texts')
   const far = (many: number) => new ScanCost(patterns(many, at => `a(?:.*z${at})?`))
-  t.equal(far(1).where(500, 1, 4), 'inline')
-  t.equal(far(FILTERS_MAX_ITEMS).where(500, 1, 4), 'offload', 'many that read far')
+  t.equal(far(1).placeFor(500, 1, 4), 'inline')
+  t.equal(far(FILTERS_MAX_ITEMS).placeFor(500, 1, 4), 'offload', 'many that read far')
   const large = (many: number) => new ScanCost(patterns(many, at => `[^b]{150}c${at}[[:digit:]]`))
-  t.equal(large(1).where(200), 'inline')
-  t.equal(large(5).where(200), 'offload', 'an automaton that takes long to build')
+  t.equal(large(1).placeFor(200), 'inline')
+  t.equal(large(5).placeFor(200), 'offload', 'an automaton that takes long to build')
 })
 
 t.test('what rules usually cost lets prompts of two thousand characters stay', async t => {
   const usual = patterns(10, at => `\\bEMP${at}-\\d{6}\\b`)
   const slugs = ALL_SLUGS.filter(slug => slug !== 'regex-prompt-injection')
   t.equal(
-    new ScanCost({ ...rulesOf(slugs, 'redact', false), custom: usual.custom }).where(2_000, 5),
+    new ScanCost({ ...rulesOf(slugs, 'redact', false), custom: usual.custom }).placeFor(2_000, 5),
     'inline',
   )
 })

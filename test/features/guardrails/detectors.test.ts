@@ -3,7 +3,11 @@ import { join } from 'node:path'
 import t from 'tap'
 import { ScanCost } from '../../../src/features/guardrails/cost.ts'
 import type { Action, Finding, RuleSet } from '../../../src/features/guardrails/detector.ts'
-import { fold, foldedPlace, originalPlace } from '../../../src/features/guardrails/detectors/evasions.ts'
+import {
+  fold,
+  foldedPosition,
+  originalPosition,
+} from '../../../src/features/guardrails/detectors/evasions.ts'
 import { INJECTION_PATTERNS } from '../../../src/features/guardrails/detectors/injection-patterns.ts'
 import { passesLuhn } from '../../../src/features/guardrails/detectors/numbers.ts'
 import { compileRules, redact, strictest } from '../../../src/features/guardrails/rules.ts'
@@ -105,9 +109,9 @@ t.test('folding tells places of the original, whatever was left out', async t =>
   const folded = fold(text)
   t.equal(folded.text, 'ignore all previous')
   const at = folded.text.indexOf('previous')
-  t.equal(text.slice(originalPlace(folded, at), originalPlace(folded, at + 8)), '𝐩revious')
-  t.equal(foldedPlace(folded, originalPlace(folded, at)), at)
-  t.equal(fold('plain text').places, null, 'plain text needs no map')
+  t.equal(text.slice(originalPosition(folded, at), originalPosition(folded, at + 8)), '𝐩revious')
+  t.equal(foldedPosition(folded, originalPosition(folded, at)), at)
+  t.equal(fold('plain text').positions, null, 'plain text needs no map')
   t.equal(fold('İı').text.length, 2, 'one unit for each character')
 })
 
@@ -117,7 +121,7 @@ t.test('check digits', async t => {
 })
 
 t.test('small texts are looked at where they are, large ones and large rules are sent away', async t => {
-  const whereToScan = (rules: RuleSet, chars: number) => new ScanCost(rules).where(chars)
+  const whereToScan = (rules: RuleSet, chars: number) => new ScanCost(rules).placeFor(chars)
   t.equal(whereToScan(rulesOf(ALL_SLUGS, 'flag', true), 500), 'inline')
   t.equal(whereToScan(rulesOf(ALL_SLUGS, 'flag', true), 20_000), 'offload')
   t.equal(whereToScan(rulesOf(['email'], 'flag', false), 20_000), 'inline')
@@ -126,9 +130,13 @@ t.test('small texts are looked at where they are, large ones and large rules are
     'offload',
   )
   const far = { builtins: [], custom: [{ pattern: 'a(?:.*z)?', action: 'flag', label: null }] } as const
-  t.equal(new ScanCost(far).mostInline(900, 1), 16, 'up to a few findings')
-  t.equal(new ScanCost(far).mostInline(9_000, 1), 1)
-  t.equal(new ScanCost(far).mostInline(90_000, 1), null, 'a pattern that may read far ahead for each match')
+  t.equal(new ScanCost(far).maxInlineFindings(900, 1), 16, 'up to a few findings')
+  t.equal(new ScanCost(far).maxInlineFindings(9_000, 1), 1)
+  t.equal(
+    new ScanCost(far).maxInlineFindings(90_000, 1),
+    null,
+    'a pattern that may read far ahead for each match',
+  )
   t.equal(whereToScan(far, 900), 'offload', 'with any number of findings')
 })
 

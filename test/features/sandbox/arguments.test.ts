@@ -1,6 +1,6 @@
 import t from 'tap'
 import { bubblewrapArguments } from '../../../src/features/sandbox/bubblewrap.ts'
-import { dockerArguments, IMAGE } from '../../../src/features/sandbox/docker.ts'
+import { dockerArguments, IMAGE_NAME } from '../../../src/features/sandbox/docker.ts'
 import { childArguments } from '../../../src/features/sandbox/embedded/embedded.ts'
 import {
   type ChildRequest,
@@ -18,7 +18,7 @@ t.test('a code is one argument, whatever is in it', async t => {
   t.same(bwrap.slice(-3), ['bash', '-c', CODE.text])
   const docker = dockerArguments({ limits: LIMITS, source: '/data/c', user: 1001, timeoutMs: 1_500 }, CODE)
   t.same(docker.slice(-3), ['bash', '-c', CODE.text])
-  t.same(docker.slice(docker.indexOf(IMAGE), -3), [IMAGE, 'timeout', '--signal=KILL', '2'])
+  t.same(docker.slice(docker.indexOf(IMAGE_NAME), -3), [IMAGE_NAME, 'timeout', '--signal=KILL', '2'])
   const python = dockerArguments(
     { limits: LIMITS, source: '/d', user: 1, timeoutMs: 1 },
     { language: 'python', text: '1' },
@@ -28,7 +28,7 @@ t.test('a code is one argument, whatever is in it', async t => {
 
 t.test('docker gets no network, no rights, a read-only root and limits', async t => {
   const args = dockerArguments({ limits: LIMITS, source: '/data/c', user: 1001, timeoutMs: 1_000 }, CODE)
-  const line = args.slice(0, args.indexOf(IMAGE)).join(' ')
+  const line = args.slice(0, args.indexOf(IMAGE_NAME)).join(' ')
   for (const part of [
     'run --rm --init --pull never',
     '--network none',

@@ -111,7 +111,7 @@ t.test('a network policy cannot change while the container exists', async t => {
 })
 
 t.test('runs wait for their turn, workspaces take turns, and too many are refused', async t => {
-  const queue = new RunQueue({ running: 1, runningPerWorkspace: 1, waitingPerWorkspace: 2, waiting: 3 })
+  const queue = new RunQueue({ running: 1, runningPerWorkspace: 1, waitingPerWorkspace: 2, maxWaiting: 3 })
   const order: string[] = []
   const gates: (() => void)[] = []
   const work = (name: string) => async (): Promise<string> => {

@@ -3,7 +3,7 @@ import t from 'tap'
 import { RunQueue } from '../../../src/features/sandbox/run-queue.ts'
 
 function setUp() {
-  const queue = new RunQueue({ running: 4, runningPerWorkspace: 2, waitingPerWorkspace: 3, waiting: 5 })
+  const queue = new RunQueue({ running: 4, runningPerWorkspace: 2, waitingPerWorkspace: 3, maxWaiting: 5 })
   const begun: string[] = []
   const ends: (() => void)[] = []
   const run = (workspace: string, signal = new AbortController().signal) =>

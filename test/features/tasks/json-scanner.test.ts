@@ -215,14 +215,14 @@ t.test('goes on from any place between two values', async t => {
   const source = memorySource(bytes)
   const first = new JsonScanner(source)
   first.expect(0x5b)
-  let place = first.place
+  let place = first.position
   const values: unknown[] = []
   for (let more = true; more; ) {
     const scanner = new JsonScanner(source, place, 4)
     values.push(scanner.value(100))
     more = scanner.peek() === 0x2c
     scanner.advance()
-    place = scanner.place
+    place = scanner.position
   }
   t.same(values, ['a', { b: 1 }, 2.5, 'c'])
   t.same(place, { offset: bytes.length, line: 3 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ANSWER_MAX_CHARS, judgeAnswer } from '../../../src/features/tasks/judge-answer.ts'
+import { judgeAnswer, MAX_ANSWER_CHARS } from '../../../src/features/tasks/judge-answer.ts'
 import { bestCpuMs } from '../../support/cpu-time.ts'
 
 const verdict = '{"probabilities":[0,0.5,1]}'
@@ -44,7 +44,7 @@ const MISSED: readonly (readonly [string, string])[] = [
   ['a repeated key', '{"probabilities":[1,1,1],"probabilities":[0,0.5,1]}'],
   ['two that differ', `${verdict} {"probabilities":[0,0,0]}`],
   ['one that fits and one that does not', `${verdict} {"probabilities":[0]}`],
-  ['too long', `${' '.repeat(ANSWER_MAX_CHARS)}${verdict}`],
+  ['too long', `${' '.repeat(MAX_ANSWER_CHARS)}${verdict}`],
 ]
 
 t.test('a verdict is found where evaluators put it', async t => {
@@ -67,18 +67,18 @@ t.test('a verdict that the judged message has is a quotation', async t => {
 })
 
 t.test('the worst answers take a bounded time', async t => {
-  const half = ANSWER_MAX_CHARS / 2
+  const half = MAX_ANSWER_CHARS / 2
   const hostile = [
-    '{'.repeat(ANSWER_MAX_CHARS),
+    '{'.repeat(MAX_ANSWER_CHARS),
     `${'{"a":'.repeat(half / 5)}${'}'.repeat(half / 5)}`,
     `{"${'{'.repeat(half)}`,
     ' '
       .repeat(half - 1)
       .padStart(half, 'x')
-      .padEnd(ANSWER_MAX_CHARS, 'x'),
-    '\\'.repeat(ANSWER_MAX_CHARS),
-    '`'.repeat(ANSWER_MAX_CHARS),
-    '{"probabilities":['.repeat(ANSWER_MAX_CHARS / 18),
+      .padEnd(MAX_ANSWER_CHARS, 'x'),
+    '\\'.repeat(MAX_ANSWER_CHARS),
+    '`'.repeat(MAX_ANSWER_CHARS),
+    '{"probabilities":['.repeat(MAX_ANSWER_CHARS / 18),
   ]
   for (const text of hostile) {
     const took = bestCpuMs(() => t.equal(judgeAnswer({ text, rules: 3, judged: [text] }), null))

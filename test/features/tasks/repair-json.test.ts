@@ -4,7 +4,7 @@ import t from 'tap'
 import { repairJson } from '../../../src/features/tasks/repair-json.ts'
 import { search } from '../../support/property.ts'
 
-const repair = (text: string, truncated = false) => repairJson({ text, truncated })
+const repair = (text: string) => repairJson({ text })
 
 /** What is JSON already, and stays as it is to the byte. */
 const WHOLE = [
@@ -130,11 +130,6 @@ t.test('prose is not made into JSON', async t => {
     if (answer.valid) t.match(text, /^[{[]/, 'at most what begins as a structure')
     else t.same(answer, { text, valid: false, improved: false }, text)
   }
-})
-
-t.test('a reply that was cut off by its length is left alone', async t => {
-  t.same(repair('{"a":[1,2', true), { text: '{"a":[1,2', valid: false, improved: false })
-  t.same(repair('{"a":1}', true), { text: '{"a":1}', valid: true, improved: false })
 })
 
 t.test('nesting beyond all measure ends in an answer', async t => {

@@ -55,7 +55,7 @@ async function start(t: Test, fails: Fails = () => null) {
     run: (verb: StoreVerb): Promise<StoreBatchOutput> => run({ ...verb, storageUrl: '' }),
     /** Adds all requests of a file; each job ends when its budget is over. */
     async addAll(file: FileBytes, budgetMs = 0): Promise<{ output: StoreBatchOutput; jobs: number }> {
-      let from: RequestPosition = { place: firstRequest(file), number: 0 }
+      let from: RequestPosition = { position: firstRequest(file), number: 0 }
       for (let jobs = 1; ; jobs++) {
         const output = await run({
           verb: 'add',

@@ -1,7 +1,7 @@
 /** Lists of domains, and texts that hide something. */
 import t from 'tap'
 import { createAdmits, domainsRefusal } from '../../../src/features/tools/web/domains.ts'
-import { cutText, shownText, shownTitle } from '../../../src/features/tools/web/shown-text.ts'
+import { cutText, visibleText, visibleTitle } from '../../../src/features/tools/web/shown-text.ts'
 
 const admits = (allowed: readonly string[], refused: readonly string[], url: string): boolean =>
   createAdmits(allowed, refused)(new URL(url))
@@ -41,9 +41,9 @@ t.test('entries that are no domains are refused, and allow nothing', async t => 
 })
 
 t.test('shown text hides nothing and is cut at whole characters', async t => {
-  t.equal(shownText('a\u0000b\u001b[31mc\u202ed\u200be\u{e0041}f\r\ng\th\ufeff'), 'ab[31mcdef\ng\th')
-  t.equal(shownText('می‌خواهم 👩‍💻'), 'می‌خواهم 👩‍💻')
-  t.equal(shownText('x\ud800y'), 'x\ufffdy')
-  t.equal(shownTitle('  a\n\n b ', 10), 'a b')
+  t.equal(visibleText('a\u0000b\u001b[31mc\u202ed\u200be\u{e0041}f\r\ng\th\ufeff'), 'ab[31mcdef\ng\th')
+  t.equal(visibleText('می‌خواهم 👩‍💻'), 'می‌خواهم 👩‍💻')
+  t.equal(visibleText('x\ud800y'), 'x\ufffdy')
+  t.equal(visibleTitle('  a\n\n b ', 10), 'a b')
   t.equal(cutText('ab😀', 3), 'ab')
 })

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs'
 import { systemClock } from '../../../base/clock.ts'
-import { capturesFolder, partPath, readNode, removeFiles } from '../../../features/captures/folder.ts'
+import { capturesFolder, partPath, readNodeName, removeFiles } from '../../../features/captures/folder.ts'
 import { openSealedFile, SealedFileError } from '../../../features/captures/sealed-file.ts'
 import { loadConfig, processEnvironment } from '../../../process/config/config.ts'
 import type { CaptureRecord } from '../../../protocol/management/captures.ts'
@@ -123,7 +123,7 @@ export class PartReader {
     this.#keys = keys
     this.#record = record
     this.#onLine = onLine
-    this.#node = readNode(folder)
+    this.#node = readNodeName(folder)
   }
 
   /** @throws CommandError if the file cannot be decrypted */

@@ -11,11 +11,11 @@ import { before, type Detect, type Hit, isNumbered, noShapes, type Shape, shapeO
 
 // Email
 
-const LOCAL_MAX_CHARS = 64
-/** A table for ASCII, ranges for other letters: digits, letters and the characters allowed between them. */
-const isLocal = (code: number): boolean =>
+const LOCAL_PART_MAX_CHARS = 64
+/** True for letters, digits and the characters that may stand between them. */
+const isLocalPart = (code: number): boolean =>
   (code >= 97 && code <= 122) ||
-  (code >= 64 && code <= 90 && code !== 64) ||
+  (code >= 65 && code <= 90) ||
   (code >= 48 && code <= 57) ||
   code === 46 ||
   code === 95 ||
@@ -27,25 +27,25 @@ const isLocal = (code: number): boolean =>
 const DOMAIN =
   /(?:[a-z0-9\u00c0-\u024f](?:[a-z0-9\u00c0-\u024f-]{0,61}[a-z0-9\u00c0-\u024f])?\.){1,6}(?:[a-z]{2,24}|xn--[a-z0-9-]{2,30})(?![a-z0-9_-])/giy
 /** `logo@2x.png` is a file. */
-const FILE = /\.(?:png|jpe?g|gif|svg|webp|css|html?|jsx?|json|tsx?|pdf|txt|mjs|cjs|zip|gz)$/i
+const FILE_NAME = /\.(?:png|jpe?g|gif|svg|webp|css|html?|jsx?|json|tsx?|pdf|txt|mjs|cjs|zip|gz)$/i
 /** `//user:password@host` is for another detector. */
 const IN_URL = /:\/\/[^\s/@]{0,100}$/
 
 const email: Shape = {
   find(text, from): Hit | null {
-    for (let at = text.indexOf('@', from); at >= 0; at = text.indexOf('@', at + 1)) {
-      let start = at
-      const least = Math.max(0, at - LOCAL_MAX_CHARS)
-      while (start > least && isLocal(text.charCodeAt(start - 1))) start--
-      // A dot, quote or hyphen before belongs to the sentence.
-      while (start < at && /[.'%-]/.test(text.charAt(start))) start++
-      if (start === at || start < from) continue
-      DOMAIN.lastIndex = at + 1
+    for (let atSign = text.indexOf('@', from); atSign >= 0; atSign = text.indexOf('@', atSign + 1)) {
+      let start = atSign
+      const earliest = Math.max(0, atSign - LOCAL_PART_MAX_CHARS)
+      while (start > earliest && isLocalPart(text.charCodeAt(start - 1))) start--
+      // A dot, quote or hyphen before the address belongs to the sentence.
+      while (start < atSign && /[.'%-]/.test(text.charAt(start))) start++
+      if (start === atSign || start < from) continue
+      DOMAIN.lastIndex = atSign + 1
       const domain = DOMAIN.exec(text)?.[0]
-      if (domain === undefined || FILE.test(domain)) continue
-      const end = at + 1 + domain.length
+      if (domain === undefined || FILE_NAME.test(domain)) continue
+      const end = atSign + 1 + domain.length
       // `git@host:owner/repository` names a repository.
-      if (text.slice(start, at) === 'git' && text[end] === ':') continue
+      if (text.slice(start, atSign) === 'git' && text[end] === ':') continue
       if (IN_URL.test(text.slice(Math.max(0, start - 104), start))) continue
       return { start, end, name: 'email' }
     }
@@ -53,26 +53,27 @@ const email: Shape = {
   },
 }
 
-const spelled = shapeOf(
+const spelledEmail = shapeOf(
   'email_spelled',
   /(?<![\w.+-])[\w.+-]{1,64}[ ]?[[({][ ]?(?:at|@)[ ]?[\])}][ ]?[a-z0-9-]{1,63}(?:(?:\.|[ ]?[[({][ ]?(?:dot|\.)[ ]?[\])}][ ]?)[a-z0-9-]{1,63}){1,4}/gi,
 )
 
-const PLAIN = [email]
-const SPELLED = [email, spelled]
+const PLAIN_EMAIL = [email]
+const PLAIN_AND_SPELLED_EMAIL = [email, spelledEmail]
 const SPELLED_AT = /[[({] ?(?:at|@) ?[\])}]/i
 
 export const detectEmail: Detect = text => {
-  const bracketed = (text.includes('[') || text.includes('(') || text.includes('{')) && SPELLED_AT.test(text)
-  if (bracketed) return SPELLED
-  return text.includes('@') ? PLAIN : noShapes()
+  const hasSpelledAt =
+    (text.includes('[') || text.includes('(') || text.includes('{')) && SPELLED_AT.test(text)
+  if (hasSpelledAt) return PLAIN_AND_SPELLED_EMAIL
+  return text.includes('@') ? PLAIN_EMAIL : noShapes()
 }
 
 // Telephone
 
-const CALLED =
+const INTRODUCTION =
   /(?:phone|telephone|mobile|cell|tel|fax|call|ring|sms|text|whatsapp|dial|reach|contact|hotline|telefon|handy|rufnummer|mobil|tél|téléphone|telephone|portable|teléfono|telefono|celular|móvil|llama|chiam|cellulare|telefone|電話|电话|手机|携帯|전화|телефон|тел)(?:[^\d\n]{0,24})$/
-const isCalled = (text: string, start: number): boolean => CALLED.test(before(text, start, 40))
+const isIntroduced = (text: string, start: number): boolean => INTRODUCTION.test(before(text, start, 40))
 const digitsOf = (text: string, start: number, end: number): string =>
   text.slice(start, end).replace(/\D/g, '')
 /** 2024-05-06, 06.05.2024 and similar. */
@@ -85,7 +86,7 @@ const PHONE_SHAPES = [
     (text, start, end) => {
       // Without a plus, something else must tell it from a long number.
       if (text[start] === '+') return true
-      return isCalled(text, start) || (/[ /-]/.test(text.slice(start, end)) && !isNumbered(text, start))
+      return isIntroduced(text, start) || (/[ /-]/.test(text.slice(start, end)) && !isNumbered(text, start))
     },
   ),
   shapeOf(
@@ -104,19 +105,19 @@ const PHONE_SHAPES = [
     (text, start, end) => {
       const number = text.slice(start, end)
       if (DATE.test(number) || /^\d{1,3}(?:\.\d{1,3}){3}$/.test(number)) return false
-      return digitsOf(text, start, end).length <= 14 && isCalled(text, start) && !isNumbered(text, start)
+      return digitsOf(text, start, end).length <= 14 && isIntroduced(text, start) && !isNumbered(text, start)
     },
   ),
 ]
 
-/** At least seven digits with few separators: fewer are not a telephone number. */
+/** Seven digits with few separators: fewer digits are no telephone number. */
 const SEVEN_DIGITS = /\d(?:[ ./()\u00a0-]{0,2}\d){6}/
 
 export const detectPhone: Detect = text => (SEVEN_DIGITS.test(text) ? PHONE_SHAPES : noShapes())
 
 // Postal
 
-const CAP = "[A-ZÀ-ÖØ-Þ][\\p{L}'’.-]{0,24}"
+const CAPITALIZED = "[A-ZÀ-ÖØ-Þ][\\p{L}'’.-]{0,24}"
 const STREET =
   '(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Drive|Dr|Lane|Ln|Court|Ct|Place|Pl|Square|Sq|Terrace|Ter|Circle|Cir|Parkway|Pkwy|Highway|Hwy|Way|Crescent|Close|Trail|Alley|Row|Mews|Gardens|Grove|Broadway)'
 const UNIT = '(?:,? (?:Apt|Apartment|Suite|Ste|Unit|Floor|Fl|Room|Rm|#)\\.? ?#?[\\w-]{1,8})?'
@@ -124,28 +125,28 @@ const UK_POSTCODE = '[A-Z]{1,2}\\d[A-Z\\d]? \\d[A-Z]{2}'
 /** A word in capitals is not a town: it may be a state or the start of a postcode. */
 const NAME = "[A-ZÀ-ÖØ-Þ]\\p{Ll}[\\p{L}'’.-]{0,24}"
 const TOWN = `(?:,? (?:\\d{5} )?${NAME}(?: ${NAME}){0,2})?(?:,? (?:[A-Z]{2} \\d{5}(?:-\\d{4})?|${UK_POSTCODE}|[A-Z]{2,3} \\d{4}|\\d{5}))?`
-const shape = (name: string, source: string) => shapeOf(name, new RegExp(source, 'gu'))
+const addressShape = (name: string, source: string) => shapeOf(name, new RegExp(source, 'gu'))
 
 const ADDRESS_SHAPES = [
-  shape(
+  addressShape(
     'street_address',
-    `(?<![\\p{L}\\p{N}.,$€£-])\\d{1,6}[A-Za-z]?(?:-\\d{1,5})? (?:[NSEW]\\.?|North|South|East|West|NE|NW|SE|SW)? ?(?:(?:${CAP}|\\d{1,3}(?:st|nd|rd|th)) ){1,4}?${STREET}\\b\\.?(?: (?:N|S|E|W|NE|NW|SE|SW)\\b)?${UNIT}${TOWN}`,
+    `(?<![\\p{L}\\p{N}.,$€£-])\\d{1,6}[A-Za-z]?(?:-\\d{1,5})? (?:[NSEW]\\.?|North|South|East|West|NE|NW|SE|SW)? ?(?:(?:${CAPITALIZED}|\\d{1,3}(?:st|nd|rd|th)) ){1,4}?${STREET}\\b\\.?(?: (?:N|S|E|W|NE|NW|SE|SW)\\b)?${UNIT}${TOWN}`,
   ),
-  shape(
+  addressShape(
     'post_office_box',
     `(?<![\\p{L}])(?:P\\.? ?O\\.? ?Box|Postfach|Boîte postale|BP|Apartado(?: de Correos)?) \\d{1,7}(?! ?%)${TOWN}`,
   ),
-  shape(
+  addressShape(
     'street_address_german',
-    `(?<![\\p{L}])(?:${CAP}[ -]){0,2}(?:[A-ZÄÖÜ][a-zäöüß]{1,20}(?:straße|strasse|str\\.|weg|gasse|platz|allee|damm|ufer|ring|straat|gracht|laan|plein)|(?:Straße|Strasse|Allee|Platz|Weg|Gasse|Ring)) \\d{1,4}(?: ?[a-z](?![\\p{L}]))?(?:,? (?:D-|A-|CH-)?\\d{4,5}(?: [A-Z]{2})? ${CAP}(?: (?:am|an der|${CAP}))?)?`,
+    `(?<![\\p{L}])(?:${CAPITALIZED}[ -]){0,2}(?:[A-ZÄÖÜ][a-zäöüß]{1,20}(?:straße|strasse|str\\.|weg|gasse|platz|allee|damm|ufer|ring|straat|gracht|laan|plein)|(?:Straße|Strasse|Allee|Platz|Weg|Gasse|Ring)) \\d{1,4}(?: ?[a-z](?![\\p{L}]))?(?:,? (?:D-|A-|CH-)?\\d{4,5}(?: [A-Z]{2})? ${CAPITALIZED}(?: (?:am|an der|${CAPITALIZED}))?)?`,
   ),
-  shape(
+  addressShape(
     'street_address_romance',
-    `(?<![\\p{L}\\p{N}])\\d{1,4}(?: ?(?:bis|ter))?,? (?:rue|avenue|boulevard|place|quai|chemin|impasse|allée|cours)(?: (?:de la|de|du|des|de l['’]|d['’]|l['’]|${CAP})[ ]?){0,3} ?${CAP}(?:[ -]${CAP}){0,2}(?:,? \\d{5} ${CAP}(?:[ -]${CAP}){0,2})?`,
+    `(?<![\\p{L}\\p{N}])\\d{1,4}(?: ?(?:bis|ter))?,? (?:rue|avenue|boulevard|place|quai|chemin|impasse|allée|cours)(?: (?:de la|de|du|des|de l['’]|d['’]|l['’]|${CAPITALIZED})[ ]?){0,3} ?${CAPITALIZED}(?:[ -]${CAPITALIZED}){0,2}(?:,? \\d{5} ${CAPITALIZED}(?:[ -]${CAPITALIZED}){0,2})?`,
   ),
-  shape(
+  addressShape(
     'street_address_romance',
-    `(?<![\\p{L}])(?:Calle|C/|Avenida|Avda\\.?|Plaza|Paseo|Carrera|Via|Viale|Piazza|Corso|Vicolo|Rua|Praça|Travessa|ul\\.|ulica) (?:(?:de la|de los|de|del|della|dei|da|do|dos|das) )?${CAP}(?: (?:(?:de|del|da|do|y) )?${CAP}){0,3},? (?:n[º°.]? ?|nº ?)?\\d{1,5}(?:,? (?:\\d{4,5}(?:-\\d{3})?) ${CAP}(?: ${CAP})?)?`,
+    `(?<![\\p{L}])(?:Calle|C/|Avenida|Avda\\.?|Plaza|Paseo|Carrera|Via|Viale|Piazza|Corso|Vicolo|Rua|Praça|Travessa|ul\\.|ulica) (?:(?:de la|de los|de|del|della|dei|da|do|dos|das) )?${CAPITALIZED}(?: (?:(?:de|del|da|do|y) )?${CAPITALIZED}){0,3},? (?:n[º°.]? ?|nº ?)?\\d{1,5}(?:,? (?:\\d{4,5}(?:-\\d{3})?) ${CAPITALIZED}(?: ${CAPITALIZED})?)?`,
   ),
   shapeOf(
     'postcode',
@@ -154,7 +155,7 @@ const ADDRESS_SHAPES = [
   ),
 ]
 
-/** A word that each of the forms above contains, in the same order. */
+/** A quick check for each form of ADDRESS_SHAPES, in the same order: it matches every text that contains the form. */
 const ADDRESS_GLANCES = [
   / (?:St|Ave|R(?:oa)?d|Blvd|Boul|Dr|La?n|Ct|Cour|Pl|Sq|Ter|Cir|Pkwy|Park|Hwy|High|Way|Cres|Clos|Trail|Alley|Row|Mews|Gard|Gro|Broad)/,
   /Box|Postfach|postale|BP|Apartado/,
@@ -192,9 +193,9 @@ function isV6(text: string): boolean {
   let hexDigits = 0
   for (const half of halves) {
     for (const group of half === '' ? [] : half.split(':')) {
-      const dotted = group.includes('.')
-      if (!(dotted ? /^\d{1,3}(?:\.\d{1,3}){3}$/ : /^[0-9a-f]{1,4}$/i).test(group)) return false
-      groups += dotted ? 2 : 1
+      const isDotted = group.includes('.')
+      if (!(isDotted ? /^\d{1,3}(?:\.\d{1,3}){3}$/ : /^[0-9a-f]{1,4}$/i).test(group)) return false
+      groups += isDotted ? 2 : 1
       hexDigits += group.length
     }
   }
@@ -225,10 +226,10 @@ const GLANCE_V4 = /\d\.\d{1,3}\.\d/
 const GLANCE_V6 = /::|[0-9a-f]:[0-9a-f]{1,4}:/i
 const ONLY_V4 = [v4]
 const ONLY_V6 = [v6]
-const BOTH = [v4, v6]
+const V4_AND_V6 = [v4, v6]
 
 export const detectIpAddress: Detect = text => {
-  const dotted = GLANCE_V4.test(text)
-  if (text.includes(':') && GLANCE_V6.test(text)) return dotted ? BOTH : ONLY_V6
-  return dotted ? ONLY_V4 : noShapes()
+  const mayHaveV4 = GLANCE_V4.test(text)
+  if (text.includes(':') && GLANCE_V6.test(text)) return mayHaveV4 ? V4_AND_V6 : ONLY_V6
+  return mayHaveV4 ? ONLY_V4 : noShapes()
 }

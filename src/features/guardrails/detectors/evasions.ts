@@ -8,9 +8,9 @@
 export interface Folded {
   readonly text: string
   /**
-   * Keyed by unit of the folded text: its position in the original, and one more for the end; null if both are equal.
+   * The position in the original text of each unit of the folded text, and of its end; null if the positions are equal.
    */
-  readonly places: Uint32Array | null
+  readonly positions: Uint32Array | null
 }
 
 const LOOK_ALIKES = new Map<number, string>()
@@ -72,28 +72,28 @@ const isBlank = (code: number): boolean => code === 32 || code === 9 || code ===
 const UNEVEN = /[^\x20-\x7e\n]| {2}/
 
 export function fold(text: string): Folded {
-  if (!UNEVEN.test(text)) return { text: text.toLowerCase(), places: null }
-  const positions = new Uint32Array(text.length + 1)
+  if (!UNEVEN.test(text)) return { text: text.toLowerCase(), positions: null }
+  const originals = new Uint32Array(text.length + 1)
   const parts: string[] = []
   let length = 0
   let wasBlank = false
-  for (let at = 0; at < text.length; at++) {
-    let code = text.charCodeAt(at)
-    const position = at
+  for (let index = 0; index < text.length; index++) {
+    let code = text.charCodeAt(index)
+    const position = index
     if (code >= 0xd800 && code <= 0xdbff) {
-      const whole = text.codePointAt(at) ?? code
-      if (whole > 0xffff) at++
-      code = whole
+      const codePoint = text.codePointAt(index) ?? code
+      if (codePoint > 0xffff) index++
+      code = codePoint
     }
     if (isInvisible(code)) continue
     const blank = isBlank(code) || (code >= 0x2000 && code <= 0x200a) || code === 0x3000
     if (blank && wasBlank) continue
     wasBlank = blank
-    positions[length++] = position
+    originals[length++] = position
     parts.push(blank ? ' ' : foldedCharacter(code))
   }
-  positions[length] = text.length
-  return { text: parts.join(''), places: positions.subarray(0, length + 1) }
+  originals[length] = text.length
+  return { text: parts.join(''), positions: originals.subarray(0, length + 1) }
 }
 
 /** Every character becomes one unit. */
@@ -109,8 +109,8 @@ function foldedCharacter(code: number): string {
   return lower.length === 1 ? (LOOK_ALIKES.get(lower.charCodeAt(0)) ?? lower) : '\ufffd'
 }
 
-/** The first position in the folded text that comes from `place` in the original or later. */
-export function foldedPlace({ text, places }: Folded, position: number): number {
+/** The first position in the folded text that comes from `position` in the original or later. */
+export function foldedPosition({ text, positions: places }: Folded, position: number): number {
   if (places === null) return position
   let low = 0
   let high = text.length
@@ -123,7 +123,7 @@ export function foldedPlace({ text, places }: Folded, position: number): number 
 }
 
 /** The position in the original of a unit of the folded text. */
-export function originalPlace({ places }: Folded, position: number): number {
+export function originalPosition({ positions: places }: Folded, position: number): number {
   return places === null ? position : (places[position] ?? position)
 }
 
@@ -158,15 +158,15 @@ const CANDIDATE = new RegExp(
 
 /** Restores scrambled words without changing the length. Null if there are none. */
 export function unscramble(folded: string): string | null {
-  let changed = false
-  const text = folded.replace(CANDIDATE, found => {
-    const known = BY_ENDS.get(`${found[0]}${found.at(-1)}${found.length}`)
-    const match = known?.find(({ word, letters }) => word !== found && letters === sorted(found))
-    if (match === undefined) return found
-    changed = true
+  let hasChanged = false
+  const text = folded.replace(CANDIDATE, candidate => {
+    const candidates = BY_ENDS.get(`${candidate[0]}${candidate.at(-1)}${candidate.length}`)
+    const match = candidates?.find(({ word, letters }) => word !== candidate && letters === sorted(candidate))
+    if (match === undefined) return candidate
+    hasChanged = true
     return match.word
   })
-  return changed ? text : null
+  return hasChanged ? text : null
 }
 
 const ENCODED =
@@ -178,7 +178,7 @@ interface Run {
   readonly end: number
 }
 
-/** The first run at `from` or later that encodes text which `isHostile` or which contains two keywords. */
+/** The first run at `from` or later whose decoded text is hostile or contains two keywords. */
 export function encodedRun(text: string, from: number, isHostile: (decoded: string) => boolean): Run | null {
   ENCODED.lastIndex = from
   for (;;) {
@@ -195,23 +195,24 @@ export function encodedRun(text: string, from: number, isHostile: (decoded: stri
 
 /** Readable texts that the run may encode; base64 may contain base64 again. */
 function decodings(run: string): string[] {
-  const found: string[] = []
-  const cut = run.slice(0, ENCODED_MAX_CHARS)
-  if (/^[0-9a-fA-F ]+$/.test(cut)) found.push(Buffer.from(cut.replaceAll(' ', ''), 'hex').toString('latin1'))
-  else if (/[a-z]/.test(cut) && /[A-Z]/.test(cut)) {
-    const once = Buffer.from(cut, 'base64').toString('latin1')
-    found.push(once)
-    if (/^[A-Za-z0-9+/_-]{16,}={0,2}\s?$/.test(once))
-      found.push(Buffer.from(once, 'base64').toString('latin1'))
+  const texts: string[] = []
+  const beginning = run.slice(0, ENCODED_MAX_CHARS)
+  if (/^[0-9a-fA-F ]+$/.test(beginning))
+    texts.push(Buffer.from(beginning.replaceAll(' ', ''), 'hex').toString('latin1'))
+  else if (/[a-z]/.test(beginning) && /[A-Z]/.test(beginning)) {
+    const decoded = Buffer.from(beginning, 'base64').toString('latin1')
+    texts.push(decoded)
+    if (/^[A-Za-z0-9+/_-]{16,}={0,2}\s?$/.test(decoded))
+      texts.push(Buffer.from(decoded, 'base64').toString('latin1'))
   }
-  return found.filter(isReadable)
+  return texts.filter(isReadable)
 }
 
-/** True if nearly all of it is printable. */
+/** True if at least nine tenths of the text are printable. */
 function isReadable(text: string): boolean {
   let printable = 0
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at)
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
     if ((code >= 32 && code < 127) || code === 10 || code === 13 || code === 9) printable++
   }
   return printable >= text.length * 0.9

@@ -7,8 +7,8 @@ interface InjectionPattern {
   readonly name: string
   readonly source: string
   /**
-   * The first four letters of words (shorter words in full) of which the folded text must contain one; `*`: or another
-   * script. Empty: only `needs` decides.
+   * The first four letters of words (shorter words in full): the folded text must have one of these words, or, with
+   * `*`, letters of another script. Empty: only `needs` decides.
    */
   readonly words: readonly string[]
   /** A further condition on the folded text, cheaper than the pattern. */
@@ -19,14 +19,14 @@ const PREVIOUS =
   '(?:all |any |every |each |of |the |these |those |your |my |our |its |and |or |prior |previous |previously |preceding |above |earlier |former |foregoing |past |existing |current |original |initial |system |given |provided |safety |other ){0,6}'
 const RULES =
   '(?:instructions?|directions?|directives?|commands?|prompts?|rules?|guidelines?|guidance|constraints?|orders?|messages?|programming|training|context|polic(?:y|ies)|restrictions?)'
-/** Words that count only if the text calls them earlier, or the model's own. */
+/** RULES count only with one of these words, which say that the rules are earlier ones or the model's own. */
 const EARLIER =
   '(?:all|any|every|the above|prior|previous|previously|preceding|above|earlier|former|foregoing|past|existing|original|initial|system|your)'
 const overriding = (verbs: string): string =>
   `\\b(?:${verbs}) (?:(?:about |to |with |of |what |everything )?(?:the |these |those |my |our )?${EARLIER} ${PREVIOUS}${RULES}|${PREVIOUS}${EARLIER} ${RULES}|(?:everything|all|anything|what(?:ever)?)(?: (?:that |which )?(?:you (?:were|have been|are|was)|i|we|they|was) (?:told|said|instructed|taught|trained|given)(?: you)?| (?:above|before|prior|previously|so far|you know))|the (?:above|previous|foregoing)\\b)`
-const OWN =
+const OWN_WORD =
   '(?:your|the|its|all|my|this|entire|full|complete|original|initial|hidden|secret|exact|internal|above|previous|system|developer|current|whole|of|verbatim|me|us){0,1}'
-const OWNS = `(?:${OWN} ?){0,5}`
+const OWN_WORDS = `(?:${OWN_WORD} ?){0,5}`
 
 const pattern = (name: string, words: string, source: string, needs: RegExp): InjectionPattern => ({
   name,
@@ -113,13 +113,13 @@ export const INJECTION_PATTERNS: readonly InjectionPattern[] = [
   pattern(
     'reveal_prompt',
     'reve disc expo leak divu unco dump',
-    `\\b(?:reveal|disclose|expose|leak|divulge|uncover|dump) (?:to me |me |us )?${OWNS}(?:(?:system|hidden|secret|initial|original|internal|developer|your|base) ?(?:prompt|instructions?|messages?|rules|guidelines|directives)|prompt\\b)`,
+    `\\b(?:reveal|disclose|expose|leak|divulge|uncover|dump) (?:to me |me |us )?${OWN_WORDS}(?:(?:system|hidden|secret|initial|original|internal|developer|your|base) ?(?:prompt|instructions?|messages?|rules|guidelines|directives)|prompt\\b)`,
     /reveal|disclos|expos|leak|divulg|uncover|dump/,
   ),
   pattern(
     'show_prompt',
     'prom inst mess guid dire conf',
-    `\\b(?:show|tell|give|display|share|send|provide|list|let me see|see) (?:me |us )?(?:with )?${OWNS}(?:system|hidden|secret|initial|original|internal|developer|your) (?:system )?(?:prompt|instructions|messages?|guidelines|directives|configuration)\\b`,
+    `\\b(?:show|tell|give|display|share|send|provide|list|let me see|see) (?:me |us )?(?:with )?${OWN_WORDS}(?:system|hidden|secret|initial|original|internal|developer|your) (?:system )?(?:prompt|instructions|messages?|guidelines|directives|configuration)\\b`,
     /prompt|instructions|message|guidelines|directives|configuration/,
   ),
   pattern(
@@ -131,13 +131,13 @@ export const INJECTION_PATTERNS: readonly InjectionPattern[] = [
   pattern(
     'repeat_instructions',
     'repe reci echo rest para summ tran',
-    `\\b(?:repeat|recite|echo|restate|paraphrase|summari[sz]e|translate) (?:back )?(?:to me )?(?:${OWNS}(?:(?:system|hidden|initial|original|your|previous|above) (?:system )?(?:prompt|instructions|message|rules|guidelines)|prompt verbatim)|(?:all |everything |the (?:words|text|content|message|conversation)s? |what(?:ever)? (?:is|was) )(?:of )?(?:the )?(?:text )?(?:above|before this|written above|prior to this))`,
+    `\\b(?:repeat|recite|echo|restate|paraphrase|summari[sz]e|translate) (?:back )?(?:to me )?(?:${OWN_WORDS}(?:(?:system|hidden|initial|original|your|previous|above) (?:system )?(?:prompt|instructions|message|rules|guidelines)|prompt verbatim)|(?:all |everything |the (?:words|text|content|message|conversation)s? |what(?:ever)? (?:is|was) )(?:of )?(?:the )?(?:text )?(?:above|before this|written above|prior to this))`,
     /repeat|recit|echo|restate|paraphras|summari|translate/,
   ),
   pattern(
     'output_prompt',
     'prom inst mess rule guid abov',
-    `\\b(?:output|print|write(?: out| down)?|copy|return|paste|type(?: out)?|spell out|begin your (?:reply|response) with) ${OWNS}(?:(?:system|hidden|secret|initial|original|internal|developer) (?:prompt|instructions|message|rules|guidelines)|(?:your|above|previous) (?:prompt|instructions)|everything above|(?:text|words) above)`,
+    `\\b(?:output|print|write(?: out| down)?|copy|return|paste|type(?: out)?|spell out|begin your (?:reply|response) with) ${OWN_WORDS}(?:(?:system|hidden|secret|initial|original|internal|developer) (?:prompt|instructions|message|rules|guidelines)|(?:your|above|previous) (?:prompt|instructions)|everything above|(?:text|words) above)`,
     /prompt|instructions|message|rules|guidelines|above/,
   ),
   pattern(

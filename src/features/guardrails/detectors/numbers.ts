@@ -32,8 +32,8 @@ export function passesLuhn(digits: string): boolean {
   let sum = 0
   for (let index = 0; index < digits.length; index++) {
     const digit = digits.charCodeAt(digits.length - 1 - index) - 48
-    const worth = index % 2 === 1 ? digit * 2 : digit
-    sum += worth > 9 ? worth - 9 : worth
+    const value = index % 2 === 1 ? digit * 2 : digit
+    sum += value > 9 ? value - 9 : value
   }
   return sum % 10 === 0
 }
@@ -43,14 +43,14 @@ function cardAt(text: string, start: number): Hit | null {
   let digits = ''
   let separator = ''
   const ends: number[] = []
-  for (let at = start; at < text.length && digits.length < DIGITS_MAX; at++) {
-    const code = text.charCodeAt(at)
+  for (let position = start; position < text.length && digits.length < DIGITS_MAX; position++) {
+    const code = text.charCodeAt(position)
     if (isDigit(code)) {
-      digits += text.charAt(at)
-      ends.push(at + 1)
+      digits += text.charAt(position)
+      ends.push(position + 1)
       continue
     }
-    const character = text.charAt(at)
+    const character = text.charAt(position)
     if (separator === '') separator = character
     // Blanks here and hyphens there are two numbers, or a list.
     if (character !== separator || (character !== ' ' && character !== '-')) break
@@ -61,7 +61,7 @@ function cardAt(text: string, start: number): Hit | null {
     for (const length of lengths) {
       const end = ends[length - 1]
       if (end === undefined || isDigit(text.charCodeAt(end))) continue
-      // A fraction or a name continues after it.
+      // The digits are the start of a longer number or word.
       if (/^(?:[.,-][\dA-Fa-f]|[A-Za-z_])/.test(text.slice(end, end + 2))) continue
       if (passesLuhn(digits.slice(0, length))) return { start, end, name: `card_${name}` }
     }
@@ -93,7 +93,7 @@ export const detectCreditCard: Detect = text => {
 
 // Social security
 
-const CALLED = /(?:ssn|s\.s\.n|social security|social sec|soc sec|itin|tax ?payer id)[^\d\n]{0,30}$/
+const INTRODUCTION = /(?:ssn|s\.s\.n|social security|social sec|soc sec|itin|tax ?payer id)[^\d\n]{0,30}$/
 const SSN_SHAPES = [
   shapeOf(
     'ssn',
@@ -103,7 +103,7 @@ const SSN_SHAPES = [
   shapeOf(
     'ssn_introduced',
     /(?<![\w-])(?!000|666)[0-8]\d{2}([ .]?)(?!00)\d{2}\1(?!0000)\d{4}(?![\w-]|\.\d)/g,
-    (text, start) => CALLED.test(before(text, start, 56)),
+    (text, start) => INTRODUCTION.test(before(text, start, 56)),
   ),
 ]
 const SSN_GLANCE = /\d{3}[- .]?\d{2}[- .]?\d{4}/

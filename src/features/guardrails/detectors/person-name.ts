@@ -4,24 +4,24 @@
  */
 import { before, type Detect, type Hit, noShapes, type Shape, shapeOf } from '../detector.ts'
 
-const CAP = "[A-ZÀ-ÖØ-ÞŁŚŽŠČ][a-zß-öø-ÿąćęłńóśźżčšžőűășțğışA-Z'’-]{1,24}"
+const CAPITALIZED = "[A-ZÀ-ÖØ-ÞŁŚŽŠČ][a-zß-öø-ÿąćęłńóśźżčšžőűășțğışA-Z'’-]{1,24}"
 const PARTICLE = "(?:(?:de|del|della|di|da|dos|van|von|der|den|la|le|el|al|bin|ibn|Mc|Mac|O[’'])[ -]?){0,2}"
-const REST = `(?: (?:[A-Z]\\. )?${PARTICLE}${CAP}){0,2}`
+const MORE_NAMES = `(?: (?:[A-Z]\\. )?${PARTICLE}${CAPITALIZED}){0,2}`
 
-const NEXT = new RegExp(`^ (?:[A-Z]\\.? )?(${PARTICLE}(${CAP}))(?![\\p{L}\\p{N}_@])`, 'u')
-const NEXT_MAX_CHARS = 72
-const GIVEN_MAX_CHARS = 24
+const NEXT_NAME = new RegExp(`^ (?:[A-Z]\\.? )?(${PARTICLE}(${CAPITALIZED}))(?![\\p{L}\\p{N}_@])`, 'u')
+const NEXT_NAME_MAX_CHARS = 72
+const GIVEN_NAME_MAX_CHARS = 24
 
-/** Lower and upper case of Latin letters, by code unit. */
-const isUpper = (code: number): boolean =>
+/** True for Latin capitals, and for the small letters that alternate with them from U+0139 on. */
+const isUpperCase = (code: number): boolean =>
   (code >= 65 && code <= 90) ||
   (code >= 0xc0 && code <= 0xde && code !== 0xd7) ||
   (code >= 0x139 && code <= 0x17d)
-const isWord = (code: number): boolean =>
-  (code >= 97 && code <= 122) || isUpper(code) || (code >= 0xc0 && code <= 0x24f) || code === 45
+const isWordCharacter = (code: number): boolean =>
+  (code >= 97 && code <= 122) || isUpperCase(code) || (code >= 0xc0 && code <= 0x24f) || code === 45
 /** Characters that must not precede a word: it would be inside another word, a path or an address. */
-const joins = (code: number): boolean =>
-  isWord(code) ||
+const isJoining = (code: number): boolean =>
+  isWordCharacter(code) ||
   (code >= 48 && code <= 57) ||
   code === 95 ||
   code === 64 ||
@@ -36,32 +36,33 @@ interface GivenName {
 
 /** Finds the given names in a text. */
 function givenNames(text: string): GivenName[] {
-  const found: GivenName[] = []
-  let inside = false
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at)
-    if (inside || !isUpper(code)) {
-      inside = joins(code)
+  const names: GivenName[] = []
+  let isInsideWord = false
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (isInsideWord || !isUpperCase(code)) {
+      isInsideWord = isJoining(code)
       continue
     }
-    let end = at + 1
-    while (end < text.length && end - at <= GIVEN_MAX_CHARS && isWord(text.charCodeAt(end))) end++
-    const word = text.slice(at, end)
+    let end = index + 1
+    while (end < text.length && end - index <= GIVEN_NAME_MAX_CHARS && isWordCharacter(text.charCodeAt(end)))
+      end++
+    const word = text.slice(index, end)
     const hyphen = word.indexOf('-')
     if (GIVEN_NAMES.has(word) || (hyphen > 0 && GIVEN_NAMES.has(word.slice(0, hyphen))))
-      found.push({ start: at, end })
-    at = end - 1
-    inside = true
+      names.push({ start: index, end })
+    index = end - 1
+    isInsideWord = true
   }
-  return found
+  return names
 }
 
-/** The first name that starts at `from` or later and for which the test returns an end. */
+/** The first name that starts at `from` or later and for which `endOf` returns an end. */
 function firstOf(
   names: readonly GivenName[],
   from: number,
   name: string,
-  endOf: (one: GivenName) => number | null,
+  endOf: (name: GivenName) => number | null,
 ): Hit | null {
   let low = 0
   let high = names.length
@@ -70,37 +71,37 @@ function firstOf(
     if ((names[middle]?.start ?? 0) < from) low = middle + 1
     else high = middle
   }
-  for (let at = low; at < names.length; at++) {
-    const one = names[at]
-    const end = one === undefined ? null : endOf(one)
-    if (one !== undefined && end !== null) return { start: one.start, end, name }
+  for (let index = low; index < names.length; index++) {
+    const given = names[index]
+    const end = given === undefined ? null : endOf(given)
+    if (given !== undefined && end !== null) return { start: given.start, end, name }
   }
   return null
 }
 
 /** The end of the name that begins with a given name; null if no surname follows. */
 function endOfName(text: string, { end }: GivenName): number | null {
-  const next = NEXT.exec(text.slice(end, end + NEXT_MAX_CHARS))
+  const next = NEXT_NAME.exec(text.slice(end, end + NEXT_NAME_MAX_CHARS))
   const surname = next?.[2]
   if (next === null || surname === undefined || !isSurname(surname)) return null
   const second = end + next[0].length
-  const third = NEXT.exec(text.slice(second, second + NEXT_MAX_CHARS))
+  const third = NEXT_NAME.exec(text.slice(second, second + NEXT_NAME_MAX_CHARS))
   if (third?.[2] === undefined) return second
   if (SURNAMES.has(third[2])) return second + third[0].length
   // `Charles Darwin University` is a place, `Ann Lee Smith` is not.
-  return PLACES.test(third[2]) ? null : second
+  return PLACE_NAMES.test(third[2]) ? null : second
 }
 
 function isSurname(word: string): boolean {
   if (SURNAMES.has(word)) return true
-  return !NO_SURNAMES.has(word) && !/^[A-Z]+$/.test(word) && /[a-zà-ÿ]{2}/.test(word)
+  return !NOT_SURNAMES.has(word) && !/^[A-Z]+$/.test(word) && /[a-zà-ÿ]{2}/.test(word)
 }
 
-const PLACES =
+const PLACE_NAMES =
   /^(?:Airport|Avenue|Bridge|Building|Center|Centre|College|County|Foundation|Hall|Hospital|Hotel|Institute|Library|Museum|Park|Prize|River|School|Square|Station|Street|Tower|University)$/
 
-const shapeWithHead = (name: string, head: string, rest: string): Shape => {
-  const expression = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${head})(?<named>${rest})(?![\\p{L}\\p{N}_])`, 'gu')
+const shapeWithHead = (name: string, head: string, namePattern: string): Shape => {
+  const expression = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${head})(?<named>${namePattern})(?![\\p{L}\\p{N}_])`, 'gu')
   return {
     find(text, from): Hit | null {
       // The head is before the hit, so it may be before `from`.
@@ -111,7 +112,7 @@ const shapeWithHead = (name: string, head: string, rest: string): Shape => {
         const end = match.index + match[0].length
         const start = end - (match.groups?.['named'] ?? '').length
         const first = text.slice(start, end).split(' ')[0] ?? ''
-        if (start >= from && !NO_SURNAMES.has(first)) return { start, end, name }
+        if (start >= from && !NOT_SURNAMES.has(first)) return { start, end, name }
         expression.lastIndex = match.index + 1
       }
     },
@@ -119,53 +120,53 @@ const shapeWithHead = (name: string, head: string, rest: string): Shape => {
 }
 const HEAD_MAX_CHARS = 40
 
-const titled = shapeWithHead(
+const titledName = shapeWithHead(
   'titled_name',
   '(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof|Professor|Sir|Madam|Herr|Herrn|Frau|Monsieur|Madame|Mme|Mlle|Señor|Señora|Sra|Sr|Dña|Don|Doña|Signor|Signora|Sig|Senhor|Senhora|Pan|Pani)\\.? (?:(?:Dr|Prof)\\. )?',
-  `${PARTICLE}${CAP}${REST}`,
+  `${PARTICLE}${CAPITALIZED}${MORE_NAMES}`,
 )
-const introduced = shapeWithHead(
+const introducedName = shapeWithHead(
   'introduced_name',
   "(?:[Mm]y name is|[Mm]y name's|[Nn]ame is|[Ff]ull name ?:|[Nn]ame ?:|[Cc]all me|[Pp]atient ?:|[Cc]ustomer ?:|[Cc]ontact ?:|[Aa]ttn:?|[Ss]incerely, ?|[Rr]egards, ?|[Ss]igned,? |[Jj]e m['’]appelle|[Jj]e suis|[Mm]e llamo|[Mm]i nombre es|[Ii]ch heiße|[Mm]ein Name ist|[Mm]i chiamo|[Mm]eu nome é|[Nn]azywam się|[Ii]k heet|[Jj]ag heter)\\s",
-  `${PARTICLE}${CAP}${REST}`,
+  `${PARTICLE}${CAPITALIZED}${MORE_NAMES}`,
 )
-const eastAsian = shapeOf(
+const eastAsianName = shapeOf(
   'introduced_name',
   /(?<=(?:我叫|我是|我的名字是|姓名[::]\s?|名叫|私の名前は|わたしは|氏名[::]\s?|제 이름은 |저는 ))[\u4e00-\u9fff\uac00-\ud7af]{2,4}?(?=$|[\s,。,.!、]|です|と申|입니다|住|电|,)/g,
 )
 
-const GREETS = /(?:dear|hello|hallo|liebe[r]?|cher|chère|querid[oa]|ciao|caro|cara|i'm|i am|hi) $/
+const GREETING = /(?:dear|hello|hallo|liebe[r]?|cher|chère|querid[oa]|ciao|caro|cara|i'm|i am|hi) $/
 const TITLE =
   /(?:M(?:rs?|s|iss|x|me|lle|onsieur|adame?)|Dr|Prof(?:essor)?|Sir|Herrn?|Frau|Se[ñn]h?ora?|Sr?a|Sr|Dña|Do[nñ]a?|Sig(?:nora?)?|Pani?)\.? /
-const INTRODUCES =
+const INTRODUCTION =
   /name|call me|Call me|atient ?:|ustomer ?:|ontact ?:|[Aa]ttn|incerely|egards|igned|appelle|e suis|llamo|nombre|heiße|Name|chiamo|nome|azywam|k heet|g heter/
-const INTRODUCES_ASIAN = /我叫|我是|名字|姓名|名叫|名前|わたしは|氏名|이름|저는/
+const EAST_ASIAN_INTRODUCTION = /我叫|我是|名字|姓名|名叫|名前|わたしは|氏名|이름|저는/
 
 export const detectPersonName: Detect = text => {
   const shapes: Shape[] = []
   const names = givenNames(text)
   if (names.length > 0) {
     shapes.push(
-      { find: (_text, from) => firstOf(names, from, 'full_name', one => endOfName(text, one)) },
+      { find: (_text, from) => firstOf(names, from, 'full_name', givenName => endOfName(text, givenName)) },
       {
         find: (_text, from) =>
           firstOf(names, from, 'addressed_name', ({ start, end }) =>
-            GREETS.test(before(text, start, 16)) ? end : null,
+            GREETING.test(before(text, start, 16)) ? end : null,
           ),
       },
     )
   }
-  if (TITLE.test(text)) shapes.push(titled)
-  if (INTRODUCES.test(text)) shapes.push(introduced)
-  if (NOT_LATIN.test(text) && INTRODUCES_ASIAN.test(text)) shapes.push(eastAsian)
+  if (TITLE.test(text)) shapes.push(titledName)
+  if (INTRODUCTION.test(text)) shapes.push(introducedName)
+  if (NOT_LATIN.test(text) && EAST_ASIAN_INTRODUCTION.test(text)) shapes.push(eastAsianName)
   return shapes.length === 0 ? noShapes() : shapes
 }
 
 const NOT_LATIN = /[\u3040-\u9fff\uac00-\ud7af]/
 
-const words = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
+const wordSet = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
 
-const GIVEN_NAMES = words(`
+const GIVEN_NAMES = wordSet(`
 Aaron Abdul Abdullah Abigail Adam Adrian Adriana Ahmed Aisha Akira Alan Albert Alejandra Alejandro Aleksandr Alessandro Alex
 Alexander Alexandra Alexis Alfred Ali Alice Alicia Alison Allison Alma Amanda Amber Amelia Amina Amir Amit Amy Ana Anastasia
 Andre Andrea Andreas Andrei Andrew Andrzej Angela Angelica Angelo Anita Anja Anke Ann Anna Anne Annette Annika Anthony Antoine
@@ -201,7 +202,7 @@ Theresa Thomas Tiffany Tim Timothy Tobias Todd Tom Tomás Tomasz Tony Tracy Ursu
 Vicente Victor Vijay Vikram Vincent Virginie Vladimir Walter Wanda Wei Wendy Werner William Wolfgang Xavier Yasmin Yolanda
 Youssef Yuki Yuri Yusuf Yvonne Zachary Zoe Zofia`)
 
-const SURNAMES = words(`
+const SURNAMES = wordSet(`
 Adams Ahmed Allen Alvarez Anderson Andersson Bailey Baker Barnes Bauer Becker Bell Bennett Bernard Bianchi Brooks Brown
 Bryant Butler Campbell Carter Castillo Chan Chang Chavez Chen Clark Collins Colombo Cook Cooper Cox Cruz Davies Davis Diaz
 Díaz Dubois Durand Edwards Esposito Evans Fernandes Fernández Ferrari Ferreira Fischer Fisher Flores Foster Fournier Garcia
@@ -217,7 +218,7 @@ Sullivan Suzuki Svensson Takahashi Tanaka Taylor Thomas Thompson Torres Tran Tur
 Watanabe Watson Weber White Williams Wilson Wolf Wood Wright Yamamoto Yang Yilmaz Young Zhang Zhao Zimmermann`)
 
 /** Words that are not a surname after a given name: places, things and months named after people. */
-const NO_SURNAMES = words(`
+const NOT_SURNAMES = wordSet(`
 Airport Academy Alley Avenue Award Awards Bank Bay Beach Boulevard Bridge Building Canal Castle Cathedral Center Centre Chapter
 Church City Clinic Club Coast College Company Convention Corp Corporation Council County Court Creek Day Days Desert District
 Drive Effect Equation Exchange Falls Family Festival Field Fields Force Forest Formula Foundation Garden Gardens Gate Group

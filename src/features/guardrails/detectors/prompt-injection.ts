@@ -7,8 +7,8 @@ import {
   encodedRun,
   type Folded,
   fold,
-  foldedPlace,
-  originalPlace,
+  foldedPosition,
+  originalPosition,
   SCRAMBLED,
   spacedRun,
   unscramble,
@@ -16,7 +16,7 @@ import {
 import { INJECTION_PATTERNS } from './injection-patterns.ts'
 
 interface Survey {
-  /** 1 for each word start of the survey that occurs in the text, by index. */
+  /** By index of a word start: 1 if a word of the text begins with it. */
   readonly present: Uint8Array
   /** True if there is a run of sixteen or more base64 characters, or many pairs in a row. */
   readonly mayEncode: boolean
@@ -31,15 +31,16 @@ const PAIRS_MIN = 8
 const SINGLES_MIN = 6
 
 /** Packs the first four characters of a word into one number. */
-function head(text: string, start: number, end: number): number {
+function packedHead(text: string, start: number, end: number): number {
   let packed = 0
-  for (let at = start; at < start + 4; at++) packed = (packed << 7) | (at < end ? text.charCodeAt(at) : 0)
+  for (let position = start; position < start + 4; position++)
+    packed = (packed << 7) | (position < end ? text.charCodeAt(position) : 0)
   return packed
 }
 
 /** `starts`: the first four letters of words, or short words. `disguised`: words to find with scrambled middles. */
 function surveyor(starts: readonly string[], disguised: readonly string[]): (folded: string) => Survey {
-  const indexes = new Map(starts.map((word, index) => [head(word, 0, word.length), index]))
+  const indexes = new Map(starts.map((word, index) => [packedHead(word, 0, word.length), index]))
   const ends = new Set(disguised.map(word => endsOf(word, 0, word.length)))
   return folded => {
     const present = new Uint8Array(starts.length)
@@ -51,27 +52,27 @@ function surveyor(starts: readonly string[], disguised: readonly string[]): (fol
     let singles = 0
     let runStart = -1
     let wordStart = -1
-    const length = folded.length
-    for (let at = 0; at <= length; at++) {
-      const code = at < length ? folded.charCodeAt(at) : 32
+    const end = folded.length
+    for (let position = 0; position <= end; position++) {
+      const code = position < end ? folded.charCodeAt(position) : 32
       const isLetter = code >= 97 && code <= 122
       if (isLetter) {
-        if (wordStart < 0) wordStart = at
-        if (runStart < 0) runStart = at
+        if (wordStart < 0) wordStart = position
+        if (runStart < 0) runStart = position
         continue
       }
       if (wordStart >= 0) {
-        const index = indexes.get(head(folded, wordStart, at))
+        const index = indexes.get(packedHead(folded, wordStart, position))
         if (index !== undefined) present[index] = 1
-        if (at - wordStart >= 6 && ends.has(endsOf(folded, wordStart, at))) mayScramble = true
+        if (position - wordStart >= 6 && ends.has(endsOf(folded, wordStart, position))) mayScramble = true
         wordStart = -1
       }
       if (code > 0x2ff) hasOtherScripts = true
       // Digits, and the signs + - / = _
       if ((code >= 47 && code <= 57) || code === 43 || code === 45 || code === 61 || code === 95) {
-        if (runStart < 0) runStart = at
+        if (runStart < 0) runStart = position
       } else if (runStart >= 0) {
-        const run = at - runStart
+        const run = position - runStart
         runStart = -1
         if (run >= RUN_MIN_CHARS) mayEncode = maySpace = true
         pairs = run === 2 ? pairs + 1 : 0
@@ -92,40 +93,40 @@ const ANY_SCRIPT = '*'
 const PATTERNS = INJECTION_PATTERNS.map(({ name, words, source, needs }) => ({
   name,
   needs,
-  places: words.filter(word => word !== ANY_SCRIPT),
+  starts: words.filter(word => word !== ANY_SCRIPT),
   inOtherScripts: words.includes(ANY_SCRIPT),
   expression: new RegExp(source, 'g'),
 }))
-const WORDS = [...new Set(PATTERNS.flatMap(({ places }) => places))]
-const BY_PLACE = PATTERNS.map(pattern => ({
+const WORD_STARTS = [...new Set(PATTERNS.flatMap(({ starts }) => starts))]
+const PATTERNS_BY_WORD = PATTERNS.map(pattern => ({
   ...pattern,
-  places: pattern.places.map(word => WORDS.indexOf(word)),
+  starts: pattern.starts.map(word => WORD_STARTS.indexOf(word)),
 }))
-const survey = surveyor(WORDS, SCRAMBLED)
+const survey = surveyor(WORD_STARTS, SCRAMBLED)
 
-function namedPatterns(folded: string, { present, hasOtherScripts }: Survey): typeof BY_PLACE {
-  return BY_PLACE.filter(
-    ({ places, inOtherScripts, needs }) =>
+function namedPatterns(folded: string, { present, hasOtherScripts }: Survey): typeof PATTERNS_BY_WORD {
+  return PATTERNS_BY_WORD.filter(
+    ({ starts, inOtherScripts, needs }) =>
       ((inOtherScripts && hasOtherScripts) ||
-        (places.length === 0 && !inOtherScripts) ||
-        places.some(index => present[index] === 1)) &&
+        (starts.length === 0 && !inOtherScripts) ||
+        starts.some(index => present[index] === 1)) &&
       needs.test(folded),
   )
 }
 
 /** A pattern that is matched against the folded text and reports positions in the original. */
-function foldedShape(name: string, expression: RegExp, folded: Folded, searched: string): Shape {
+function foldedShape(name: string, expression: RegExp, folded: Folded, searchedText: string): Shape {
   return {
     find(_text, from): Hit | null {
-      expression.lastIndex = foldedPlace(folded, from)
+      expression.lastIndex = foldedPosition(folded, from)
       for (;;) {
-        const match = expression.exec(searched)
+        const match = expression.exec(searchedText)
         if (match === null) return null
-        // A pattern may begin with the line break before it.
-        const skipped = match[0].length - match[0].trimStart().length
-        const start = originalPlace(folded, match.index + skipped)
-        if (start >= from && match[0].length > skipped) {
-          return { start, end: originalPlace(folded, match.index + match[0].length), name }
+        // A match may begin with a line break, which is not part of the finding.
+        const leadingBlanks = match[0].length - match[0].trimStart().length
+        const start = originalPosition(folded, match.index + leadingBlanks)
+        if (start >= from && match[0].length > leadingBlanks) {
+          return { start, end: originalPosition(folded, match.index + match[0].length), name }
         }
       }
     },
@@ -134,23 +135,23 @@ function foldedShape(name: string, expression: RegExp, folded: Folded, searched:
 
 export const detectPromptInjection: Detect = text => {
   const folded = fold(text)
-  const seen = survey(folded.text)
-  const shapes = namedPatterns(folded.text, seen).map(({ name, expression }) =>
+  const surveyed = survey(folded.text)
+  const shapes = namedPatterns(folded.text, surveyed).map(({ name, expression }) =>
     foldedShape(name, expression, folded, folded.text),
   )
-  const plain = seen.mayScramble ? unscramble(folded.text) : null
-  if (plain !== null) {
-    for (const { expression } of namedPatterns(plain, survey(plain))) {
-      shapes.push(foldedShape('scrambled_words', expression, folded, plain))
+  const unscrambled = surveyed.mayScramble ? unscramble(folded.text) : null
+  if (unscrambled !== null) {
+    for (const { expression } of namedPatterns(unscrambled, survey(unscrambled))) {
+      shapes.push(foldedShape('scrambled_words', expression, folded, unscrambled))
     }
   }
-  if (seen.mayEncode) shapes.push(ENCODED)
-  if (seen.maySpace) {
+  if (surveyed.mayEncode) shapes.push(ENCODED)
+  if (surveyed.maySpace) {
     shapes.push({
       find(_text, from) {
-        const run = spacedRun(folded.text, foldedPlace(folded, from))
+        const run = spacedRun(folded.text, foldedPosition(folded, from))
         if (run === null) return null
-        const [start, end] = [originalPlace(folded, run.start), originalPlace(folded, run.end)]
+        const [start, end] = [originalPosition(folded, run.start), originalPosition(folded, run.end)]
         return { start, end, name: 'spaced_characters' }
       },
     })

@@ -56,93 +56,98 @@ const SECRET_GLANCE =
 
 // Private keys
 
-const BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/g
-/** At the beginning of a word of the body: blanks, raw or as escaped in programs. */
-const BLANK = /(?:\s|\\[nr])/y
-const HEADER = /[A-Za-z][A-Za-z-]{2,30}: ?[^\r\n\\]{1,120}/y
-const END = /-----END (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/y
+const KEY_BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/g
+/** A blank between the words of a key's body, raw or escaped as in programs. */
+const KEY_BLANK = /(?:\s|\\[nr])/y
+const KEY_HEADER = /[A-Za-z][A-Za-z-]{2,30}: ?[^\r\n\\]{1,120}/y
+const KEY_END = /-----END (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/y
 /** Shorter words belong to the sentence after the key, unless they end the body. */
 const WORD_MIN_CHARS = 16
 
-const isBody = (code: number): boolean =>
+const isBodyCharacter = (code: number): boolean =>
   (code >= 97 && code <= 122) ||
   (code >= 65 && code <= 90) ||
   (code >= 47 && code <= 57) ||
   code === 43 ||
   code === 61
 
-function at(expression: RegExp, text: string, position: number): number {
+function matchLength(expression: RegExp, text: string, position: number): number {
   expression.lastIndex = position
   return expression.exec(text)?.[0].length ?? 0
 }
 
-/** The end of the body of a key that begins at `from`, and if it may continue after the text. */
-function body(text: string, from: number): { end: number; open: boolean } {
+/** The end of the key body that begins at `from`; `open` if the body may continue after the text. */
+function keyBody(text: string, from: number): { end: number; open: boolean } {
   let end = from
   let position = from
   for (;;) {
-    let blank = at(BLANK, text, position)
+    let blank = matchLength(KEY_BLANK, text, position)
     while (blank > 0) {
       position += blank
-      blank = at(BLANK, text, position)
+      blank = matchLength(KEY_BLANK, text, position)
     }
     if (position >= text.length) return { end: text.length, open: true }
-    const ending = at(END, text, position)
-    if (ending > 0) return { end: position + ending, open: false }
+    const endLength = matchLength(KEY_END, text, position)
+    if (endLength > 0) return { end: position + endLength, open: false }
     if (text.length - position < 60 && text.startsWith('-', position)) return { end: text.length, open: true }
-    let stop = position
-    while (stop < text.length && isBody(text.charCodeAt(stop))) stop++
-    if (stop === text.length) return { end: stop, open: true }
-    const length = stop - position
-    const endsBody = text[stop - 1] === '=' || /^(?:\s|\\[nr]){0,4}-----END/.test(text.slice(stop, stop + 20))
-    if (length >= WORD_MIN_CHARS || (length > 0 && (endsBody || position === from))) {
-      end = stop
-      position = stop
+    let wordEnd = position
+    while (wordEnd < text.length && isBodyCharacter(text.charCodeAt(wordEnd))) wordEnd++
+    if (wordEnd === text.length) return { end: wordEnd, open: true }
+    const wordLength = wordEnd - position
+    const endsBody =
+      text[wordEnd - 1] === '=' || /^(?:\s|\\[nr]){0,4}-----END/.test(text.slice(wordEnd, wordEnd + 20))
+    if (wordLength >= WORD_MIN_CHARS || (wordLength > 0 && (endsBody || position === from))) {
+      end = wordEnd
+      position = wordEnd
       continue
     }
-    const header = at(HEADER, text, position)
-    if (header === 0) return { end, open: false }
-    end = position + header
+    const headerLength = matchLength(KEY_HEADER, text, position)
+    if (headerLength === 0) return { end, open: false }
+    end = position + headerLength
     position = end
   }
 }
 
-const pem: Shape = {
+const pemKey: Shape = {
   find(text, from): Hit | null {
-    BEGIN.lastIndex = from
+    KEY_BEGIN.lastIndex = from
     for (;;) {
-      const match = BEGIN.exec(text)
+      const match = KEY_BEGIN.exec(text)
       if (match === null) return null
       const start = match.index + match[0].length
-      const { end } = body(text, start)
+      const { end } = keyBody(text, start)
       // The words alone, in a sentence about such files, are no key.
       if (/[A-Za-z0-9+/]{16}/.test(text.slice(start, start + 400)) && end > start) {
         return { start: match.index, end, name: 'private_key' }
       }
     }
   },
-  goesOn: body,
+  goesOn: keyBody,
 }
 
 // Issued keys, and values that look like secrets
 
-const ISSUED = new RegExp(
+const ISSUED_KEY = new RegExp(
   `(?<![A-Za-z0-9_-])(?:${SECRET_SHAPES.map(({ source }, index) => `(?<s${index}>${source})`).join('|')})`,
   'g',
 )
-const NAMES = SECRET_SHAPES.map(({ name }) => name)
+const SECRET_NAMES = SECRET_SHAPES.map(({ name }) => name)
 
-const issued: Shape = {
+const issuedKey: Shape = {
   find(text, from): Hit | null {
-    ISSUED.lastIndex = from
+    ISSUED_KEY.lastIndex = from
     for (;;) {
-      const match = ISSUED.exec(text)
+      const match = ISSUED_KEY.exec(text)
       if (match === null) return null
-      const which = match.slice(1).findIndex(group => group !== undefined)
+      const shapeIndex = match.slice(1).findIndex(group => group !== undefined)
       if (looksIssued(match[0])) {
-        return { start: match.index, end: match.index + match[0].length, name: NAMES[which] ?? 'secret' }
+        return {
+          start: match.index,
+          end: match.index + match[0].length,
+          name: SECRET_NAMES[shapeIndex] ?? 'secret',
+        }
       }
-      ISSUED.lastIndex = match.index + 1
+      ISSUED_KEY.lastIndex = match.index + 1
     }
   },
 }
@@ -152,31 +157,31 @@ function looksIssued(value: string): boolean {
   return !/(?:([\w*.-])\1{9}|your|example_?key|placeholder|goes-?here)/i.test(value)
 }
 
-const ASSIGNED =
+const ASSIGNED_VALUE =
   /(?<![A-Za-z0-9])(?:[A-Za-z0-9]{1,24}[_-]){0,3}(?:api[_-]?key|apikey|secret(?:[_-]?(?:access)?[_-]?key)?|access[_-]?(?:key|token)|auth[_-]?token|client[_-]?secret|token|password|passwd|pwd|passphrase|private[_-]?key|passwort|contraseña|mot de passe|密码)["'`]?(?:\s{0,3}(?::=|=>|[:=])\s{0,3}|\s(?:is|ist|es|est)(?: ?:)?\s)["'`]?(?<value>[^\s"'`,;<>(){}[\]]{6,200})/gi
 
-const assigned: Shape = {
+const assignedSecret: Shape = {
   find(text, from): Hit | null {
     // The name is before the hit, so it may be before `from`.
-    ASSIGNED.lastIndex = Math.max(0, from - CONTEXT_CHARS)
+    ASSIGNED_VALUE.lastIndex = Math.max(0, from - CONTEXT_CHARS)
     for (;;) {
-      const match = ASSIGNED.exec(text)
+      const match = ASSIGNED_VALUE.exec(text)
       if (match === null) return null
       const value = match.groups?.['value'] ?? ''
       const end = match.index + match[0].length
       const start = end - value.length
       if (start >= from && isRandom(value))
-        return { start, end: end - trailing(value), name: 'assigned_secret' }
-      ASSIGNED.lastIndex = match.index + 1
+        return { start, end: end - trailingLength(value), name: 'assigned_secret' }
+      ASSIGNED_VALUE.lastIndex = match.index + 1
     }
   },
 }
 
-const trailing = (value: string): number => /[.!?:]+$/.exec(value)?.[0].length ?? 0
+const trailingLength = (value: string): number => /[.!?:]+$/.exec(value)?.[0].length ?? 0
 
 /** True if a value looks random: mixed kinds of characters, few repeated; not a word, path, variable or placeholder. */
 function isRandom(value: string): boolean {
-  const stripped = value.slice(0, value.length - trailing(value))
+  const stripped = value.slice(0, value.length - trailingLength(value))
   if (stripped.length < 6) return false
   if (/^(?:\$|process\.|os\.|env\.|https?:|\/|\.\/|\*+$|x+$)/i.test(stripped)) return false
   if (/(?:your|example|placeholder|changeme|redacted|xxxx|\*\*\*|getenv|\.\.\.)/i.test(stripped)) return false
@@ -199,12 +204,12 @@ function entropy(value: string): number {
   return bits
 }
 
-const inUrl = shapeOf(
+const urlPassword = shapeOf(
   'url_password',
   /(?<![A-Za-z0-9+.-])[a-z][a-z0-9+.-]{1,20}:\/\/[^\s:@/"'<>]{0,64}:[^\s@/"'<>]{3,128}@(?=[\w[])/gi,
   (text, start, end) => !/:(?:\$|<|\{|\*+@|x+@|password@|pass@|port)/i.test(text.slice(start + 6, end)),
 )
-const bearer = shapeOf(
+const bearerToken = shapeOf(
   'bearer_token',
   /(?<![A-Za-z])Bearer [A-Za-z0-9_.~+/-]{20,500}={0,2}/g,
   (text, start, end) => isRandom(text.slice(start + 7, end)) && looksIssued(text.slice(start, end)),
@@ -215,10 +220,10 @@ const NAMED_GLANCE =
 
 export const detectSecrets: Detect = text => {
   const shapes: Shape[] = []
-  if (SECRET_GLANCE.test(text)) shapes.push(issued)
-  if (NAMED_GLANCE.test(text)) shapes.push(assigned)
-  if (text.includes('-----BEGIN ')) shapes.push(pem)
-  if (text.includes('://') && text.includes('@')) shapes.push(inUrl)
-  if (text.includes('Bearer ')) shapes.push(bearer)
+  if (SECRET_GLANCE.test(text)) shapes.push(issuedKey)
+  if (NAMED_GLANCE.test(text)) shapes.push(assignedSecret)
+  if (text.includes('-----BEGIN ')) shapes.push(pemKey)
+  if (text.includes('://') && text.includes('@')) shapes.push(urlPassword)
+  if (text.includes('Bearer ')) shapes.push(bearerToken)
   return shapes.length === 0 ? noShapes() : shapes
 }

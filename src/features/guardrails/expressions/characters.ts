@@ -3,14 +3,14 @@
 /** First and last code point of each range, flattened into one list. */
 export type Characters = readonly number[]
 
-const LAST = 0x10ffff
-export const NONE: Characters = []
-export const ALL: Characters = [0, LAST]
-export const FEED: Characters = [10, 10]
+const LAST_CODE_POINT = 0x10ffff
+export const NO_CHARACTERS: Characters = []
+export const ALL_CHARACTERS: Characters = [0, LAST_CODE_POINT]
+export const LINE_FEED: Characters = [10, 10]
 export const WORD: Characters = [48, 57, 65, 90, 95, 95, 97, 122]
 const SPACE: Characters = [9, 10, 12, 13, 32, 32]
 const DIGIT: Characters = [48, 57]
-export const NOT_FEED = negate(FEED)
+export const NOT_LINE_FEED = negate(LINE_FEED)
 export const NOT_WORD = negate(WORD)
 
 /** The one-letter classes of RE2. JavaScript defines blanks differently. */
@@ -32,101 +32,102 @@ const OTHER_CASES: readonly (readonly [ascii: number, other: number])[] = [
 export function union(...sets: readonly Characters[]): Characters {
   const ranges: [number, number][] = []
   for (const set of sets)
-    for (let at = 0; at < set.length; at += 2) ranges.push([set[at] ?? 0, set[at + 1] ?? 0])
+    for (let index = 0; index < set.length; index += 2) ranges.push([set[index] ?? 0, set[index + 1] ?? 0])
   ranges.sort((a, b) => a[0] - b[0])
-  const out: number[] = []
+  const merged: number[] = []
   for (const [first, last] of ranges) {
-    const end = out.at(-1)
-    if (end !== undefined && first <= end + 1) out[out.length - 1] = Math.max(end, last)
-    else out.push(first, last)
+    const end = merged.at(-1)
+    if (end !== undefined && first <= end + 1) merged[merged.length - 1] = Math.max(end, last)
+    else merged.push(first, last)
   }
-  return out
+  return merged
 }
 
 export function negate(set: Characters): Characters {
-  const out: number[] = []
+  const ranges: number[] = []
   let next = 0
-  for (let at = 0; at < set.length; at += 2) {
-    const first = set[at] ?? 0
-    if (first > next) out.push(next, first - 1)
-    next = (set[at + 1] ?? 0) + 1
+  for (let index = 0; index < set.length; index += 2) {
+    const first = set[index] ?? 0
+    if (first > next) ranges.push(next, first - 1)
+    next = (set[index + 1] ?? 0) + 1
   }
-  if (next <= LAST) out.push(next, LAST)
-  return out
+  if (next <= LAST_CODE_POINT) ranges.push(next, LAST_CODE_POINT)
+  return ranges
 }
 
-export function intersection(one: Characters, other: Characters): Characters {
-  return negate(union(negate(one), negate(other)))
+export function intersection(a: Characters, b: Characters): Characters {
+  return negate(union(negate(a), negate(b)))
 }
 
-export function isDisjoint(one: Characters, other: Characters): boolean {
-  let [at, by] = [0, 0]
-  while (at < one.length && by < other.length) {
-    if ((one[at + 1] ?? 0) < (other[by] ?? 0)) at += 2
-    else if ((other[by + 1] ?? 0) < (one[at] ?? 0)) by += 2
+export function isDisjoint(a: Characters, b: Characters): boolean {
+  let [indexA, indexB] = [0, 0]
+  while (indexA < a.length && indexB < b.length) {
+    if ((a[indexA + 1] ?? 0) < (b[indexB] ?? 0)) indexA += 2
+    else if ((b[indexB + 1] ?? 0) < (a[indexA] ?? 0)) indexB += 2
     else return false
   }
   return true
 }
 
-export function isWithin(one: Characters, other: Characters): boolean {
-  return isDisjoint(one, negate(other))
+export function isWithin(inner: Characters, outer: Characters): boolean {
+  return isDisjoint(inner, negate(outer))
 }
 
 /** The largest number of sets that have one character in common. */
-export function mostInOne(sets: readonly Characters[]): number {
+export function maxOverlap(sets: readonly Characters[]): number {
   const ends: [code: number, change: number][] = []
   for (const set of sets) {
-    for (let at = 0; at < set.length; at += 2) ends.push([set[at] ?? 0, 1], [(set[at + 1] ?? 0) + 1, -1])
+    for (let index = 0; index < set.length; index += 2)
+      ends.push([set[index] ?? 0, 1], [(set[index + 1] ?? 0) + 1, -1])
   }
   ends.sort((a, b) => a[0] - b[0] || a[1] - b[1])
-  let [now, most] = [0, 0]
+  let [open, maxOpen] = [0, 0]
   for (const [, change] of ends) {
-    now += change
-    most = Math.max(most, now)
+    open += change
+    maxOpen = Math.max(maxOpen, open)
   }
-  return most
+  return maxOpen
 }
 
 /** The only character of the set; null if it has none or several. */
-export function onlyOne(set: Characters): string | null {
+export function onlyCharacter(set: Characters): string | null {
   return set.length === 2 && set[0] === set[1] ? String.fromCodePoint(set[0] ?? 0) : null
 }
 
 /** The characters in both cases; null if some are beyond ASCII, for which engines have different tables. */
 export function inAnyCase(set: Characters): Characters | null {
   if ((set.at(-1) ?? 0) > 127) return null
-  const added: number[] = []
-  for (let at = 0; at < set.length; at += 2) {
-    for (let code = set[at] ?? 0; code <= (set[at + 1] ?? 0); code++) {
+  const otherCase: number[] = []
+  for (let index = 0; index < set.length; index += 2) {
+    for (let code = set[index] ?? 0; code <= (set[index + 1] ?? 0); code++) {
       const lower = code | 0x20
       if (lower < 97 || lower > 122) continue
-      added.push(lower, lower, lower - 32, lower - 32)
-      for (const [ascii, other] of OTHER_CASES) if (ascii === lower) added.push(other, other)
+      otherCase.push(lower, lower, lower - 32, lower - 32)
+      for (const [ascii, other] of OTHER_CASES) if (ascii === lower) otherCase.push(other, other)
     }
   }
-  return union(set, ...pairs(added))
+  return union(set, ...pairs(otherCase))
 }
 
-function pairs(flat: readonly number[]): Characters[] {
-  return Array.from({ length: flat.length / 2 }, (_, n) => flat.slice(2 * n, 2 * n + 2))
+function pairs(list: readonly number[]): Characters[] {
+  return Array.from({ length: list.length / 2 }, (_, n) => list.slice(2 * n, 2 * n + 2))
 }
 
 /**
  * The source of a class with these characters, for an expression with the flag `u`, or for one without it that only
  * sees texts without surrogates.
  */
-export function sourceOf(set: Characters, unicode: boolean): string {
+export function classSource(set: Characters, unicode: boolean): string {
   const [only = 0] = set
-  if (onlyOne(set) !== null && (unicode || only <= 0xffff)) return escapeCharacter(only, unicode)
-  let out = ''
-  for (let at = 0; at < set.length; at += 2) {
-    const [first, last] = [set[at] ?? 0, set[at + 1] ?? 0]
+  if (onlyCharacter(set) !== null && (unicode || only <= 0xffff)) return escapeCharacter(only, unicode)
+  let source = ''
+  for (let index = 0; index < set.length; index += 2) {
+    const [first, last] = [set[index] ?? 0, set[index + 1] ?? 0]
     if (!unicode && first > 0xffff) break
-    out += escapeCharacter(first, unicode)
-    if (last > first) out += `-${escapeCharacter(unicode ? last : Math.min(last, 0xffff), unicode)}`
+    source += escapeCharacter(first, unicode)
+    if (last > first) source += `-${escapeCharacter(unicode ? last : Math.min(last, 0xffff), unicode)}`
   }
-  return out === '' ? '[]' : `[${out}]`
+  return source === '' ? '[]' : `[${source}]`
 }
 
 function escapeCharacter(code: number, unicode: boolean): string {

@@ -2,7 +2,7 @@
  * Runs patterns in V8's own engine if they are proved linear (linear.ts): it is ten times as fast as an automaton.
  * Finds the same matches as RE2: test/features/guardrails/expressions compares both on random patterns. Pure.
  */
-import { onlyOne, sourceOf } from './characters.ts'
+import { classSource, onlyCharacter } from './characters.ts'
 import { leadingPart, proveLinear } from './linear.ts'
 import { type Assertion, type Node, parsePattern } from './parse.ts'
 
@@ -33,24 +33,27 @@ export function nativePattern(pattern: string): NativePattern | null {
   if (node === null) return null
   const proof = proveLinear(node)
   if (proof === null) return null
-  const [plain, paired] = [searchOf(node, proof.isByRuns, false), searchOf(node, proof.isByRuns, true)]
+  const [codeUnitSearch, codePointSearch] = [
+    searchOf(node, proof.isByRuns, false),
+    searchOf(node, proof.isByRuns, true),
+  ]
   const literal = literalOf(node)
   return {
     steps: proof.steps,
     hasLiteral: literal !== '',
     isByRuns: proof.isByRuns,
     mayOccur: literal === '' ? () => true : text => text.includes(literal),
-    find: (text, from) => (hasSurrogates(text) ? paired() : plain())(text, from),
+    find: (text, from) => (hasSurrogates(text) ? codePointSearch() : codeUnitSearch())(text, from),
   }
 }
 
 const SURROGATES = /[\ud800-\udfff]/
-/** The last text: all patterns search one text after the other, match after match. */
-let known = { text: '', has: false }
+/** The result for the last text, because all patterns search a text before the next one comes. */
+let lastText = { text: '', has: false }
 
 function hasSurrogates(text: string): boolean {
-  if (known.text !== text) known = { text, has: SURROGATES.test(text) }
-  return known.has
+  if (lastText.text !== text) lastText = { text, has: SURROGATES.test(text) }
+  return lastText.has
 }
 
 type Search = (text: string, from: number) => Match | null
@@ -59,13 +62,13 @@ type Search = (text: string, from: number) => Match | null
 function searchOf(node: Node, isByRuns: boolean, unicode: boolean): () => Search {
   let search: Search | null = null
   return () => {
-    search ??= isByRuns ? searchByRuns(node, unicode) : searchAll(node, unicode)
+    search ??= isByRuns ? createSearchByRuns(node, unicode) : createSearch(node, unicode)
     return search
   }
 }
 
-function searchAll(node: Node, unicode: boolean): Search {
-  const expression = new RegExp(write(node, unicode), unicode ? 'gu' : 'g')
+function createSearch(node: Node, unicode: boolean): Search {
+  const expression = new RegExp(writeSource(node, unicode), unicode ? 'gu' : 'g')
   return (text, from) => matchFrom(expression, text, from)
 }
 
@@ -73,27 +76,27 @@ function searchAll(node: Node, unicode: boolean): Search {
  * For a first repeat of a set C after assertions A: only the first position in each run of C at which A holds is a
  * start. A search that begins within a run tries its own first start, and continues after the run.
  */
-function searchByRuns(node: Node, unicode: boolean): Search {
-  const { head, first } = leadingPart(node)
+function createSearchByRuns(node: Node, unicode: boolean): Search {
+  const { assertions: head, firstRepeat: first } = leadingPart(node)
   const flags = unicode ? 'u' : ''
-  const body = write(node, unicode)
-  const asserted = write({ kind: 'sequence', nodes: head }, unicode)
-  const run = sourceOf(first?.set ?? [], unicode)
+  const body = writeSource(node, unicode)
+  const asserted = writeSource({ kind: 'sequence', nodes: head }, unicode)
+  const run = classSource(first?.set ?? [], unicode)
   // Looks back to the nearest earlier start of the run, and no further than the run reaches.
-  const all = new RegExp(`${asserted}(?<!${asserted}${run}+?)${body}`, `g${flags}`)
+  const unanchored = new RegExp(`${asserted}(?<!${asserted}${run}+?)${body}`, `g${flags}`)
   const starts = new RegExp(asserted, `g${flags}`)
-  const one = new RegExp(body, `y${flags}`)
-  const rest = new RegExp(`${run}*`, `y${flags}`)
+  const anchored = new RegExp(body, `y${flags}`)
+  const runEnd = new RegExp(`${run}*`, `y${flags}`)
   return (text, from) => {
-    if (from === 0) return matchFrom(all, text, 0)
+    if (from === 0) return matchFrom(unanchored, text, 0)
     starts.lastIndex = from
     const start = starts.exec(text)?.index
     if (start === undefined) return null
-    const match = matchFrom(one, text, start)
+    const match = matchFrom(anchored, text, start)
     if (match !== null) return match
-    rest.lastIndex = start
-    rest.test(text)
-    return matchFrom(all, text, rest.lastIndex)
+    runEnd.lastIndex = start
+    runEnd.test(text)
+    return matchFrom(unanchored, text, runEnd.lastIndex)
   }
 }
 
@@ -112,44 +115,44 @@ const ASSERTIONS: Readonly<Record<Assertion, string>> = {
   'line-end': '(?![^\\n])',
 }
 
-function write(node: Node, unicode: boolean): string {
+function writeSource(node: Node, unicode: boolean): string {
   switch (node.kind) {
     case 'set':
-      return sourceOf(node.set, unicode)
+      return classSource(node.set, unicode)
     case 'assertion':
       return ASSERTIONS[node.assertion]
     case 'sequence':
       return node.nodes
-        .map(each => (each.kind === 'choice' ? group(each, unicode) : write(each, unicode)))
+        .map(inner => (inner.kind === 'choice' ? writeGroup(inner, unicode) : writeSource(inner, unicode)))
         .join('')
     case 'choice':
-      return node.nodes.map(each => write(each, unicode)).join('|')
+      return node.nodes.map(inner => writeSource(inner, unicode)).join('|')
     case 'repeat': {
-      const most = node.most === Number.POSITIVE_INFINITY ? '' : node.most
-      const body = node.node.kind === 'set' ? write(node.node, unicode) : group(node.node, unicode)
-      return `${body}{${node.least},${most}}${node.isLazy ? '?' : ''}`
+      const most = node.max === Number.POSITIVE_INFINITY ? '' : node.max
+      const body = node.node.kind === 'set' ? writeSource(node.node, unicode) : writeGroup(node.node, unicode)
+      return `${body}{${node.min},${most}}${node.isLazy ? '?' : ''}`
     }
   }
 }
 
-function group(node: Node, unicode: boolean): string {
-  return `(?:${write(node, unicode)})`
+function writeGroup(node: Node, unicode: boolean): string {
+  return `(?:${writeSource(node, unicode)})`
 }
 
 /** The longest text of consecutive single characters that every match has; empty if there is none. */
 function literalOf(node: Node): string {
-  let [best, now] = ['', '']
-  const visit = (each: Node): void => {
-    if (each.kind === 'sequence') {
-      for (const inner of each.nodes) visit(inner)
+  let [longest, current] = ['', '']
+  const visit = (visited: Node): void => {
+    if (visited.kind === 'sequence') {
+      for (const inner of visited.nodes) visit(inner)
       return
     }
-    const one = each.kind === 'set' ? onlyOne(each.set) : null
-    if (one !== null) now += one
+    const character = visited.kind === 'set' ? onlyCharacter(visited.set) : null
+    if (character !== null) current += character
     // An assertion reads nothing.
-    else if (each.kind !== 'assertion') now = ''
-    if (now.length > best.length) best = now
+    else if (visited.kind !== 'assertion') current = ''
+    if (current.length > longest.length) longest = current
   }
   visit(node)
-  return best
+  return longest
 }

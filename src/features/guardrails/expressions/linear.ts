@@ -22,19 +22,19 @@
  *   from the first, so any match from there is also a match from the first. Examples: `x*y`, `\b[\w.]+@`.
  */
 import {
-  ALL,
+  ALL_CHARACTERS,
   type Characters,
-  FEED,
   intersection,
   isDisjoint,
   isWithin,
-  mostInOne,
-  NONE,
+  LINE_FEED,
+  maxOverlap,
+  NO_CHARACTERS,
   NOT_WORD,
   union,
   WORD,
 } from './characters.ts'
-import { type Node, shortest } from './parse.ts'
+import { type Node, shortestMatch } from './parse.ts'
 
 interface Proof {
   /** Bound on the engine's steps per unit of text. */
@@ -44,9 +44,9 @@ interface Proof {
 }
 
 /** With more steps, the automaton is faster. */
-const STEPS_MAX = 400
+const MAX_STEPS = 400
 /** Characters before a place that are remembered. */
-const BEFORE_MAX = 16
+const MAX_REMEMBERED_CHARACTERS = 16
 
 interface State {
   readonly tries: number
@@ -56,69 +56,73 @@ interface State {
   readonly isAtWord: boolean
 }
 
-const START: State = { tries: 1, before: [], isAtWord: false }
+const START_STATE: State = { tries: 1, before: [], isAtWord: false }
 
 /**
  * Proves that a pattern is linear; null if that is not proved, needs too many steps, or if the pattern may match the
  * empty text.
  */
 export function proveLinear(node: Node): Proof | null {
-  if (shortest(node) === 0) return null
-  const { head, first, rest } = leadingPart(node)
+  if (shortestMatch(node) === 0) return null
+  const { assertions: head, firstRepeat: first, later: rest } = leadingPart(node)
   const walk = new Walk()
-  const start = walk.sequence(head, START, false)
+  const start = walk.sequence(head, START_STATE, false)
   if (start === null) return null
-  const isByRuns = first !== null && rest.some(canFail) && entries(first.set, start) !== 1
+  const isByRuns = first !== null && rest.some(canFail) && entriesWithin(first.set, start) !== 1
   const next = isByRuns ? walk.firstRepeat(first) : start
   const searchedNodes = isByRuns || first === null ? rest : [first.node, ...rest]
   if (walk.sequence(searchedNodes, next, true) === null) return null
-  return walk.steps > STEPS_MAX ? null : { steps: Math.ceil(walk.steps), isByRuns }
+  return walk.steps > MAX_STEPS ? null : { steps: Math.ceil(walk.steps), isByRuns }
 }
 
 interface Leading {
   /** Assertions at the start. */
-  readonly head: readonly Node[]
+  readonly assertions: readonly Node[]
   /** The unbounded repeat of a set after them; null if something else follows. */
-  readonly first: { readonly set: Characters; readonly least: number; readonly node: Node } | null
-  readonly rest: readonly Node[]
+  readonly firstRepeat: { readonly set: Characters; readonly min: number; readonly node: Node } | null
+  readonly later: readonly Node[]
 }
 
 export function leadingPart(node: Node): Leading {
   const nodes = node.kind === 'sequence' ? node.nodes : [node]
-  const at = nodes.findIndex(({ kind }) => kind !== 'assertion')
-  const head = nodes.slice(0, at)
-  const first = nodes[at]
-  if (first?.kind === 'repeat' && first.node.kind === 'set' && first.most === Number.POSITIVE_INFINITY) {
+  const index = nodes.findIndex(({ kind }) => kind !== 'assertion')
+  const head = nodes.slice(0, index)
+  const first = nodes[index]
+  if (first?.kind === 'repeat' && first.node.kind === 'set' && first.max === Number.POSITIVE_INFINITY) {
     const { set } = first.node
-    return { head, first: { set, least: first.least, node: first }, rest: nodes.slice(at + 1) }
+    return {
+      assertions: head,
+      firstRepeat: { set, min: first.min, node: first },
+      later: nodes.slice(index + 1),
+    }
   }
-  return { head, first: null, rest: nodes.slice(at) }
+  return { assertions: head, firstRepeat: null, later: nodes.slice(index) }
 }
 
 /** False if the node matches any text. */
 function canFail(node: Node): boolean {
-  if (node.kind === 'repeat') return node.least > 0
+  if (node.kind === 'repeat') return node.min > 0
   if (node.kind === 'sequence') return node.nodes.some(canFail)
   return true
 }
 
-/** The characters before a place where one of the set is read. */
+/** The characters before a place where a character of the set is read. */
 function beforeSet(set: Characters, { before, isAtWord }: State): readonly Characters[] {
   if (!isAtWord) return before
-  const other = isWithin(set, WORD) ? NOT_WORD : isWithin(set, NOT_WORD) ? WORD : ALL
-  return [intersection(before[0] ?? ALL, other), ...before.slice(1)]
+  const otherKind = isWithin(set, WORD) ? NOT_WORD : isWithin(set, NOT_WORD) ? WORD : ALL_CHARACTERS
+  return [intersection(before[0] ?? ALL_CHARACTERS, otherKind), ...before.slice(1)]
 }
 
-/** The most places in one run of the set where it is entered; infinite if unbounded. */
-function entries(set: Characters, state: State): number {
-  const other = beforeSet(set, state).findIndex(each => isDisjoint(set, each))
-  return other === -1 ? Number.POSITIVE_INFINITY : other + 1
+/** The maximum number of places at which one run of the set is entered; infinite if there is no bound. */
+function entriesWithin(set: Characters, state: State): number {
+  const outside = beforeSet(set, state).findIndex(earlier => isDisjoint(set, earlier))
+  return outside === -1 ? Number.POSITIVE_INFINITY : outside + 1
 }
 
 interface SetRepeat {
   readonly set: Characters
-  readonly least: number
-  readonly most: number
+  readonly min: number
+  readonly max: number
 }
 
 /** Walks over a pattern and adds up its steps. Each method returns the state after a node; null if not proved. */
@@ -128,20 +132,20 @@ class Walk {
   sequence(nodes: readonly Node[], start: State, isEnd: boolean): State | null {
     let state: State | null = start
     let literal: Characters[] = []
-    for (const [at, node] of nodes.entries()) {
+    for (const [index, node] of nodes.entries()) {
       if (state === null) return null
       if (node.kind === 'set') {
         // Of characters in a row, one is tried if the one before it has matched: not all of them at one place.
-        const active = mostInOne(literal) + 1
+        const overlapBefore = maxOverlap(literal) + 1
         literal.push(node.set)
-        this.steps += state.tries * (mostInOne(literal) + 1 - (literal.length > 1 ? active : 0))
+        this.steps += state.tries * (maxOverlap(literal) + 1 - (literal.length > 1 ? overlapBefore : 0))
         state = read(node.set, state)
         continue
       }
       literal = []
       // The engine backtracks only at parts that can fail.
-      state = this.#node(node, state, isEnd && !nodes.slice(at + 1).some(canFail))
-      if (this.steps > STEPS_MAX) return null
+      state = this.#node(node, state, isEnd && !nodes.slice(index + 1).some(canFail))
+      if (this.steps > MAX_STEPS) return null
     }
     return state
   }
@@ -155,81 +159,81 @@ class Walk {
       case 'assertion':
         this.steps += state.tries
         if (node.assertion === 'word') return { ...state, isAtWord: true }
-        if (node.assertion === 'start') return { ...state, before: [NONE] }
+        if (node.assertion === 'start') return { ...state, before: [NO_CHARACTERS] }
         if (node.assertion !== 'line-start') return state
         return {
           ...state,
-          before: [intersection(state.before[0] ?? ALL, FEED), ...state.before.slice(1)],
+          before: [intersection(state.before[0] ?? ALL_CHARACTERS, LINE_FEED), ...state.before.slice(1)],
         }
       case 'sequence':
         return this.sequence(node.nodes, state, isEnd)
       case 'choice': {
-        const states = node.nodes.map(each => this.#node(each, state, isEnd))
-        return states.includes(null) ? null : merge(states.filter(each => each !== null))
+        const states = node.nodes.map(inner => this.#node(inner, state, isEnd))
+        return states.includes(null) ? null : merge(states.filter(branch => branch !== null))
       }
       case 'repeat':
         return node.node.kind === 'set'
-          ? this.#repeat({ set: node.node.set, least: node.least, most: node.most }, state, isEnd)
-          : this.#times(node.node, node.least, node.most, state, isEnd)
+          ? this.#repeat({ set: node.node.set, min: node.min, max: node.max }, state, isEnd)
+          : this.#repeatGroup(node.node, node.min, node.max, state, isEnd)
     }
   }
 
-  #repeat({ set, least, most }: SetRepeat, state: State, isEnd: boolean): State | null {
+  #repeat({ set, min: least, max: most }: SetRepeat, state: State, isEnd: boolean): State | null {
     const { tries, before } = state
-    const entered = entries(set, state)
-    // By none of its characters it may also reach a place behind one of them.
-    const isExact = entered === 1 && (least > 0 || isDisjoint(set, before[0] ?? ALL))
-    const behind = (more: number): State => ({
-      tries: tries * more + (isExact || least > 0 ? 0 : tries),
+    const entryCount = entriesWithin(set, state)
+    // If the repeat reads nothing, it may still stand behind a character of its set.
+    const isExact = entryCount === 1 && (least > 0 || isDisjoint(set, before[0] ?? ALL_CHARACTERS))
+    const stateAfter = (factor: number): State => ({
+      tries: tries * factor + (isExact || least > 0 ? 0 : tries),
       before:
         least > 0
-          ? Array.from({ length: Math.min(least, BEFORE_MAX) }, () => set)
-          : [union(set, before[0] ?? ALL)],
+          ? Array.from({ length: Math.min(least, MAX_REMEMBERED_CHARACTERS) }, () => set)
+          : [union(set, before[0] ?? ALL_CHARACTERS)],
       isAtWord: false,
     })
-    if (isEnd && entered > 1) {
+    if (isEnd && entryCount > 1) {
       this.steps += tries * (least + 1) + 2
-      return behind(1)
+      return stateAfter(1)
     }
-    const apart = most - least + 1
-    if (entered < apart || entered === 1) {
+    const choices = most - least + 1
+    if (entryCount < choices || entryCount === 1) {
       // To read the run and to go back through it.
-      this.steps += 3 * tries * entered
-      return behind(entered)
+      this.steps += 3 * tries * entryCount
+      return stateAfter(entryCount)
     }
     if (most === Number.POSITIVE_INFINITY) return null
     this.steps += 2 * tries * most
-    return behind(apart)
+    return stateAfter(choices)
   }
 
   /** The first repeat, run by run: from the first start of a run, and again from the end of a match within it. */
-  firstRepeat({ set, least }: Pick<SetRepeat, 'set' | 'least'>): State {
+  firstRepeat({ set, min: least }: Pick<SetRepeat, 'set' | 'min'>): State {
     const tries = least > 0 ? 2 : 4
-    // And what looks back and ahead for the starts.
+    // Six more steps look back and ahead for the starts.
     this.steps += 3 * tries + 6
     return { tries, before: least > 0 ? [set] : [], isAtWord: false }
   }
 
   /** Writes out the repeat: it may end after each iteration from the minimum on. */
-  #times(node: Node, least: number, most: number, start: State, isEnd: boolean): State | null {
-    const isEndless = most === Number.POSITIVE_INFINITY
+  #repeatGroup(node: Node, min: number, max: number, start: State, isEnd: boolean): State | null {
+    const isEndless = max === Number.POSITIVE_INFINITY
     if (isEndless && !isEnd) return null
-    const ends: State[] = least === 0 ? [start] : []
+    const ends: State[] = min === 0 ? [start] : []
     let state = start
-    // The last ones of an endless repeat are all alike, whatever is before them.
-    for (let time = 1; time <= (isEndless ? least + 1 : most); time++) {
-      const from: State = isEndless && time > least ? { ...state, before: [], isAtWord: false } : state
+    // Beyond the minimum, one iteration of an endless repeat stands for all of them, so the text before it is unknown.
+    for (let iteration = 1; iteration <= (isEndless ? min + 1 : max); iteration++) {
+      const from: State = isEndless && iteration > min ? { ...state, before: [], isAtWord: false } : state
       const next = this.#node(node, from, false)
-      if (next === null || this.steps > STEPS_MAX) return null
+      if (next === null || this.steps > MAX_STEPS) return null
       state = next
-      if (time >= least) ends.push(state)
+      if (iteration >= min) ends.push(state)
     }
     return merge(ends)
   }
 }
 
 function read(set: Characters, state: State): State {
-  const before = [set, ...beforeSet(set, state)].slice(0, BEFORE_MAX)
+  const before = [set, ...beforeSet(set, state)].slice(0, MAX_REMEMBERED_CHARACTERS)
   return { tries: state.tries, before, isAtWord: false }
 }
 
@@ -238,7 +242,9 @@ function merge(states: readonly State[]): State {
   const length = Math.min(...states.map(({ before }) => before.length))
   return {
     tries: states.reduce((sum, { tries }) => sum + tries, 0),
-    before: Array.from({ length }, (_, at) => union(...states.map(({ before }) => before[at] ?? ALL))),
+    before: Array.from({ length }, (_, index) =>
+      union(...states.map(({ before }) => before[index] ?? ALL_CHARACTERS)),
+    ),
     isAtWord: states.every(({ isAtWord }) => isAtWord),
   }
 }

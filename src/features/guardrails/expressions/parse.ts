@@ -2,7 +2,16 @@
  * Parses the part of RE2's syntax that every engine interprets in the same way once classes and flags are expanded.
  * Pure. Returns null for anything else: Unicode and POSIX classes, quoted text, letters beyond ASCII in any case.
  */
-import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_FEED, negate, union } from './characters.ts'
+import {
+  ALL_CHARACTERS,
+  type Characters,
+  CLASSES,
+  inAnyCase,
+  NO_CHARACTERS,
+  NOT_LINE_FEED,
+  negate,
+  union,
+} from './characters.ts'
 
 /** `word` is `\b`; the others are ends of the text, or of one of its lines. */
 export type Assertion = 'word' | 'start' | 'end' | 'line-start' | 'line-end'
@@ -12,42 +21,42 @@ export type Node =
   | { readonly kind: 'assertion'; readonly assertion: Assertion }
   | { readonly kind: 'sequence'; readonly nodes: readonly Node[] }
   | { readonly kind: 'choice'; readonly nodes: readonly Node[] }
-  /** Never contains anything that may be empty. */
+  /** Its node never matches the empty text. */
   | {
       readonly kind: 'repeat'
       readonly node: Node
-      readonly least: number
-      readonly most: number
+      readonly min: number
+      readonly max: number
       readonly isLazy: boolean
     }
 
 export function parsePattern(pattern: string): Node | null {
   try {
     const parser = new Parser(pattern)
-    return parser.whole()
+    return parser.parse()
   } catch (thrown) {
-    if (thrown instanceof Unknown) return null
+    if (thrown instanceof NotSupported) return null
     throw thrown
   }
 }
 
 /** Length of the shortest match in characters. */
-export function shortest(node: Node): number {
+export function shortestMatch(node: Node): number {
   switch (node.kind) {
     case 'set':
       return 1
     case 'assertion':
       return 0
     case 'sequence':
-      return node.nodes.reduce((sum, each) => sum + shortest(each), 0)
+      return node.nodes.reduce((sum, inner) => sum + shortestMatch(inner), 0)
     case 'choice':
-      return Math.min(...node.nodes.map(shortest))
+      return Math.min(...node.nodes.map(shortestMatch))
     case 'repeat':
-      return node.least * shortest(node.node)
+      return node.min * shortestMatch(node.node)
   }
 }
 
-class Unknown extends Error {}
+class NotSupported extends Error {}
 
 interface Flags {
   readonly anyCase: boolean
@@ -61,30 +70,30 @@ const QUANTIFIER = /(?:([*+?])|\{(\d{1,4})(?:(,)(\d{0,4}))?\})(\??)/y
 
 class Parser {
   readonly #text: string
-  #at = 0
+  #position = 0
   #flags: Flags = { anyCase: false, dotAll: false, lines: false }
 
   constructor(text: string) {
     this.#text = text
   }
 
-  whole(): Node {
+  parse(): Node {
     const node = this.#choice()
-    if (this.#at < this.#text.length) throw new Unknown()
+    if (this.#position < this.#text.length) throw new NotSupported()
     return node
   }
 
   #choice(): Node {
     const nodes: Node[] = []
     let sequence: Node[] = []
-    while (this.#at < this.#text.length && this.#text[this.#at] !== ')') {
-      if (this.#text[this.#at] === '|') {
-        this.#at++
+    while (this.#position < this.#text.length && this.#text[this.#position] !== ')') {
+      if (this.#text[this.#position] === '|') {
+        this.#position++
         nodes.push({ kind: 'sequence', nodes: sequence })
         sequence = []
       } else {
-        const one = this.#one()
-        if (one !== null) sequence.push(this.#repeated(one))
+        const term = this.#term()
+        if (term !== null) sequence.push(this.#withRepeat(term))
       }
     }
     nodes.push({ kind: 'sequence', nodes: sequence })
@@ -93,11 +102,11 @@ class Parser {
     return first !== undefined && second === undefined ? first : { kind: 'sequence', nodes: sequence }
   }
 
-  /** Null for flags that apply to what follows. */
-  #one(): Node | null {
-    const code = this.#text.codePointAt(this.#at) ?? 0
+  /** Null for a group of flags, which only changes how the following text is read. */
+  #term(): Node | null {
+    const code = this.#text.codePointAt(this.#position) ?? 0
     const character = String.fromCodePoint(code)
-    this.#at += character.length
+    this.#position += character.length
     switch (character) {
       case '(':
         return this.#group()
@@ -106,7 +115,7 @@ class Parser {
       case '\\':
         return this.#escape()
       case '.':
-        return { kind: 'set', set: this.#flags.dotAll ? ALL : NOT_FEED }
+        return { kind: 'set', set: this.#flags.dotAll ? ALL_CHARACTERS : NOT_LINE_FEED }
       case '^':
         return { kind: 'assertion', assertion: this.#flags.lines ? 'line-start' : 'start' }
       case '$':
@@ -115,30 +124,30 @@ class Parser {
       case '+':
       case '?':
       case '{':
-        throw new Unknown()
+        throw new NotSupported()
       default:
-        return { kind: 'set', set: this.#cased([code, code]) }
+        return { kind: 'set', set: this.#withCases([code, code]) }
     }
   }
 
-  #cased(set: Characters): Characters {
+  #withCases(set: Characters): Characters {
     if (!this.#flags.anyCase) return set
     const folded = inAnyCase(set)
-    if (folded === null) throw new Unknown()
+    if (folded === null) throw new NotSupported()
     return folded
   }
 
   #group(): Node | null {
     const outer = this.#flags
-    if (this.#text[this.#at] === '?') {
+    if (this.#text[this.#position] === '?') {
       const head = /\?(?:P?<\w{1,100}>|([ims]{0,3})(?:-([ims]{1,3}))?([:)]))/y
-      head.lastIndex = this.#at
+      head.lastIndex = this.#position
       const match = head.exec(this.#text)
-      if (match === null) throw new Unknown()
-      this.#at += match[0].length
-      const [, on = '', off = '', end] = match
-      const flag = (letter: string, now: boolean): boolean =>
-        off.includes(letter) ? false : on.includes(letter) || now
+      if (match === null) throw new NotSupported()
+      this.#position += match[0].length
+      const [, setFlags = '', clearedFlags = '', end] = match
+      const flag = (letter: string, isSet: boolean): boolean =>
+        clearedFlags.includes(letter) ? false : setFlags.includes(letter) || isSet
       this.#flags = {
         anyCase: flag('i', outer.anyCase),
         dotAll: flag('s', outer.dotAll),
@@ -147,16 +156,16 @@ class Parser {
       if (end === ')') return null
     }
     const node = this.#choice()
-    if (this.#text[this.#at] !== ')') throw new Unknown()
-    this.#at++
+    if (this.#text[this.#position] !== ')') throw new NotSupported()
+    this.#position++
     this.#flags = outer
     return node
   }
 
   #escape(): Node {
-    const letter = this.#text[this.#at] ?? ''
+    const letter = this.#text[this.#position] ?? ''
     if (letter === 'b' || letter === 'A' || letter === 'z') {
-      this.#at++
+      this.#position++
       return { kind: 'assertion', assertion: letter === 'b' ? 'word' : letter === 'A' ? 'start' : 'end' }
     }
     return { kind: 'set', set: this.#escapedSet() }
@@ -164,89 +173,90 @@ class Parser {
 
   /** After a backslash: a one-letter class, or a character. */
   #escapedSet(): Characters {
-    const letter = this.#text[this.#at] ?? ''
-    const known = CLASSES[letter]
-    if (known !== undefined) {
-      this.#at++
-      // In any case, a negated class lacks all cases of what it negates.
+    const letter = this.#text[this.#position] ?? ''
+    const namedClass = CLASSES[letter]
+    if (namedClass !== undefined) {
+      this.#position++
+      // If case is ignored, a negated class excludes every case of its characters.
       const isNegated = letter < 'a'
-      return isNegated ? negate(this.#cased(negate(known))) : this.#cased(known)
+      return isNegated ? negate(this.#withCases(negate(namedClass))) : this.#withCases(namedClass)
     }
     const code = this.#escapedCode()
-    return this.#cased([code, code])
+    return this.#withCases([code, code])
   }
 
   #escapedCode(): number {
-    const letter = this.#text[this.#at++] ?? ''
+    const letter = this.#text[this.#position++] ?? ''
     const control = CONTROLS[letter]
     if (control !== undefined) return control
     if (letter === 'x') {
       const digits = /(?:\{([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{2}))/y
-      digits.lastIndex = this.#at
+      digits.lastIndex = this.#position
       const match = digits.exec(this.#text)
       const code = Number.parseInt(match?.[1] ?? match?.[2] ?? '', 16)
-      if (match === null || code > 0x10ffff) throw new Unknown()
-      this.#at += match[0].length
+      if (match === null || code > 0x10ffff) throw new NotSupported()
+      this.#position += match[0].length
       return code
     }
-    if (!PUNCTUATION.test(letter)) throw new Unknown()
+    if (!PUNCTUATION.test(letter)) throw new NotSupported()
     return letter.charCodeAt(0)
   }
 
   #class(): Characters {
-    const isNegated = this.#text[this.#at] === '^'
-    if (isNegated) this.#at++
-    let set = NONE
+    const isNegated = this.#text[this.#position] === '^'
+    if (isNegated) this.#position++
+    let set = NO_CHARACTERS
     for (let isFirst = true; ; isFirst = false) {
-      const character = this.#text[this.#at]
-      if (character === undefined) throw new Unknown()
+      const character = this.#text[this.#position]
+      if (character === undefined) throw new NotSupported()
       if (character === ']' && !isFirst) break
-      if (character === '[' && this.#text[this.#at + 1] === ':') throw new Unknown()
+      if (character === '[' && this.#text[this.#position + 1] === ':') throw new NotSupported()
       set = union(set, this.#range())
     }
-    this.#at++
+    this.#position++
     return isNegated ? negate(set) : set
   }
 
   #range(): Characters {
-    if (this.#text[this.#at] === '\\' && CLASSES[this.#text[this.#at + 1] ?? ''] !== undefined) {
-      this.#at++
+    if (this.#text[this.#position] === '\\' && CLASSES[this.#text[this.#position + 1] ?? ''] !== undefined) {
+      this.#position++
       const set = this.#escapedSet()
-      if (this.#text[this.#at] === '-' && this.#text[this.#at + 1] !== ']') throw new Unknown()
+      if (this.#text[this.#position] === '-' && this.#text[this.#position + 1] !== ']')
+        throw new NotSupported()
       return set
     }
     const first = this.#member()
     let last = first
-    if (this.#text[this.#at] === '-' && this.#text[this.#at + 1] !== ']') {
-      this.#at++
-      if (this.#text[this.#at] === '\\' && CLASSES[this.#text[this.#at + 1] ?? ''] !== undefined)
-        throw new Unknown()
+    if (this.#text[this.#position] === '-' && this.#text[this.#position + 1] !== ']') {
+      this.#position++
+      if (this.#text[this.#position] === '\\' && CLASSES[this.#text[this.#position + 1] ?? ''] !== undefined)
+        throw new NotSupported()
       last = this.#member()
     }
-    if (last < first) throw new Unknown()
-    return this.#cased([first, last])
+    if (last < first) throw new NotSupported()
+    return this.#withCases([first, last])
   }
 
   #member(): number {
-    const code = this.#text.codePointAt(this.#at)
-    if (code === undefined) throw new Unknown()
-    this.#at += code > 0xffff ? 2 : 1
+    const code = this.#text.codePointAt(this.#position)
+    if (code === undefined) throw new NotSupported()
+    this.#position += code > 0xffff ? 2 : 1
     return code === 0x5c ? this.#escapedCode() : code
   }
 
-  #repeated(node: Node): Node {
-    QUANTIFIER.lastIndex = this.#at
+  #withRepeat(node: Node): Node {
+    QUANTIFIER.lastIndex = this.#position
     const match = QUANTIFIER.exec(this.#text)
     if (match === null) return node
-    this.#at += match[0].length
-    const [, sign, from, comma, to, lazy] = match
-    const least = sign === undefined ? Number(from) : sign === '+' ? 1 : 0
-    const limit = comma === undefined ? least : to === '' ? Number.POSITIVE_INFINITY : Number(to)
-    const most = sign === undefined ? limit : sign === '?' ? 1 : Number.POSITIVE_INFINITY
+    this.#position += match[0].length
+    const [, sign, lower, comma, upper, lazy] = match
+    const min = sign === undefined ? Number(lower) : sign === '+' ? 1 : 0
+    const upperBound = comma === undefined ? min : upper === '' ? Number.POSITIVE_INFINITY : Number(upper)
+    const max = sign === undefined ? upperBound : sign === '?' ? 1 : Number.POSITIVE_INFINITY
     // Engines treat the repeat of an empty expression differently.
-    if (most < least || most === 0 || shortest(node) === 0) throw new Unknown()
-    QUANTIFIER.lastIndex = this.#at
-    if (QUANTIFIER.test(this.#text)) throw new Unknown()
-    return { kind: 'repeat', node, least, most, isLazy: lazy === '?' }
+    if (max < min || max === 0 || shortestMatch(node) === 0) throw new NotSupported()
+    QUANTIFIER.lastIndex = this.#position
+    if (QUANTIFIER.test(this.#text)) throw new NotSupported()
+    return { kind: 'repeat', node, min, max, isLazy: lazy === '?' }
   }
 }

@@ -10,9 +10,10 @@ import type { RequestText } from './request-texts.ts'
 interface Stretch {
   /** Index of the text. */
   readonly index: number
-  /** Its place in the text and in the joined text. */
-  readonly from: number
-  readonly at: number
+  /** Its position in the text. */
+  readonly start: number
+  /** Its position in the joined text. */
+  readonly position: number
   readonly length: number
 }
 
@@ -31,8 +32,8 @@ export function joinedTexts(texts: readonly RequestText[]): readonly JoinedText[
   let text = ''
   let who: Author = 'other'
   let stretches: Stretch[] = []
-  const add = (index: number, from: number, part: string): void => {
-    stretches.push({ index, from, at: text.length, length: part.length })
+  const add = (index: number, start: number, part: string): void => {
+    stretches.push({ index, start, position: text.length, length: part.length })
     text += part
     if (texts[index]?.who === 'user') who = 'user'
   }
@@ -43,14 +44,14 @@ export function joinedTexts(texts: readonly RequestText[]): readonly JoinedText[
     stretches = []
   }
   for (const index of inReadingOrder(texts)) {
-    const whole = texts[index]?.text ?? ''
-    if (whole === '') finish()
-    else if (whole.length <= 2 * CONTEXT_CHARS) add(index, 0, whole)
+    const content = texts[index]?.text ?? ''
+    if (content === '') finish()
+    else if (content.length <= 2 * CONTEXT_CHARS) add(index, 0, content)
     else {
-      add(index, 0, whole.slice(0, CONTEXT_CHARS))
+      add(index, 0, content.slice(0, CONTEXT_CHARS))
       finish()
-      const from = whole.length - CONTEXT_CHARS
-      add(index, from, whole.slice(from))
+      const start = content.length - CONTEXT_CHARS
+      add(index, start, content.slice(start))
     }
   }
   finish()
@@ -60,9 +61,9 @@ export function joinedTexts(texts: readonly RequestText[]): readonly JoinedText[
 /** Instructions come first, wherever they are in the body. */
 function inReadingOrder(texts: readonly RequestText[]): readonly number[] {
   const [first, later]: [number[], number[]] = [[], []]
-  for (const [index, { read }] of texts.entries()) {
-    if (read === 'first') first.push(index)
-    else if (read === 'later') later.push(index)
+  for (const [index, { order }] of texts.entries()) {
+    if (order === 'first') first.push(index)
+    else if (order === 'later') later.push(index)
   }
   return first.length + later.length < 2 ? [] : [...first, ...later]
 }
@@ -82,16 +83,16 @@ export function withCrossing(
     for (const finding of crossing[number] ?? []) {
       while (endOf(stretches[first]) <= finding.start) first++
       const parts = partsOf(finding, stretches, first)
-      if (parts.length < 2 || parts.some(part => hasItself(findings[part.index] ?? [], finding, part)))
+      if (parts.length < 2 || parts.some(part => hasOwnFinding(findings[part.index] ?? [], finding, part)))
         continue
-      for (const [place, { index, from, at, length }] of parts.entries()) {
+      for (const [partIndex, { index, start, position, length }] of parts.entries()) {
         const part: Finding = {
           ...finding,
-          start: from + Math.max(0, finding.start - at),
-          end: from + Math.min(length, finding.end - at),
-          // The replacement stands once.
-          replacement: place === 0 ? finding.replacement : '',
-          ...(place === 0 ? { rest: text.slice(at + length, finding.end) } : undefined),
+          start: start + Math.max(0, finding.start - position),
+          end: start + Math.min(length, finding.end - position),
+          // Only the first part has the replacement.
+          replacement: partIndex === 0 ? finding.replacement : '',
+          ...(partIndex === 0 ? { continuedText: text.slice(position + length, finding.end) } : undefined),
         }
         const list = additions.get(index)
         if (list === undefined) additions.set(index, [part])
@@ -100,23 +101,23 @@ export function withCrossing(
     }
   }
   if (additions.size === 0) return findings
-  const all = [...findings]
+  const combined = [...findings]
   for (const [index, parts] of additions) {
-    all[index] = [...(all[index] ?? []), ...parts].sort(
+    combined[index] = [...(combined[index] ?? []), ...parts].sort(
       (a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule,
     )
   }
-  return all
+  return combined
 }
 
 function endOf(stretch: Stretch | undefined): number {
-  return stretch === undefined ? Number.POSITIVE_INFINITY : stretch.at + stretch.length
+  return stretch === undefined ? Number.POSITIVE_INFINITY : stretch.position + stretch.length
 }
 
 /** The stretches that a finding touches, the first of which is at `first`. */
 function partsOf({ end }: Finding, stretches: readonly Stretch[], first: number): readonly Stretch[] {
   let last = first
-  for (let next = stretches[last]; next !== undefined && next.at < end; next = stretches[last]) last++
+  for (let next = stretches[last]; next !== undefined && next.position < end; next = stretches[last]) last++
   return stretches.slice(first, last)
 }
 
@@ -125,6 +126,13 @@ function partsOf({ end }: Finding, stretches: readonly Stretch[], first: number)
  * text: an address at the end of one message and a word at the start of the next look like one longer address, but are
  * not.
  */
-function hasItself(own: readonly Finding[], { rule, start, end }: Finding, { from, at }: Stretch): boolean {
-  return own.some(each => each.rule === rule && each.start - from < end - at && start - at < each.end - from)
+function hasOwnFinding(
+  ownFindings: readonly Finding[],
+  { rule, start, end }: Finding,
+  { start: from, position }: Stretch,
+): boolean {
+  return ownFindings.some(
+    ownFinding =>
+      ownFinding.rule === rule && ownFinding.start - from < end - position && start - position < ownFinding.end - from,
+  )
 }

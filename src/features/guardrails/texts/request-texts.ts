@@ -38,47 +38,57 @@ import {
 import { ResponsesRequest } from '../../../protocol/request.ts'
 import type { Author } from '../detector.ts'
 import {
+  FIELD_WORDS,
   FIELDS,
-  FIELDS_UNDER,
+  FIELDS_BELOW,
   type FieldRule,
   type FieldRules,
+  type FieldUse,
   GATEWAY_ITEM_FIELDS,
   ITEM_FIELDS,
   type Leaf,
   NATIVE_FIELDS,
   REQUEST_FIELDS,
-  type RequestField,
   UNKNOWN_FIELDS,
-  WORDS,
 } from './text-fields.ts'
 import { mapFields, mapLeaf, mapList, mapSchema, type Replace } from './text-leaves.ts'
 
-/** The plan for one value. Null if the schema has no value of this kind here, so every string in it is a text. */
+/**
+ * The plan for one value. A null field means that the schema has no value of this kind here, so every string in such a
+ * value is a text.
+ */
 interface Plan {
   /** For a string. */
   readonly leaf: Leaf | null
   /** For the values of a list. */
-  readonly each: Plan | null
-  /** For the fields of an object; null: `rest` applies to all of them. */
+  readonly elements: Plan | null
+  /** For the fields of an object; null: `otherFields` applies to all of them. */
   readonly fields: ReadonlyMap<string, Plan> | null
-  readonly rest: Plan | null
+  readonly otherFields: Plan | null
   /** For objects of several kinds: the field that names the kind, and the plan of each kind. */
   readonly kinds: { readonly tag: string; readonly table: ReadonlyMap<unknown, Plan> } | null
   /** A JSON schema, a value in the form of the client's own API, or a value without texts. */
   readonly special: 'schema' | 'native' | 'nothing' | null
 }
 
-const BARE: Plan = { leaf: null, each: null, fields: null, rest: null, kinds: null, special: null }
+const EMPTY_PLAN: Plan = {
+  leaf: null,
+  elements: null,
+  fields: null,
+  otherFields: null,
+  kinds: null,
+  special: null,
+}
 /** Every string is a text. */
-const EVERYTHING: Plan = BARE
-const NOTHING: Plan = { ...BARE, special: 'nothing' }
-const JSON_SCHEMA: Plan = { ...BARE, special: 'schema' }
-const NATIVE: Plan = { ...BARE, special: 'native' }
-const NAME: Plan = { ...BARE, leaf: 'name' }
-const CHOICES: Plan = {
-  ...BARE,
-  each: {
-    ...BARE,
+const ALL_TEXT: Plan = EMPTY_PLAN
+const NO_TEXT: Plan = { ...EMPTY_PLAN, special: 'nothing' }
+const JSON_SCHEMA: Plan = { ...EMPTY_PLAN, special: 'schema' }
+const NATIVE: Plan = { ...EMPTY_PLAN, special: 'native' }
+const NAME: Plan = { ...EMPTY_PLAN, leaf: 'name' }
+const TOOL_CHOICES: Plan = {
+  ...EMPTY_PLAN,
+  elements: {
+    ...EMPTY_PLAN,
     fields: new Map([
       ['type', NAME],
       ['name', NAME],
@@ -86,80 +96,81 @@ const CHOICES: Plan = {
   },
 }
 
-type Make = (schema: TSchema, rules: FieldRules) => Plan
+type MakePlan = (schema: TSchema, rules: FieldRules) => Plan
 
-const MAKERS: Readonly<Record<string, Make>> = {
-  String: () => ({ ...BARE, leaf: 'text' }),
-  Text: () => ({ ...BARE, leaf: 'text' }),
-  Literal: () => ({ ...BARE, leaf: 'kept' }),
-  Array: (schema, rules) => ({ ...BARE, each: planOf(schema['items'] as TSchema, rules) }),
-  Union: (schema, rules) => (schema['anyOf'] as TSchema[]).map(one => planOf(one, rules)).reduce(mergePlans),
-  Object: (schema, rules) => ({ ...BARE, fields: fieldsOf(schema, rules) }),
-  Map: (schema, rules) => ({ ...BARE, rest: planOf((schema as MapSchema)[Rule].schema, rules) }),
-  Metadata: () => ({ ...BARE, rest: { ...BARE, leaf: 'text' } }),
+const PLAN_MAKERS: Readonly<Record<string, MakePlan>> = {
+  String: () => ({ ...EMPTY_PLAN, leaf: 'text' }),
+  Text: () => ({ ...EMPTY_PLAN, leaf: 'text' }),
+  Literal: () => ({ ...EMPTY_PLAN, leaf: 'kept' }),
+  Array: (schema, rules) => ({ ...EMPTY_PLAN, elements: planOf(schema['items'] as TSchema, rules) }),
+  Union: (schema, rules) =>
+    (schema['anyOf'] as TSchema[]).map(variant => planOf(variant, rules)).reduce(mergePlans),
+  Object: (schema, rules) => ({ ...EMPTY_PLAN, fields: fieldsOf(schema, rules) }),
+  Map: (schema, rules) => ({ ...EMPTY_PLAN, otherFields: planOf((schema as MapSchema)[Rule].schema, rules) }),
+  Metadata: () => ({ ...EMPTY_PLAN, otherFields: { ...EMPTY_PLAN, leaf: 'text' } }),
   Variants: (schema, rules) => variantsPlan((schema as VariantsSchema)[Rule], rules),
 }
 
 /** Creates the plan of a schema; `rules` apply to its fields. */
 function planOf(schema: TSchema, rules: FieldRules): Plan {
-  return MAKERS[schema[Kind]]?.(schema, rules) ?? EVERYTHING
+  return PLAN_MAKERS[schema[Kind]]?.(schema, rules) ?? ALL_TEXT
 }
 
 /** Applies the rule of a field to its strings: the value itself, or the elements of a list. */
 function applyRule(plan: Plan, rule: FieldRule | undefined): Plan {
   if (rule === undefined) return plan
-  if (rule === 'nothing') return NOTHING
-  if (rule === 'choices') return CHOICES
+  if (rule === 'nothing') return NO_TEXT
+  if (rule === 'choices') return TOOL_CHOICES
   // `parameters` of a server tool are known settings; the parameters of a function are a JSON schema.
   if (rule === 'schema') return plan.fields === null || plan.fields.size === 0 ? JSON_SCHEMA : plan
   const leaf = plan.leaf === 'text' ? rule : plan.leaf
-  return { ...plan, leaf, each: plan.each === null ? null : applyRule(plan.each, rule) }
+  return { ...plan, leaf, elements: plan.elements === null ? null : applyRule(plan.elements, rule) }
 }
 
 function fieldsOf(schema: TSchema, rules: FieldRules): ReadonlyMap<string, Plan> {
   const properties = schema['properties'] as Readonly<Record<string, TSchema>>
   return new Map(
-    Object.entries(properties).map(([name, each]) => {
-      const inner = FIELDS_UNDER.get(name) ?? rules
-      return [name, applyRule(planOf(each, inner), rules[name])] as const
+    Object.entries(properties).map(([name, property]) => {
+      const inner = FIELDS_BELOW.get(name) ?? rules
+      return [name, applyRule(planOf(property, inner), rules[name])] as const
     }),
   )
 }
 
-function variantsPlan({ tag, defaultKind: absent, table }: VariantsRule, rules: FieldRules): Plan {
+function variantsPlan({ tag, defaultKind: absentKind, table }: VariantsRule, rules: FieldRules): Plan {
   const plans = new Map<unknown, Plan>()
   for (const [kind, { schema }] of table) plans.set(kind, kindPlan(kind, schema, rules))
-  const usual = absent === null ? undefined : plans.get(absent)
-  if (usual !== undefined) plans.set(undefined, usual)
-  return { ...BARE, kinds: { tag, table: plans } }
+  const defaultPlan = absentKind === null ? undefined : plans.get(absentKind)
+  if (defaultPlan !== undefined) plans.set(undefined, defaultPlan)
+  return { ...EMPTY_PLAN, kinds: { tag, table: plans } }
 }
 
 /** Items of tools that the gateway runs. */
 const GATEWAY_ITEM = /^(?:gateway|openrouter):/
 
 function kindPlan(kind: string, schema: TSchema, rules: FieldRules): Plan {
-  const own = ITEM_FIELDS.get(kind) ?? {}
+  const ownRules = ITEM_FIELDS.get(kind) ?? {}
   // A server tool has the same `type` as its items, but also settings, which do not reach a provider as one text.
   const isGatewayItem = GATEWAY_ITEM.test(kind) && !('parameters' in (schema['properties'] as object))
-  if (!isGatewayItem) return planOf(schema, { ...rules, ...own })
+  if (!isGatewayItem) return planOf(schema, { ...rules, ...ownRules })
   const plan = planOf(schema, {})
   if (plan.fields === null) return plan
-  const known: FieldRules = { ...GATEWAY_ITEM_FIELDS, ...own }
+  const itemRules: FieldRules = { ...GATEWAY_ITEM_FIELDS, ...ownRules }
   return {
     ...plan,
-    fields: new Map([...plan.fields].map(([name, each]) => [name, applyRule(each, known[name])])),
+    fields: new Map([...plan.fields].map(([name, inner]) => [name, applyRule(inner, itemRules[name])])),
   }
 }
 
 /** Merges the plans of a union. */
-function mergePlans(one: Plan, other: Plan): Plan {
+function mergePlans(a: Plan, b: Plan): Plan {
   return {
-    leaf: one.leaf === 'kept' ? (other.leaf ?? one.leaf) : (one.leaf ?? other.leaf),
-    each: one.each ?? other.each,
-    fields: one.fields ?? other.fields,
-    rest: one.rest ?? other.rest,
-    kinds: one.kinds ?? other.kinds,
-    special: one.special ?? other.special,
+    leaf: a.leaf === 'kept' ? (b.leaf ?? a.leaf) : (a.leaf ?? b.leaf),
+    elements: a.elements ?? b.elements,
+    fields: a.fields ?? b.fields,
+    otherFields: a.otherFields ?? b.otherFields,
+    kinds: a.kinds ?? b.kinds,
+    special: a.special ?? b.special,
   }
 }
 
@@ -170,19 +181,19 @@ export interface RequestText {
    * The order in which a model reads it: instructions first, then the input. Absent: it is not part of the
    * conversation.
    */
-  readonly read?: Read
+  readonly order?: ReadOrder
   /** True for arguments of calls, in which characters may be escaped as JSON requires. */
   readonly isJson?: true
 }
 
-type Read = 'first' | 'later'
-const READ: ReadonlyMap<string, Read> = new Map([
+type ReadOrder = 'first' | 'later'
+const READ_ORDER: ReadonlyMap<string, ReadOrder> = new Map([
   ['instructions', 'first'],
   ['input', 'later'],
 ])
 
 /** Takes a text and returns its replacement. */
-type Visit = (text: string, who: Author, read: Read | undefined, isJson: boolean) => string
+type Visit = (text: string, who: Author, order: ReadOrder | undefined, isJson: boolean) => string
 type Fields = Readonly<Record<string, unknown>>
 
 /**
@@ -191,14 +202,19 @@ type Fields = Readonly<Record<string, unknown>>
  */
 const FIELD_NAME = /^(?!.*\d{4})[a-z_$][\w$.-]{0,63}$/i
 
-const PLANS = planOf(ResponsesRequest, FIELDS).fields
-const USES: ReadonlyMap<string, RequestField> = new Map(Object.entries(REQUEST_FIELDS))
+const REQUEST_PLANS = planOf(ResponsesRequest, FIELDS).fields
+const FIELD_USES: ReadonlyMap<string, FieldUse> = new Map(Object.entries(REQUEST_FIELDS))
 
 /** The texts of the request, in the order of `withTexts`. */
 export function textsOf(request: ResponsesRequest): readonly RequestText[] {
   const texts: RequestText[] = []
-  mapTexts(request, (text, who, read, isJson) => {
-    texts.push({ text, who, ...(read === undefined ? null : { read }), ...(isJson ? { isJson } : null) })
+  mapTexts(request, (text, who, order, isJson) => {
+    texts.push({
+      text,
+      who,
+      ...(order === undefined ? null : { order }),
+      ...(isJson ? { isJson } : null),
+    })
     return text
   })
   return texts
@@ -206,14 +222,14 @@ export function textsOf(request: ResponsesRequest): readonly RequestText[] {
 
 /** The request with these texts in place of its own. */
 export function withTexts(request: ResponsesRequest, texts: readonly string[]): ResponsesRequest {
-  let at = 0
-  return mapTexts(request, text => texts[at++] ?? text)
+  let index = 0
+  return mapTexts(request, text => texts[index++] ?? text)
 }
 
 /** Like `textsOf`, with empty texts in place of those that `before`, an earlier form of the request, already had. */
 export function unseenTexts(request: ResponsesRequest, before: ResponsesRequest): readonly RequestText[] {
-  const known = new Set(textsOf(before).map(({ text }) => text))
-  return textsOf(request).map(each => (known.has(each.text) ? { ...each, text: '' } : each))
+  const knownTexts = new Set(textsOf(before).map(({ text }) => text))
+  return textsOf(request).map(requestText => (knownTexts.has(requestText.text) ? { ...requestText, text: '' } : requestText))
 }
 
 /** Replaces every text, always in the same order. Unchanged parts are shared with the request. */
@@ -227,29 +243,29 @@ export function mapConversation(request: ResponsesRequest, visit: Visit): Respon
 }
 
 function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean): ResponsesRequest {
-  let read: Read | undefined
-  let json: string | null = null
-  const asUser: Replace = text => visit(text, 'user', read, text === json)
-  const asOther: Replace = text => visit(text, 'other', read, text === json)
+  let order: ReadOrder | undefined
+  let jsonText: string | null = null
+  const asUser: Replace = text => visit(text, 'user', order, text === jsonText)
+  const asOther: Replace = text => visit(text, 'other', order, text === jsonText)
   const fields: Fields = request as Fields & ResponsesRequest
   const mapped = mapFields(fields, (value, key) => {
-    const use = USES.get(key) ?? 'conversation'
+    const use = FIELD_USES.get(key) ?? 'conversation'
     if (use === 'internal' || (use === 'sent' && !withSent)) return value
-    read = READ.get(key)
-    const plan = PLANS?.get(key) ?? EVERYTHING
+    order = READ_ORDER.get(key)
+    const plan = REQUEST_PLANS?.get(key) ?? ALL_TEXT
     if (key === 'input' && Array.isArray(value)) {
-      const kinds = plan.each ?? EVERYTHING
+      const itemPlan = plan.elements ?? ALL_TEXT
       const items = mapList(value, item => {
-        json = jsonIn(item)
-        return mapValue(item, key, kinds, isUserItem(item) ? asUser : asOther)
+        jsonText = jsonIn(item)
+        return mapValue(item, key, itemPlan, isUserItem(item) ? asUser : asOther)
       })
-      json = null
+      jsonText = null
       return items
     }
     return mapValue(value, key, plan, key === 'instructions' || use === 'sent' ? asOther : asUser)
   })
-  read = undefined
-  return renameFields(mapped, PLANS, asUser) as unknown as ResponsesRequest
+  order = undefined
+  return renameFields(mapped, REQUEST_PLANS, asUser) as unknown as ResponsesRequest
 }
 
 /** The arguments of a call; null if they are no JSON, so that a backslash in them escapes nothing. */
@@ -266,26 +282,26 @@ function isUserItem(item: unknown): boolean {
 /** Recursive: the parser has bounded the depth of the body. */
 function mapValue(value: unknown, key: string, plan: Plan, replace: Replace): unknown {
   if (typeof value === 'string') {
-    if (WORDS.get(key)?.has(value) === true) return value
+    if (FIELD_WORDS.get(key)?.has(value) === true) return value
     return mapLeaf(plan.leaf ?? UNKNOWN_FIELDS.get(key) ?? 'text', value, replace)
   }
   if (typeof value !== 'object' || value === null || plan.special === 'nothing') return value
   if (plan.special === 'schema') return mapSchema(value, replace)
   if (plan.special === 'native') return mapNative(value, key, replace)
   if (Array.isArray(value)) {
-    const each = plan.each ?? EVERYTHING
-    return mapList(value, inner => mapValue(inner, key, each, replace))
+    const elementPlan = plan.elements ?? ALL_TEXT
+    return mapList(value, inner => mapValue(inner, key, elementPlan, replace))
   }
-  const { fields, rest } = planOfKind(value as Fields, plan)
+  const { fields, otherFields } = planOfKind(value as Fields, plan)
   const mapped = mapFields(value as Fields, (inner, name) =>
-    mapValue(inner, name, fields?.get(name) ?? rest ?? planOfUnknown(name), replace),
+    mapValue(inner, name, fields?.get(name) ?? otherFields ?? planOfUnknown(name), replace),
   )
   return renameFields(mapped, fields, replace)
 }
 
 /** The plan of a field that the schema does not know. */
 function planOfUnknown(name: string): Plan {
-  return name === 'native' ? NATIVE : EVERYTHING
+  return name === 'native' ? NATIVE : ALL_TEXT
 }
 
 function mapNative(value: unknown, key: string, replace: Replace): unknown {
@@ -299,23 +315,27 @@ function mapNative(value: unknown, key: string, replace: Replace): unknown {
 }
 
 /** Replaces the names of unknown fields. A field whose new name is taken is omitted. */
-function renameFields(value: Fields, known: ReadonlyMap<string, Plan> | null, replace: Replace): Fields {
-  let names: Map<string, string> | null = null
+function renameFields(
+  value: Fields,
+  knownFields: ReadonlyMap<string, Plan> | null,
+  replace: Replace,
+): Fields {
+  let newNames: Map<string, string> | null = null
   for (const name of Object.keys(value)) {
-    if (known?.has(name) === true || name === '' || FIELD_NAME.test(name)) continue
-    const replaced = replace(name)
-    if (replaced !== name) names = (names ?? new Map<string, string>()).set(name, replaced)
+    if (knownFields?.has(name) === true || name === '' || FIELD_NAME.test(name)) continue
+    const newName = replace(name)
+    if (newName !== name) newNames = (newNames ?? new Map<string, string>()).set(name, newName)
   }
-  if (names === null) return value
-  const fields = Object.entries(value).flatMap(([name, each]): [string, unknown][] => {
-    const other = names.get(name) ?? name
-    return other !== name && Object.hasOwn(value, other) ? [] : [[other, each]]
+  if (newNames === null) return value
+  const fields = Object.entries(value).flatMap(([name, inner]): [string, unknown][] => {
+    const newName = newNames.get(name) ?? name
+    return newName !== name && Object.hasOwn(value, newName) ? [] : [[newName, inner]]
   })
   return Object.fromEntries(fields)
 }
 
 function planOfKind(value: Fields, plan: Plan): Plan {
-  let known = plan
-  while (known.kinds !== null) known = known.kinds.table.get(value[known.kinds.tag]) ?? EVERYTHING
-  return known
+  let planOfValue = plan
+  while (planOfValue.kinds !== null) planOfValue = planOfValue.kinds.table.get(value[planOfValue.kinds.tag]) ?? ALL_TEXT
+  return planOfValue
 }

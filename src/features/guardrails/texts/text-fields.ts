@@ -81,7 +81,7 @@ const TOOL_FIELDS: FieldRules = {
 const ANNOTATION_FIELDS: FieldRules = { file_id: 'id', container_id: 'id', hash: 'id', url: 'url' }
 
 /** Fields with special rules for everything below them. */
-export const FIELDS_UNDER: ReadonlyMap<string, FieldRules> = new Map([
+export const FIELDS_BELOW: ReadonlyMap<string, FieldRules> = new Map([
   ['annotations', ANNOTATION_FIELDS],
   ['tools', TOOL_FIELDS],
   ['tool_choice', { ...TOOL_FIELDS, tools: 'choices' }],
@@ -140,7 +140,7 @@ export const UNKNOWN_FIELDS: ReadonlyMap<string, Leaf> = new Map([
 ])
 
 /** Words that are not text in these fields, even if the schema does not know the field. */
-export const WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+export const FIELD_WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['role', new Set(['user', 'assistant', 'system', 'developer', 'tool'])],
   ['status', new Set(['in_progress', 'completed', 'incomplete', 'failed'])],
   [
@@ -178,9 +178,9 @@ export const WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
  * - `sent`: it is also sent to the provider, so guardrails check it;
  * - `internal`: it stays here, or is sent only as numbers, hashes and words of the interface.
  */
-export type RequestField = 'conversation' | 'sent' | 'internal'
+export type FieldUse = 'conversation' | 'sent' | 'internal'
 
-export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, RequestField>> = {
+export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, FieldUse>> = {
   input: 'conversation',
   instructions: 'conversation',
   prompt: 'conversation',

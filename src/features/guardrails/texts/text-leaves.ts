@@ -9,24 +9,24 @@ import { isUtf8 } from 'node:buffer'
 import { isRecord, parseJson } from '../../../base/json.ts'
 import type { Leaf } from './text-fields.ts'
 
-const NAME = /^[\w.:/*+-]{1,128}$/
-const BLANK = /\s/
-const LINK = /^[a-z][a-z\d+.-]*:\S*$/i
+const NAME_FORM = /^[\w.:/*+-]{1,128}$/
+const WHITESPACE = /\s/
+const LINK_FORM = /^[a-z][a-z\d+.-]*:\S*$/i
 const NOT_BASE64 = /[^\w+/=-]/
 /** The head of a data URL, before its comma. A head in another form may contain text. */
 const PLAIN_HEAD = /^data:[\w./+-]*(?:;[\w.=+-]{1,64})*$/i
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+$/
 /** Media types that no format turns into text, if the bytes match the type. */
-const BYTES =
+const MEDIA_OF_BYTES =
   /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|msword|vnd\.(?:ms-|openxml)))/
 /** Media types that formats turn into text, even if it is not valid UTF-8. */
-const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|csv|yaml|javascript)|image\/svg)/
+const MEDIA_OF_TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|csv|yaml|javascript)|image\/svg)/
 const PDF = 'application/pdf'
 /** The first characters of a PDF file (`%PDF`) in base64. */
 const PDF_START = 'JVBERi'
 /** The prefix of Anthropic's compactions, which are JSON: only these two fields of it are sealed. */
 const COMPACTION = 'anthropic-claude-v1:'
-const SEALED: ReadonlySet<string> = new Set(['encrypted_content', 'signature'])
+const SEALED_FIELDS: ReadonlySet<string> = new Set(['encrypted_content', 'signature'])
 const BACKSLASH = 0x5c
 const QUOTE = 0x22
 const SPACE = 0x20
@@ -35,8 +35,8 @@ const LETTER_U = 0x75
 const LEAVES: Readonly<Record<Leaf, (text: string, replace: Replace) => string>> = {
   kept: text => text,
   text: (text, replace) => replace(text),
-  name: (text, replace) => (NAME.test(text) ? text : replace(text)),
-  id: (text, replace) => (BLANK.test(text) ? replace(text) : text),
+  name: (text, replace) => (NAME_FORM.test(text) ? text : replace(text)),
+  id: (text, replace) => (WHITESPACE.test(text) ? replace(text) : text),
   json: readJson,
   sealed: readSealed,
   url: (text, replace) => (isDataUrl(text) ? readDataUrl(text, replace, NOT_BASE64) : replace(text)),
@@ -49,10 +49,10 @@ export function mapLeaf(leaf: Leaf, text: string, replace: Replace): string {
   return text === '' ? text : LEAVES[leaf](text, replace)
 }
 
-function readLink(text: string, replace: Replace, other: Replace): string {
+function readLink(text: string, replace: Replace, replaceText: Replace): string {
   // Media bytes are not searched for text: they may be many megabytes.
   if (isDataUrl(text)) return readDataUrl(text, replace, null)
-  return LINK.test(text) ? text : other(text)
+  return LINK_FORM.test(text) ? text : replaceText(text)
 }
 
 function isDataUrl(text: string): boolean {
@@ -63,9 +63,9 @@ type Encode = (text: string) => string
 
 /** Replaces the raw text and the decoded text. If both change, the decoded one counts. */
 function replaceBoth(text: string, decoded: string, encode: Encode, replace: Replace): string {
-  const replaced = replace(text)
+  const replacedRaw = replace(text)
   const replacedDecoded = replace(decoded)
-  return replacedDecoded === decoded ? replaced : encode(replacedDecoded)
+  return replacedDecoded === decoded ? replacedRaw : encode(replacedDecoded)
 }
 
 function replaceDecoded(text: string, decoded: string, encode: Encode, replace: Replace): string {
@@ -84,16 +84,16 @@ function readDataUrl(url: string, replace: Replace, notBytes: RegExp | null): st
   const data = url.slice(comma + 1)
   if (!parameters.some(parameter => parameter.trim() === 'base64')) return readPercent(head, data, replace)
   const encode: Encode = text => `${head},${Buffer.from(text).toString('base64')}`
-  if (isPlain && BYTES.test(type)) {
+  if (isPlain && MEDIA_OF_BYTES.test(type)) {
     if (notBytes?.test(data) === true) return replace(url)
     const disguised = disguisedText(type, data)
     return disguised === null ? url : replaceDecoded(url, disguised, encode, replace)
   }
   // Without a proper media type, formats go by the name of the file.
-  const decoded = decodedText(data, !MEDIA_TYPE.test(type) || TEXT.test(type))
-  const read = isPlain && !NOT_BASE64.test(data) ? replaceDecoded : replaceBoth
-  if (decoded === null) return read === replaceBoth ? replace(url) : url
-  return read(url, decoded, encode, replace)
+  const decoded = decodedText(data, !MEDIA_TYPE.test(type) || MEDIA_OF_TEXT.test(type))
+  const replaceData = isPlain && !NOT_BASE64.test(data) ? replaceDecoded : replaceBoth
+  if (decoded === null) return replaceData === replaceBoth ? replace(url) : url
+  return replaceData(url, decoded, encode, replace)
 }
 
 function readPercent(head: string, data: string, replace: Replace): string {
@@ -127,17 +127,17 @@ function readFile(file: string, replace: Replace): string {
   )
 }
 
-/** Bytes that are examined: media contains non-text bytes early on. */
-const SNIFFED_CHARS = 2_048
+/** Characters of base64 that are examined: media has bytes that are no text near its start. */
+const SNIFFED_BASE64_CHARS = 2_048
 
 /** The text behind a media type of bytes; null if the bytes match the type. */
 function disguisedText(type: string, base64: string): string | null {
   if (type === PDF && base64.startsWith(PDF_START)) return null
-  const start = Buffer.from(base64.slice(0, SNIFFED_CHARS), 'base64')
+  const start = Buffer.from(base64.slice(0, SNIFFED_BASE64_CHARS), 'base64')
   if (start.includes(0)) return null
   // A character may be cut at the end.
-  const whole = [0, 1, 2, 3].some(cut => isUtf8(start.subarray(0, Math.max(0, start.length - cut))))
-  return whole ? decodedText(base64, false) : null
+  const isText = [0, 1, 2, 3].some(cutBytes => isUtf8(start.subarray(0, Math.max(0, start.length - cutBytes))))
+  return isText ? decodedText(base64, false) : null
 }
 
 /** Null if the bytes are not text. Invalid UTF-8 hides nothing in a text, because formats decode it in the same way. */
@@ -150,7 +150,7 @@ function readSealed(ciphertext: string, replace: Replace): string {
   if (!ciphertext.startsWith(COMPACTION)) return LEAVES.id(ciphertext, replace)
   const block = parseJson(Buffer.from(ciphertext.slice(COMPACTION.length), 'base64url').toString('utf8'))
   if (!isRecord(block)) return LEAVES.id(ciphertext, replace)
-  const read = mapFields(block, (value, key) => (SEALED.has(key) ? value : mapAll(value, replace)))
+  const read = mapFields(block, (value, key) => (SEALED_FIELDS.has(key) ? value : mapStrings(value, replace)))
   return read === block ? ciphertext : COMPACTION + Buffer.from(JSON.stringify(read)).toString('base64url')
 }
 
@@ -168,27 +168,27 @@ function readJson(text: string, replace: Replace): string {
 export function unescapeJson(json: string): string {
   const units = new Uint16Array(json.length)
   let length = 0
-  for (let at = 0; at < json.length; at++) {
-    const unit = json.charCodeAt(at)
+  for (let index = 0; index < json.length; index++) {
+    const unit = json.charCodeAt(index)
     units[length++] = unit
-    if (unit !== BACKSLASH || at + 1 === json.length) continue
-    const next = json.charCodeAt(++at)
-    const code = next === LETTER_U ? codeAt(json, at + 1) : -1
+    if (unit !== BACKSLASH || index + 1 === json.length) continue
+    const next = json.charCodeAt(++index)
+    const code = next === LETTER_U ? codeUnitAt(json, index + 1) : -1
     if (code < SPACE || code === QUOTE || code === BACKSLASH) {
       units[length++] = next
       continue
     }
     units[length - 1] = code
-    at += 4
+    index += 4
   }
   return Buffer.from(units.buffer, 0, 2 * length).toString('utf16le')
 }
 
 /** The value of four hexadecimal digits; -1 if they are anything else. */
-function codeAt(text: string, from: number): number {
+function codeUnitAt(text: string, from: number): number {
   let code = 0
-  for (let at = from; at < from + 4; at++) {
-    const digit = digitOf(text.charCodeAt(at))
+  for (let index = from; index < from + 4; index++) {
+    const digit = digitOf(text.charCodeAt(index))
     if (digit === -1) return -1
     code = 16 * code + digit
   }
@@ -212,43 +212,46 @@ const FORMATS =
   uri-template iri iri-reference uuid json-pointer relative-json-pointer regex int32 int64 float double byte binary
   password url`.split(/\s+/)
 
-function wordOf(list: readonly string[]): Keyword {
+function onlyWords(list: readonly string[]): Keyword {
   const words = new Set(list)
-  return (value, _, replace) => mapAll(value, text => (words.has(text) ? text : replace(text)))
+  return (value, _, replace) => mapStrings(value, text => (words.has(text) ? text : replace(text)))
 }
-const inner: Keyword = (value, _, replace) => mapSchema(value, replace)
-const byName: Keyword = (value, _, replace) =>
-  isRecord(value) ? mapFields(value, each => mapSchema(each, replace)) : mapAll(value, replace)
+const innerSchema: Keyword = (value, _, replace) => mapSchema(value, replace)
+const schemasByName: Keyword = (value, _, replace) =>
+  isRecord(value) ? mapFields(value, inner => mapSchema(inner, replace)) : mapStrings(value, replace)
 /** A reference is one word; several words reference nothing, so they are text. */
 const reference: Keyword = (value, _, replace) =>
-  mapAll(value, text => (/\s/.test(text) ? replace(text) : text))
-const names: Keyword = (value, { properties }, replace) =>
-  mapAll(value, text => (isRecord(properties) && Object.hasOwn(properties, text) ? text : replace(text)))
+  mapStrings(value, text => (/\s/.test(text) ? replace(text) : text))
+const propertyNames: Keyword = (value, { properties }, replace) =>
+  mapStrings(value, text => (isRecord(properties) && Object.hasOwn(properties, text) ? text : replace(text)))
 
 /**
  * Allowed values are redacted, although the tool then gets the replacement. Two values may become equal; providers
  * refuse a list with duplicates.
  */
-const values: Keyword = (value, _, replace) => {
-  const mapped = mapAll(value, replace)
+const allowedValues: Keyword = (value, _, replace) => {
+  const mapped = mapStrings(value, replace)
   return mapped === value || !Array.isArray(mapped) ? mapped : [...new Set<unknown>(mapped)]
 }
 /** A pattern that contains a redaction would match something else; the tool works without the pattern too. */
 const pattern: Keyword = (value, _, replace) => {
-  const mapped = mapAll(value, replace)
+  const mapped = mapStrings(value, replace)
   return mapped === value ? value : undefined
 }
 
 const KEYWORDS: ReadonlyMap<string, Keyword> = new Map<string, Keyword>([
-  ['type', wordOf([...TYPES, ...TYPES.map(type => type.toUpperCase())])],
-  ['format', wordOf(FORMATS)],
-  ['enum', values],
+  ['type', onlyWords([...TYPES, ...TYPES.map(type => type.toUpperCase())])],
+  ['format', onlyWords(FORMATS)],
+  ['enum', allowedValues],
   ['pattern', pattern],
-  ...rows(names, 'required propertyOrdering'),
+  ...rows(propertyNames, 'required propertyOrdering'),
   ...rows(reference, '$ref $id $schema $anchor $dynamicRef $dynamicAnchor $recursiveRef'),
-  ...rows(byName, 'properties patternProperties $defs definitions dependentSchemas'),
-  ...rows(inner, 'items prefixItems additionalItems unevaluatedItems contains additionalProperties'),
-  ...rows(inner, 'unevaluatedProperties propertyNames contentSchema anyOf oneOf allOf not if then else'),
+  ...rows(schemasByName, 'properties patternProperties $defs definitions dependentSchemas'),
+  ...rows(innerSchema, 'items prefixItems additionalItems unevaluatedItems contains additionalProperties'),
+  ...rows(
+    innerSchema,
+    'unevaluatedProperties propertyNames contentSchema anyOf oneOf allOf not if then else',
+  ),
 ])
 
 function rows(keyword: Keyword, list: string): [string, Keyword][] {
@@ -257,19 +260,19 @@ function rows(keyword: Keyword, list: string): [string, Keyword][] {
 
 /** Replaces every text in the schema. Unchanged parts are shared with the schema. */
 export function mapSchema(schema: unknown, replace: Replace): unknown {
-  if (Array.isArray(schema)) return mapList(schema, each => mapSchema(each, replace))
-  if (!isRecord(schema)) return mapAll(schema, replace)
+  if (Array.isArray(schema)) return mapList(schema, element => mapSchema(element, replace))
+  if (!isRecord(schema)) return mapStrings(schema, replace)
   return mapFields(schema, (value, key) => {
     const keyword = KEYWORDS.get(key)
-    return keyword === undefined ? mapAll(value, replace) : keyword(value, schema, replace)
+    return keyword === undefined ? mapStrings(value, replace) : keyword(value, schema, replace)
   })
 }
 
 /** Replaces every string, whatever its field name. */
-function mapAll(value: unknown, replace: Replace): unknown {
+function mapStrings(value: unknown, replace: Replace): unknown {
   if (typeof value === 'string') return value === '' ? value : replace(value)
-  if (Array.isArray(value)) return mapList(value, each => mapAll(each, replace))
-  return isRecord(value) ? mapFields(value, each => mapAll(each, replace)) : value
+  if (Array.isArray(value)) return mapList(value, element => mapStrings(element, replace))
+  return isRecord(value) ? mapFields(value, inner => mapStrings(inner, replace)) : value
 }
 
 /**
@@ -291,12 +294,12 @@ export function mapFields(value: Json, map: (inner: unknown, key: string) => unk
 /** Maps the values of a list. Returns the list itself if nothing changes. */
 export function mapList(list: readonly unknown[], map: (value: unknown) => unknown): readonly unknown[] {
   let changed: unknown[] | null = null
-  for (let at = 0; at < list.length; at++) {
-    const value = list[at]
+  for (let index = 0; index < list.length; index++) {
+    const value = list[index]
     const mapped = map(value)
     if (mapped === value) continue
     changed ??= [...list]
-    changed[at] = mapped
+    changed[index] = mapped
   }
   return changed ?? list
 }

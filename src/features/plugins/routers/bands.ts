@@ -10,7 +10,7 @@ export interface CostedModel {
   readonly share: number
 }
 
-/** Percentiles of cost. */
+/** A range of percentiles of cost. */
 export interface Band {
   readonly from: number
   readonly to: number
@@ -28,7 +28,7 @@ export const TIER_BANDS: Readonly<Record<CostTier, Band>> = {
   max: { from: 80, to: 100, isClosed: false },
 }
 
-/** The ceiling for the older setting: 0 is the 90th percentile of cost, 10 the 10th. */
+/** The band of `cost_quality_tradeoff`, which only has a ceiling: 0 is the 90th percentile of cost, 10 the 10th. */
 export function ceilingOf(tradeoff: number): Band {
   return { from: 0, to: 90 - 8 * tradeoff, isClosed: true }
 }
@@ -51,7 +51,7 @@ interface BandDistance {
 export function percentilesOf(models: readonly CostedModel[]): (cost: number | null) => number {
   const costs = models.flatMap(({ cost }) => (cost === null ? [] : [cost])).sort((a, b) => a - b)
   const cheaper = new Map<number, number>()
-  for (const [at, cost] of costs.entries()) if (!cheaper.has(cost)) cheaper.set(cost, at)
+  for (const [rank, cost] of costs.entries()) if (!cheaper.has(cost)) cheaper.set(cost, rank)
   return cost => (cost === null ? Number.POSITIVE_INFINITY : (100 * (cheaper.get(cost) ?? 0)) / costs.length)
 }
 
@@ -59,8 +59,12 @@ export function percentilesOf(models: readonly CostedModel[]): (cost: number | n
  * Orders models by band. Models of equal standing keep their order. `among`: the models whose costs define the
  * percentiles.
  */
-export function orderByBand(models: readonly CostedModel[], band: Band, among = models): BandOrder {
-  const percentileOf = percentilesOf(among)
+export function orderByBand(
+  models: readonly CostedModel[],
+  band: Band,
+  percentileModels = models,
+): BandOrder {
+  const percentileOf = percentilesOf(percentileModels)
   const distances = models.map((model): BandDistance => {
     const percentile = percentileOf(model.cost)
     return { model, percentile, distance: distanceFrom(band, percentile) }
@@ -84,14 +88,14 @@ function isIn({ from, to, isClosed }: Band, percentile: number): boolean {
 }
 
 /** Distances are rounded to this fraction, so that equal ones on both sides of the band are equal. */
-const PART = 1e-9
+const DISTANCE_STEP = 1e-9
 
 /** 0 inside the band; above 0 outside, even at its open end. */
 function distanceFrom(band: Band, percentile: number): number {
   if (isIn(band, percentile)) return 0
   if (percentile === Number.POSITIVE_INFINITY) return percentile
   const distance = percentile < band.from ? band.from - percentile : percentile - band.to
-  return Math.max(PART, Math.round(distance / PART) * PART)
+  return Math.max(DISTANCE_STEP, Math.round(distance / DISTANCE_STEP) * DISTANCE_STEP)
 }
 
 /** Compares two numbers; equal infinities are equal. */

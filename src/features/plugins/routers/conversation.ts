@@ -2,9 +2,9 @@
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 
 /** Items that are examined, from the end: a conversation may have thousands. */
-const ITEMS_MAX = 64
+const MAX_ITEMS = 64
 /** Characters of one text. */
-const TEXT_MAX = 4_000
+const MAX_TEXT_CHARS = 4_000
 
 interface UserWords {
   /** The user's first message; empty if there is none. */
@@ -30,7 +30,7 @@ interface AnyItem {
 
 export function userWords({ input }: ResponsesRequest): UserWords {
   if (typeof input === 'string') {
-    const text = input.slice(0, TEXT_MAX)
+    const text = input.slice(0, MAX_TEXT_CHARS)
     return { first: text, latest: text }
   }
   const items = input as readonly AnyItem[]
@@ -40,7 +40,7 @@ export function userWords({ input }: ResponsesRequest): UserWords {
 
 /** The system's instructions, truncated. */
 export function instructionsOf({ instructions, input }: ResponsesRequest): string {
-  if (typeof instructions === 'string') return instructions.slice(0, TEXT_MAX)
+  if (typeof instructions === 'string') return instructions.slice(0, MAX_TEXT_CHARS)
   if (typeof input === 'string') return ''
   const items = input as readonly AnyItem[]
   return textOf(items.find(({ role }) => role === 'system' || role === 'developer')?.content)
@@ -54,12 +54,12 @@ export function isToolTurn({ input }: ResponsesRequest): boolean {
 /** Tool results since the user's last message, oldest first. */
 export function recentResults({ input }: ResponsesRequest): readonly ToolResult[] {
   if (typeof input === 'string') return []
-  const items = (input as readonly AnyItem[]).slice(-ITEMS_MAX)
-  const from = items.findLastIndex(({ role }) => role === 'user') + 1
+  const items = (input as readonly AnyItem[]).slice(-MAX_ITEMS)
+  const start = items.findLastIndex(({ role }) => role === 'user') + 1
   const names = new Map<unknown, string>()
   for (const { call_id, name } of items) if (typeof name === 'string') names.set(call_id, name)
   return items
-    .slice(from)
+    .slice(start)
     .filter(isResult)
     .map(({ call_id, output, content }) => ({
       name: names.get(call_id) ?? '',
@@ -70,8 +70,8 @@ export function recentResults({ input }: ResponsesRequest): readonly ToolResult[
 /** The `model` that the assistant's latest message carries; null if it carries none. */
 export function lastAssistantModel({ input }: ResponsesRequest): string | null {
   if (typeof input === 'string') return null
-  const last = (input as readonly AnyItem[]).findLast(({ role }) => role === 'assistant')
-  return typeof last?.model === 'string' ? last.model : null
+  const lastMessage = (input as readonly AnyItem[]).findLast(({ role }) => role === 'assistant')
+  return typeof lastMessage?.model === 'string' ? lastMessage.model : null
 }
 
 /** The request without the `model` of assistant messages, which is not a field of a message. */
@@ -80,8 +80,8 @@ export function withoutModels(request: ResponsesRequest): ResponsesRequest {
   if (typeof input === 'string' || !input.some(item => 'model' in item && 'role' in item)) return request
   const stripped = input.map(item => {
     if (!('model' in item) || !('role' in item)) return item
-    const { model: _model, ...rest } = item as typeof item & { readonly model: unknown }
-    return rest as typeof item
+    const { model: _model, ...message } = item as typeof item & { readonly model: unknown }
+    return message as typeof item
   })
   return { ...request, input: stripped }
 }
@@ -92,12 +92,12 @@ function isResult(item: AnyItem | undefined): boolean {
 }
 
 function textOf(content: unknown): string {
-  if (typeof content === 'string') return content.slice(0, TEXT_MAX)
+  if (typeof content === 'string') return content.slice(0, MAX_TEXT_CHARS)
   if (!Array.isArray(content)) return ''
   let text = ''
   for (const part of content as readonly ({ readonly text?: unknown } | null)[]) {
     if (typeof part?.text === 'string') text += text === '' ? part.text : `\n${part.text}`
-    if (text.length >= TEXT_MAX) break
+    if (text.length >= MAX_TEXT_CHARS) break
   }
-  return text.slice(0, TEXT_MAX)
+  return text.slice(0, MAX_TEXT_CHARS)
 }

@@ -4,14 +4,14 @@
  */
 
 /** Words read from the beginning and from the end: a task is usually named in one of the two places. */
-const WORDS_MAX = 120
+const WORDS_PER_END = 120
 /** Characters that are read at each end. */
-const CHARS_MAX = 1_200
+const CHARS_PER_END = 1_200
 
 const WORD = /[\p{L}\p{N}_']+/gu
 
 /** Characters by which related words are recognized. */
-const STEM = 5
+const STEM_CHARS = 5
 
 interface Mark {
   readonly name: string
@@ -61,10 +61,11 @@ export function featuresOf({
   hasSchema,
 }: PromptForm): ReadonlySet<string> {
   const features = new Set<string>(['#bias'])
-  const ends = text.length <= 2 * CHARS_MAX ? text : `${text.slice(0, CHARS_MAX)}\n${text.slice(-CHARS_MAX)}`
+  const ends =
+    text.length <= 2 * CHARS_PER_END ? text : `${text.slice(0, CHARS_PER_END)}\n${text.slice(-CHARS_PER_END)}`
   for (const mark of MARKS) if (mark.in.test(ends)) features.add(mark.name)
   addWords(ends, features, '')
-  addWords(instructions.slice(0, CHARS_MAX), features, 's:')
+  addWords(instructions.slice(0, CHARS_PER_END), features, 's:')
   features.add(
     text.length < 40 ? '#tiny' : text.length < 160 ? '#short' : text.length < 800 ? '#middle' : '#long',
   )
@@ -75,17 +76,20 @@ export function featuresOf({
 }
 
 function addWords(text: string, features: Set<string>, prefix: string): void {
-  const all = text.toLowerCase().match(WORD) ?? []
-  const words = all.length <= 2 * WORDS_MAX ? all : [...all.slice(0, WORDS_MAX), ...all.slice(-WORDS_MAX)]
-  let last = '^'
+  const allWords = text.toLowerCase().match(WORD) ?? []
+  const words =
+    allWords.length <= 2 * WORDS_PER_END
+      ? allWords
+      : [...allWords.slice(0, WORDS_PER_END), ...allWords.slice(-WORDS_PER_END)]
+  let previous = '^'
   for (const raw of words) {
     const word = /^\d+$/.test(raw) ? '0' : raw.replace(/'s$/, '')
     if (word.length <= 24) {
       features.add(prefix + word)
-      features.add(`${prefix}${last} ${word}`)
+      features.add(`${prefix}${previous} ${word}`)
       // Related words begin alike.
-      if (word.length > STEM) features.add(`${prefix}${word.slice(0, STEM)}~`)
+      if (word.length > STEM_CHARS) features.add(`${prefix}${word.slice(0, STEM_CHARS)}~`)
     }
-    last = word
+    previous = word
   }
 }

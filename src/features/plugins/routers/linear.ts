@@ -6,7 +6,6 @@ import { readFileSync } from 'node:fs'
 import { featuresOf, type PromptForm } from './features.ts'
 import type { TaskType } from './task-types.ts'
 
-/** The file of the weights. */
 interface WeightsFile {
   readonly types: readonly TaskType[]
   /** Keyed by feature: alternating type numbers and their weights in hundredths. */
@@ -18,41 +17,42 @@ type Classify = (form: PromptForm) => TaskType
 /** Creates the classifier. It reads the shipped weights, a file of 200 KB, on first use. */
 export function createLinearClassifier(): Classify {
   return form => {
-    loaded ??= load()
-    return best(featuresOf(form), loaded.weights, loaded.types)
+    loadedWeights ??= loadWeights()
+    return bestType(featuresOf(form), loadedWeights.weights, loadedWeights.types)
   }
 }
 
-interface Loaded {
+interface LoadedWeights {
   readonly types: readonly TaskType[]
   readonly weights: ReadonlyMap<string, readonly number[]>
 }
 
-/** All classifiers of a thread share it. */
-let loaded: Loaded | null = null
+/** Shared by all classifiers of a thread. */
+let loadedWeights: LoadedWeights | null = null
 
-function load(): Loaded {
+function loadWeights(): LoadedWeights {
   const text = readFileSync(new URL('./weights.json', import.meta.url), 'utf8')
   const { types, weights } = JSON.parse(text) as WeightsFile
   return { types, weights: new Map(Object.entries(weights)) }
 }
 
 /** The type with the greatest sum; of equal sums, the first type in the list. */
-export function best(
+export function bestType(
   features: ReadonlySet<string>,
   weights: ReadonlyMap<string, readonly number[]>,
   types: readonly TaskType[],
 ): TaskType {
-  const sums = new Float64Array(types.length)
+  const totals = new Float64Array(types.length)
   for (const feature of features) {
     const row = weights.get(feature)
     if (row === undefined) continue
-    for (let at = 0; at + 1 < row.length; at += 2) {
-      const type = row[at] ?? 0
-      sums[type] = (sums[type] ?? 0) + (row[at + 1] ?? 0)
+    for (let index = 0; index + 1 < row.length; index += 2) {
+      const type = row[index] ?? 0
+      totals[type] = (totals[type] ?? 0) + (row[index + 1] ?? 0)
     }
   }
-  let found = 0
-  for (let type = 1; type < sums.length; type++) if ((sums[type] ?? 0) > (sums[found] ?? 0)) found = type
-  return types[found] ?? 'chat'
+  let winner = 0
+  for (let type = 1; type < totals.length; type++)
+    if ((totals[type] ?? 0) > (totals[winner] ?? 0)) winner = type
+  return types[winner] ?? 'chat'
 }

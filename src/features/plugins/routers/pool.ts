@@ -13,27 +13,27 @@ import type { TaskRanking } from './rankings.ts'
 
 export type PoolDeps = Pick<PluginDeps, 'models' | 'rankings' | 'lastModels'>
 
-interface PoolWish {
-  /** Null for the ranked models, or all models if none of those is left. */
+interface PoolFilter {
+  /** Null for the ranked models, or for all models if no ranked one is left. */
   readonly include: Patterns | null
   readonly exclude: Patterns | null
   readonly variants: string
 }
 
 /** Maximum number of models that a router names for one request. */
-export const CHOSEN_MAX = 8
+export const MAX_CHOSEN_MODELS = 8
 /** A conversation stays with its model for this long after the last use. */
-export const IDLE_MS = 600_000
-/** Models of a pool, the first of the catalogue: each costs about ten microseconds. */
-const POOL_MAX = 1_000
+export const STAY_IDLE_MS = 600_000
+/** Only the first models of the catalogue are in a pool, because each costs about ten microseconds. */
+const MAX_POOL_MODELS = 1_000
 /** Ids that are compared with patterns before other requests get a turn. */
-const PART = 20
+const IDS_PER_TURN = 20
 
 /** The pool in the order of the catalogue. Models that do not fit the request are left out if others fit. */
 export async function poolOf(
   deps: PoolDeps,
   exchange: Exchange,
-  { include, exclude, variants }: PoolWish,
+  { include, exclude, variants }: PoolFilter,
 ): Promise<readonly RoutableModel[]> {
   const { models, rankings } = deps
   const isWanted = (id: string): boolean =>
@@ -42,26 +42,26 @@ export async function poolOf(
   const isRanked = (id: string): boolean => include !== null || rankings.modelIds.has(id)
   const ids = models.ids().filter(isRanked)
   const matching = hasPatterns ? await filterPool(ids, isWanted) : ids
-  const pool = await models.of(exchange, matching.slice(0, POOL_MAX), variants)
-  if (pool.length > 0 || include !== null) return fitting(pool)
-  const others = models.ids().filter(id => !rankings.modelIds.has(id))
-  const remaining = hasPatterns ? await filterPool(others, isWanted) : others
-  return fitting(await models.of(exchange, remaining.slice(0, POOL_MAX), variants))
+  const pool = await models.of(exchange, matching.slice(0, MAX_POOL_MODELS), variants)
+  if (pool.length > 0 || include !== null) return fittingOrAll(pool)
+  const unrankedIds = models.ids().filter(id => !rankings.modelIds.has(id))
+  const remaining = hasPatterns ? await filterPool(unrankedIds, isWanted) : unrankedIds
+  return fittingOrAll(await models.of(exchange, remaining.slice(0, MAX_POOL_MODELS), variants))
 }
 
 async function filterPool(
   ids: readonly string[],
   isWanted: (id: string) => boolean,
 ): Promise<readonly string[]> {
-  const found: string[] = []
-  for (const [at, id] of ids.entries()) {
-    if (at % PART === PART - 1) await turn()
-    if (isWanted(id)) found.push(id)
+  const matching: string[] = []
+  for (const [index, id] of ids.entries()) {
+    if (index % IDS_PER_TURN === IDS_PER_TURN - 1) await turn()
+    if (isWanted(id)) matching.push(id)
   }
-  return found
+  return matching
 }
 
-function fitting(pool: readonly RoutableModel[]): readonly RoutableModel[] {
+function fittingOrAll(pool: readonly RoutableModel[]): readonly RoutableModel[] {
   const fittingModels = pool.filter(({ fits }) => fits)
   return fittingModels.length === 0 ? pool : fittingModels
 }
@@ -72,6 +72,11 @@ export function costOf({ prices }: RoutableModel, { inputTokens, outputTokens }:
   return inputTokens * prices.prompt + outputTokens * prices.completion + prices.request
 }
 
+/** The prices of a prompt token and a completion token together; infinite if unknown. */
+export function priceSum({ prices }: RoutableModel): number {
+  return prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion
+}
+
 /** Puts the conversation's last model first if it is among the first `top`. */
 export async function stayWith(
   { lastModels }: PoolDeps,
@@ -80,25 +85,28 @@ export async function stayWith(
   ids: readonly string[],
   { top }: { readonly top: number },
 ): Promise<{ readonly ids: readonly string[]; readonly stays: boolean }> {
-  const last = await lastModels.of(exchange, router)
-  if (last === null || !ids.slice(0, top).includes(last)) return { ids, stays: false }
-  return { ids: [last, ...ids.filter(id => id !== last)], stays: true }
+  const lastModel = await lastModels.of(exchange, router)
+  if (lastModel === null || !ids.slice(0, top).includes(lastModel)) return { ids, stays: false }
+  return { ids: [lastModel, ...ids.filter(id => id !== lastModel)], stays: true }
 }
 
 /** The names that replace the router's slug. */
 export function chosenNames(ids: readonly string[], variants: string): readonly string[] {
-  return ids.slice(0, CHOSEN_MAX).map(id => withVariants(id, variants))
+  return ids.slice(0, MAX_CHOSEN_MODELS).map(id => withVariants(id, variants))
 }
 
 /** Checks the limits of the caller before a model is called to make the choice. Rejects with the refusal. */
 export async function admitWith(exchange: Exchange, names: readonly string[]): Promise<void> {
-  const [first, ...others] = names
+  const [first, ...fallbacks] = names
   if (first === undefined) return
-  const { models: _models, ...rest } = exchange.prompt
-  await exchange.admitEarly?.({ ...rest, model: first, ...(others.length === 0 ? {} : { models: others }) })
+  const { models: _models, ...prompt } = exchange.prompt
+  await exchange.admitEarly?.({
+    ...prompt,
+    model: first,
+    ...(fallbacks.length === 0 ? {} : { models: fallbacks }),
+  })
 }
 
-/** The error if no model is left. */
 export function noModels(router: string): GatewayError {
   return new GatewayError('constraint_filtered', 'No models match your request and model restrictions', {
     metadata: {

@@ -28,11 +28,11 @@ export interface Rankings {
   readonly modelIds: ReadonlySet<string>
 }
 
-/** For a task that the file does not contain. */
+/** The ranking of a task that the file does not contain. */
 const UNRANKED: TaskRanking = { inputTokens: 1_000, outputTokens: 500, level: 'medium', shares: new Map() }
 /** Models of one list: more would make each choice slow. */
-const MODELS_MAX = 1_000
-const TOKENS_MAX = 10_000_000
+const MAX_MODELS = 1_000
+const MAX_TOKENS = 10_000_000
 
 /** The faults of a file, one line each, with the place of each fault. */
 export class RankingsError extends Error {
@@ -46,11 +46,12 @@ export function readRankings(text: string): Rankings {
   const faults: string[] = []
   const file = objectAt(value, '', faults)
   for (const name of Object.keys(file)) {
-    if (!['asOf', 'about', 'tasks', 'coding'].includes(name)) faults.push(`${show(name)}: unknown field`)
+    if (!['asOf', 'about', 'tasks', 'coding'].includes(name))
+      faults.push(`${printableName(name)}: unknown field`)
   }
   const tasks = new Map<TaskType, TaskRanking>()
   for (const [name, row] of Object.entries(objectAt(file['tasks'] ?? {}, 'tasks', faults))) {
-    const path = `tasks.${show(name)}`
+    const path = `tasks.${printableName(name)}`
     if (isTaskType(name)) tasks.set(name, taskOf(objectAt(row, path, faults), path, faults))
     else faults.push(`${path}: expected one of ${TASK_TYPES.join(', ')}`)
   }
@@ -78,16 +79,16 @@ function rankingsOf(
 function taskOf(row: Readonly<Record<string, unknown>>, path: string, faults: string[]): TaskRanking {
   for (const name of Object.keys(row)) {
     if (!['inputTokens', 'outputTokens', 'level', 'models'].includes(name)) {
-      faults.push(`${path}.${show(name)}: unknown field`)
+      faults.push(`${path}.${printableName(name)}: unknown field`)
     }
   }
   const level = row['level'] ?? UNRANKED.level
-  const known = LEVELS.find(each => each === level)
-  if (known === undefined) faults.push(`${path}.level: expected one of ${LEVELS.join(', ')}`)
+  const knownLevel = LEVELS.find(candidate => candidate === level)
+  if (knownLevel === undefined) faults.push(`${path}.level: expected one of ${LEVELS.join(', ')}`)
   return {
     inputTokens: tokensAt(row, 'inputTokens', path, faults),
     outputTokens: tokensAt(row, 'outputTokens', path, faults),
-    level: known ?? UNRANKED.level,
+    level: knownLevel ?? UNRANKED.level,
     shares: sharesOf(row['models'] ?? {}, `${path}.models`, faults),
   }
 }
@@ -99,18 +100,18 @@ function tokensAt(
   faults: string[],
 ): number {
   const value = row[name] ?? UNRANKED[name]
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= TOKENS_MAX) return value
-  faults.push(`${path}.${name}: expected an integer from 0 to ${TOKENS_MAX}`)
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_TOKENS) return value
+  faults.push(`${path}.${name}: expected an integer from 0 to ${MAX_TOKENS}`)
   return 0
 }
 
 function sharesOf(value: unknown, path: string, faults: string[]): ReadonlyMap<string, number> {
   const entries = Object.entries(objectAt(value, path, faults))
-  if (entries.length > MODELS_MAX) faults.push(`${path}: expected at most ${MODELS_MAX} models`)
+  if (entries.length > MAX_MODELS) faults.push(`${path}: expected at most ${MAX_MODELS} models`)
   const shares = new Map<string, number>()
-  for (const [id, share] of entries.slice(0, MODELS_MAX)) {
+  for (const [id, share] of entries.slice(0, MAX_MODELS)) {
     if (typeof share === 'number' && share >= 0 && share <= 1) shares.set(id, share)
-    else faults.push(`${path}.${show(id)}: expected a number from 0 to 1`)
+    else faults.push(`${path}.${printableName(id)}: expected a number from 0 to 1`)
   }
   return shares
 }
@@ -121,7 +122,7 @@ function objectAt(value: unknown, path: string, faults: string[]): Readonly<Reco
   return {}
 }
 
-/** A name from the file, as errors show it. */
-function show(name: string): string {
+/** The form of a name in errors; `*` stands for a name with unusual characters. */
+function printableName(name: string): string {
   return /^[\w./:~-]{1,128}$/.test(name) ? name : '*'
 }

@@ -6,13 +6,13 @@ import { types } from 'node:util'
 import { Bash, type IFileSystem } from 'just-bash'
 import { type Code, DATA_FOLDER } from '../engine.ts'
 import { filePath } from '../paths.ts'
-import { type ChildOutput, type ChildRequest, type Entry, readRequest, writeFrame } from './frames.ts'
+import { type ChildOutput, type ChildRequest, type FileEntry, readRequest, writeFrame } from './frames.ts'
 
 const ENVIRONMENT = { HOME: '/home/user', USER: 'user', LANG: 'C.UTF-8' }
 /** Space for files of the code itself and of Python, besides the container's files. */
 const OTHER_FILE_BYTES = 32 * 1024 * 1024
-/** Loops are limited by time; this is more than the longest run can do. */
-const REPETITIONS_MAX = 2_000_000
+/** More than the longest run can do, because time limits loops already. */
+const MAX_REPETITIONS = 2_000_000
 
 async function main(): Promise<void> {
   const { request, entries } = readRequest(await standardInput())
@@ -21,10 +21,10 @@ async function main(): Promise<void> {
     await bash.fs.mkdir(folder, { recursive: true })
   await putEntries(bash.fs, entries)
   const outputs: ChildOutput[] = []
-  const endMs = performance.now() + request.timeoutMs
+  const deadlineAtMs = performance.now() + request.timeoutMs
   for (const code of request.codes) {
-    const leftMs = Math.max(1, Math.floor(endMs - performance.now()))
-    const output = await runCode(bash, code, leftMs, request.outputBytes)
+    const remainingMs = Math.max(1, Math.floor(deadlineAtMs - performance.now()))
+    const output = await runCode(bash, code, remainingMs, request.outputBytes)
     outputs.push(output)
     if (output.timedOut) break
   }
@@ -50,69 +50,74 @@ function createShell({ timeoutMs, outputBytes, fileBytes }: ChildRequest): Bash 
       maxSqliteTimeoutMs: timeoutMs,
       maxOutputSize: outputBytes,
       maxFileSystemBytes: fileBytes + OTHER_FILE_BYTES,
-      maxCommandCount: REPETITIONS_MAX,
-      maxLoopIterations: REPETITIONS_MAX,
-      maxAwkIterations: REPETITIONS_MAX,
-      maxSedIterations: REPETITIONS_MAX,
-      maxJqIterations: REPETITIONS_MAX,
+      maxCommandCount: MAX_REPETITIONS,
+      maxLoopIterations: MAX_REPETITIONS,
+      maxAwkIterations: MAX_REPETITIONS,
+      maxSedIterations: MAX_REPETITIONS,
+      maxJqIterations: MAX_REPETITIONS,
     },
   })
 }
 
-async function runCode(bash: Bash, code: Code, leftMs: number, outputBytes: number): Promise<ChildOutput> {
+async function runCode(
+  bash: Bash,
+  code: Code,
+  remainingMs: number,
+  outputBytes: number,
+): Promise<ChildOutput> {
   const startMs = performance.now()
-  const deadline = AbortSignal.timeout(leftMs)
+  const deadline = AbortSignal.timeout(remainingMs)
   try {
     const { stdout, stderr, exitCode } = await (code.language === 'shell'
       ? bash.exec(code.text, { rawScript: true, signal: deadline })
       : bash.exec('python3 -', { stdin: code.text, signal: deadline }))
-    const timedOut = exitCode === 124 && performance.now() - startMs >= leftMs - 50
-    return { stdout: cut(stdout, outputBytes), stderr: cut(stderr, outputBytes), exitCode, timedOut }
+    const timedOut = exitCode === 124 && performance.now() - startMs >= remainingMs - 50
+    return { stdout: cutText(stdout, outputBytes), stderr: cutText(stderr, outputBytes), exitCode, timedOut }
   } catch (thrown) {
     const isLate = deadline.aborted
     const stderr = isLate
       ? ''
-      : cut(String(types.isNativeError(thrown) ? thrown.message : thrown), outputBytes)
+      : cutText(String(types.isNativeError(thrown) ? thrown.message : thrown), outputBytes)
     return { stdout: '', stderr, exitCode: isLate ? 124 : 1, timedOut: isLate }
   }
 }
 
-function cut(text: string, bytes: number): string {
-  const whole = Buffer.from(text)
-  return whole.length <= bytes ? text : whole.subarray(0, bytes).toString()
+function cutText(text: string, bytes: number): string {
+  const encoded = Buffer.from(text)
+  return encoded.length <= bytes ? text : encoded.subarray(0, bytes).toString()
 }
 
-async function putEntries(fs: IFileSystem, entries: readonly Entry[]): Promise<void> {
+async function putEntries(fs: IFileSystem, entries: readonly FileEntry[]): Promise<void> {
   for (const { path, kind, mode, changedMs, target, content } of entries) {
-    const full = `${DATA_FOLDER}/${path}`
-    if (kind === 'folder') await fs.mkdir(full, { recursive: true })
-    else if (kind === 'link') await fs.symlink(target, full)
-    else await fs.writeFile(full, content)
+    const fullPath = `${DATA_FOLDER}/${path}`
+    if (kind === 'folder') await fs.mkdir(fullPath, { recursive: true })
+    else if (kind === 'link') await fs.symlink(target, fullPath)
+    else await fs.writeFile(fullPath, content)
     if (kind === 'link') continue
-    await fs.chmod(full, mode)
-    await fs.utimes(full, new Date(changedMs), new Date(changedMs))
+    await fs.chmod(fullPath, mode)
+    await fs.utimes(fullPath, new Date(changedMs), new Date(changedMs))
   }
 }
 
-/** Folders come before their contents. Null: too many, or too large. */
+/** The entries, folders before their contents; null if they are too many or too large. */
 async function takeEntries(
   fs: IFileSystem,
   { files, fileBytes }: ChildRequest,
-): Promise<readonly Entry[] | null> {
-  const entries: Entry[] = []
-  const open = ['']
+): Promise<readonly FileEntry[] | null> {
+  const entries: FileEntry[] = []
+  const folders = ['']
   let bytes = 0
-  for (let folder = open.pop(); folder !== undefined; folder = open.pop()) {
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     for (const name of await fs.readdir(`${DATA_FOLDER}/${folder}`)) {
       const path = folder === '' ? name : `${folder}/${name}`
       if (filePath(path) !== path) continue
-      const full = `${DATA_FOLDER}/${path}`
-      const { isSymbolicLink, isDirectory, mode, mtime } = await fs.lstat(full)
+      const fullPath = `${DATA_FOLDER}/${path}`
+      const { isSymbolicLink, isDirectory, mode, mtime } = await fs.lstat(fullPath)
       const kind = isSymbolicLink ? 'link' : isDirectory ? 'folder' : 'file'
-      const content = kind === 'file' ? await fs.readFileBuffer(full) : new Uint8Array()
-      const target = kind === 'link' ? await fs.readlink(full) : ''
+      const content = kind === 'file' ? await fs.readFileBuffer(fullPath) : new Uint8Array()
+      const target = kind === 'link' ? await fs.readlink(fullPath) : ''
       bytes += content.length
-      if (kind === 'folder') open.push(path)
+      if (kind === 'folder') folders.push(path)
       entries.push({
         path,
         kind,

@@ -10,10 +10,10 @@ import { syncBuiltinESMExports } from 'node:module'
 import net from 'node:net'
 import workerThreads, { isMainThread, type WorkerOptions } from 'node:worker_threads'
 
-/** The only code that may run in a worker. */
-const PACKAGE = '/node_modules/just-bash/'
+/** Only code of this package may run in a worker. */
+const PACKAGE_PATH = '/node_modules/just-bash/'
 
-function denied(): never {
+function throwDenied(): never {
   throw new Error('not available in the sandbox')
 }
 
@@ -21,7 +21,7 @@ function denied(): never {
 function deny(target: object, names: readonly string[]): void {
   for (const name of names) {
     if (!(name in target)) continue
-    Object.defineProperty(target, name, { value: denied, writable: true, configurable: true })
+    Object.defineProperty(target, name, { value: throwDenied, writable: true, configurable: true })
   }
 }
 
@@ -33,9 +33,9 @@ function functionsOf(target: object): string[] {
 function confineWorkers(): void {
   const Unconfined = workerThreads.Worker
   function Worker(file: string | URL, options: WorkerOptions = {}): workerThreads.Worker {
-    const { execArgv: _, env: __, eval: code, ...rest } = options
-    if (!isMainThread || code || !String(file).includes(PACKAGE)) denied()
-    return new Unconfined(file, rest)
+    const { execArgv: _, env: __, eval: code, ...allowed } = options
+    if (!isMainThread || code || !String(file).includes(PACKAGE_PATH)) throwDenied()
+    return new Unconfined(file, allowed)
   }
   Worker.prototype = Unconfined.prototype
   Worker.prototype.constructor = Worker

@@ -21,18 +21,18 @@ import { canWatch } from '../process-watch.ts'
 import {
   type ChildOutput,
   type ChildRequest,
-  type Entry,
+  type FileEntry,
   readReply,
   replyMaxBytes,
   writeFrame,
 } from './frames.ts'
 
-/** Runs shell and Python. An optional package that the operator may install. */
-const PACKAGE = 'just-bash'
-/** Two of its dependencies would be compiled, and are not needed. */
-const INSTALL = `npm install --ignore-scripts ${PACKAGE}@3.4`
+/** The package that runs shell and Python. It is optional, and installed by the operator. */
+const PACKAGE_NAME = 'just-bash'
+/** Scripts are ignored because they compile two dependencies that are not needed. */
+const INSTALL_COMMAND = `npm install --ignore-scripts ${PACKAGE_NAME}@3.4`
 /** Time for starting and ending, in addition to the code's time. */
-const START_MS = 4_000
+const START_AND_END_MS = 4_000
 /** Share of the JavaScript heap in the child's memory. */
 const HEAP_SHARE = 0.4
 const MIB = 1024 * 1024
@@ -44,27 +44,27 @@ export function createEmbedded(
 ): SandboxEngine {
   return {
     name: 'embedded',
-    holdsDomains: false,
+    supportsDomains: false,
     async refusal() {
       if (!canWatch() || !existsSync(SHELL))
         return 'the embedded engine needs /proc and /bin/sh to limit its processes, and this machine lacks at least one of them'
       return hasPackage()
         ? null
-        : `the embedded engine needs the ${PACKAGE} package next to the gateway: ${INSTALL}`
+        : `the embedded engine needs the ${PACKAGE_NAME} package next to the gateway: ${INSTALL_COMMAND}`
     },
     create: async () => createContainer(limits, clock),
     close: async () => undefined,
   }
 }
 
-/** Options and file of the child process; below `src` Node strips types. */
+/** Options and file of the child process. Its file ends in `.ts` if the gateway runs from its sources. */
 export function childArguments(memoryBytes: number): string[] {
   const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
   const file = (name: string): string => fileURLToPath(new URL(`${name}${extension}`, import.meta.url))
   return [
     '--permission',
     '--allow-worker',
-    ...readable().map(path => `--allow-fs-read=${path}`),
+    ...readablePaths().map(path => `--allow-fs-read=${path}`),
     `--max-old-space-size=${Math.floor((memoryBytes * HEAP_SHARE) / MIB)}`,
     '--disable-proto=delete',
     '--disable-warning=SecurityWarning',
@@ -77,25 +77,25 @@ export function childArguments(memoryBytes: number): string[] {
 }
 
 /** The code of the child: the `sandbox` folder, and the packages next to its own. */
-function readable(): string[] {
+function readablePaths(): string[] {
   const folder = dirname(dirname(fileURLToPath(import.meta.url)))
   const entry = packageEntry()
-  if (entry === null) throw new TypeError(`${PACKAGE} is not installed`)
-  const packages = entry.slice(0, entry.lastIndexOf(`${sep}${PACKAGE}${sep}`))
+  if (entry === null) throw new TypeError(`${PACKAGE_NAME} is not installed`)
+  const packages = entry.slice(0, entry.lastIndexOf(`${sep}${PACKAGE_NAME}${sep}`))
   return [join(packages, sep), join(folder, sep), join(folder, '../../../package.json')]
 }
 
-/** Null: the package is not installed. */
+/** The main file of the package; null if it is not installed. */
 function packageEntry(): string | null {
   try {
-    return realpathSync(createRequire(import.meta.url).resolve(PACKAGE))
+    return realpathSync(createRequire(import.meta.url).resolve(PACKAGE_NAME))
   } catch {
     return null
   }
 }
 
 function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
-  let entries: readonly Entry[] = []
+  let entries: readonly FileEntry[] = []
   const bytes = (): number => entries.reduce((sum, { content }) => sum + content.length, 0)
 
   async function run(engineRun: EngineRun, signal: AbortSignal): Promise<EngineResult> {
@@ -108,7 +108,7 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
         stdoutBytes: replyMaxBytes(request),
         stderrBytes: 0,
         cutsOutput: false,
-        timeoutMs: engineRun.timeoutMs + START_MS,
+        timeoutMs: engineRun.timeoutMs + START_AND_END_MS,
         memoryBytes: limits.memoryBytes,
         cpuSeconds: limits.cpuSeconds,
         limits: { cpuSeconds: limits.cpuSeconds + 1, fileBytes: 0 },
@@ -131,13 +131,18 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
     list: async () => entries.flatMap(entry => (entry.kind === 'file' ? [fileOf(entry)] : [])),
     read: async path => entries.find(entry => entry.path === path && entry.kind === 'file')?.content ?? null,
     async write(path, content) {
-      const others = entries.filter(entry => entry.path !== path)
-      const total = others.reduce((sum, entry) => sum + entry.content.length, content.length)
-      if (total > limits.fileBytes || others.length >= limits.files || !isFree(others, path)) return false
+      const otherEntries = entries.filter(entry => entry.path !== path)
+      const total = otherEntries.reduce((sum, entry) => sum + entry.content.length, content.length)
+      if (
+        total > limits.fileBytes ||
+        otherEntries.length >= limits.files ||
+        !isUnoccupied(otherEntries, path)
+      )
+        return false
       const copy = Buffer.from(content)
       entries = [
-        ...others,
-        ...missingFolders(others, path, clock.nowMs()),
+        ...otherEntries,
+        ...missingFolders(otherEntries, path, clock.nowMs()),
         { path, kind: 'file', mode: 0o644, changedMs: clock.nowMs(), target: '', content: copy },
       ]
       return true
@@ -158,12 +163,12 @@ function outputOf(output: ChildOutput): RunOutput {
   return output.timedOut ? { ...output, exitCode: null } : output
 }
 
-function fileOf({ path, content, changedMs }: Entry): ContainerFile {
+function fileOf({ path, content, changedMs }: FileEntry): ContainerFile {
   return { path, bytes: content.length, changedMs }
 }
 
 /** True if no file or link is in the place of a folder of the path, and no folder in the place of the file. */
-function isFree(entries: readonly Entry[], path: string): boolean {
+function isUnoccupied(entries: readonly FileEntry[], path: string): boolean {
   return entries.every(
     entry =>
       !(entry.path === path || entry.path.startsWith(`${path}/`)) &&
@@ -171,9 +176,9 @@ function isFree(entries: readonly Entry[], path: string): boolean {
   )
 }
 
-function missingFolders(entries: readonly Entry[], path: string, nowMs: number): Entry[] {
+function missingFolders(entries: readonly FileEntry[], path: string, nowMs: number): FileEntry[] {
   const parts = path.split('/').slice(0, -1)
-  const folders = parts.map((_, at) => parts.slice(0, at + 1).join('/'))
+  const folders = parts.map((_, index) => parts.slice(0, index + 1).join('/'))
   return folders
     .filter(folder => !entries.some(entry => entry.path === folder))
     .map(folder => ({

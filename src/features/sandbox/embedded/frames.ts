@@ -6,7 +6,7 @@ import type { Code } from '../engine.ts'
 import { filePath } from '../paths.ts'
 
 /** A file, link or folder in the folder of files. */
-export interface Entry {
+export interface FileEntry {
   readonly path: string
   readonly kind: 'file' | 'folder' | 'link'
   readonly mode: number
@@ -33,20 +33,20 @@ export interface ChildOutput {
 
 interface ChildReply {
   readonly outputs: readonly ChildOutput[]
-  /** Null: there are too many files, or they are too large. */
-  readonly entries: readonly Entry[] | null
+  /** Null if there are too many files, or they are too large. */
+  readonly entries: readonly FileEntry[] | null
 }
 
 const LENGTH_BYTES = 4
 /** Maximum characters of a link's target. */
-const TARGET_MAX_CHARS = 4_096
+const MAX_TARGET_CHARS = 4_096
 /** Space for the head of an entry, in addition to its path and content. */
-const ENTRY_BYTES = 8_192
+const MAX_ENTRY_HEAD_BYTES = 8_192
 
 type Head = Record<string, unknown>
 
 /** The frame in pieces, so that no content is copied. */
-export function writeFrame(head: object, entries: readonly Entry[] | null): Uint8Array[] {
+export function writeFrame(head: object, entries: readonly FileEntry[] | null): Uint8Array[] {
   const rows = entries?.map(({ path, kind, mode, changedMs, target, content }) => [
     path,
     kind,
@@ -64,11 +64,11 @@ export function writeFrame(head: object, entries: readonly Entry[] | null): Uint
 /** Maximum bytes of a reply. */
 export function replyMaxBytes({ codes, outputBytes, fileBytes, files }: ChildRequest): number {
   // One byte of output is at most six characters of JSON.
-  return LENGTH_BYTES + codes.length * (6 * outputBytes + 4_096) + fileBytes + files * ENTRY_BYTES
+  return LENGTH_BYTES + codes.length * (6 * outputBytes + 4_096) + fileBytes + files * MAX_ENTRY_HEAD_BYTES
 }
 
-/** Null: not a complete frame. */
-function readFrame(bytes: Buffer): { head: Head; entries: Entry[] | null } | null {
+/** Null if the bytes are not one complete frame. */
+function readFrame(bytes: Buffer): { head: Head; entries: FileEntry[] | null } | null {
   if (bytes.length < LENGTH_BYTES) return null
   const start = LENGTH_BYTES + bytes.readUInt32BE(0)
   if (start > bytes.length) return null
@@ -76,15 +76,15 @@ function readFrame(bytes: Buffer): { head: Head; entries: Entry[] | null } | nul
   const rows = head?.['entries']
   if (head === null || (rows !== null && !Array.isArray(rows))) return null
   if (rows === null) return { head, entries: null }
-  let at = start
-  const entries: Entry[] = []
+  let position = start
+  const entries: FileEntry[] = []
   for (const row of rows as unknown[]) {
-    const entry = Array.isArray(row) ? entryOf(row as unknown[], bytes, at) : null
+    const entry = Array.isArray(row) ? entryOf(row as unknown[], bytes, position) : null
     if (entry === null) return null
-    at += entry.content.length
+    position += entry.content.length
     entries.push(entry)
   }
-  return at === bytes.length ? { head, entries } : null
+  return position === bytes.length ? { head, entries } : null
 }
 
 function objectIn(text: string): Head | null {
@@ -99,14 +99,22 @@ function objectIn(text: string): Head | null {
 function entryOf(
   [path, kind, mode, changedMs, target, length]: unknown[],
   bytes: Buffer,
-  at: number,
-): Entry | null {
+  position: number,
+): FileEntry | null {
   if (typeof path !== 'string' || filePath(path) !== path) return null
   if (kind !== 'file' && kind !== 'folder' && kind !== 'link') return null
-  if (!isCount(mode) || !isCount(changedMs) || !isCount(length) || at + length > bytes.length) return null
-  if (typeof target !== 'string' || target.length > TARGET_MAX_CHARS) return null
+  if (!isCount(mode) || !isCount(changedMs) || !isCount(length) || position + length > bytes.length)
+    return null
+  if (typeof target !== 'string' || target.length > MAX_TARGET_CHARS) return null
   if (kind !== 'file' && length > 0) return null
-  return { path, kind, mode: mode & 0o777, changedMs, target, content: bytes.subarray(at, at + length) }
+  return {
+    path,
+    kind,
+    mode: mode & 0o777,
+    changedMs,
+    target,
+    content: bytes.subarray(position, position + length),
+  }
 }
 
 function isCount(value: unknown): value is number {
@@ -114,22 +122,22 @@ function isCount(value: unknown): value is number {
 }
 
 /** In the child: reads the request of the gateway. */
-export function readRequest(bytes: Buffer): { request: ChildRequest; entries: readonly Entry[] } {
+export function readRequest(bytes: Buffer): { request: ChildRequest; entries: readonly FileEntry[] } {
   const frame = readFrame(bytes)
-  if (frame === null) throw new Error('no whole request')
+  if (frame === null) throw new Error('the request frame is incomplete')
   return { request: frame.head as unknown as ChildRequest, entries: frame.entries ?? [] }
 }
 
-/** Null: the reply is malformed, or exceeds a limit of the request. */
+/** The checked reply; null if it is malformed or has more outputs than the request has codes. */
 export function readReply(bytes: Buffer, request: ChildRequest): ChildReply | null {
   const frame = readFrame(bytes)
   const replyOutputs = frame?.head['outputs']
   if (frame === null || !Array.isArray(replyOutputs) || replyOutputs.length > request.codes.length)
     return null
   const outputs: ChildOutput[] = []
-  for (const each of replyOutputs as unknown[]) {
-    if (typeof each !== 'object' || each === null) return null
-    const { stdout, stderr, exitCode, timedOut } = each as Head
+  for (const output of replyOutputs as unknown[]) {
+    if (typeof output !== 'object' || output === null) return null
+    const { stdout, stderr, exitCode, timedOut } = output as Head
     if (typeof stdout !== 'string' || typeof stderr !== 'string' || !isCount(exitCode)) return null
     outputs.push({ stdout, stderr, exitCode: exitCode & 0xff, timedOut: timedOut === true })
   }

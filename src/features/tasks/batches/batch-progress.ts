@@ -31,26 +31,26 @@ interface NamedModel {
   readonly number: number
 }
 
-/** How far a body was read. Plain data. */
+/** The state of reading a body. Plain data. */
 export interface BatchProgress {
   readonly form: RequestFormName
-  readonly place: JsonPosition
-  /** `requests`: before one of the requests. */
+  readonly position: JsonPosition
+  /** The part that is read next; `requests`: one of the requests. */
   readonly before: 'start' | 'requests' | 'end'
-  /** Values of fields so far, by name. */
+  /** The values of the fields that were read, by name. */
   readonly fields: Readonly<Record<string, unknown>>
-  /** Null: `requests` was not reached yet. */
+  /** The position of the first request; null if `requests` was not reached yet. */
   readonly firstRequest: JsonPosition | null
   readonly requests: number
-  /** Null: no request names a model. */
+  /** Null if no request names a model so far. */
   readonly model: NamedModel | null
-  /** The first request without a model; null: each has one. */
+  /** The first request without a model; null if each has one. */
   readonly withoutModel: number | null
 }
 
 export const BATCH_START: BatchProgress = {
   form: 'requests',
-  place: JSON_START,
+  position: JSON_START,
   before: 'start',
   fields: {},
   firstRequest: null,
@@ -65,7 +65,7 @@ export function fileStart(fields: Readonly<Record<string, unknown>>): BatchProgr
 }
 
 /**
- * The model of a completely read batch: that of its first request, if requests may have different ones.
+ * The model of a completely read batch. If requests may have different models, it is the model of the first one.
  * @throws BatchFault if there is none, or a request differs
  */
 export function modelOf({ form, fields, model, withoutModel }: BatchProgress): string {
@@ -83,12 +83,12 @@ export function modelOf({ form, fields, model, withoutModel }: BatchProgress): s
       `${modelPath(form, withoutModel)}: is required, because the batch itself names no model`,
     )
   }
-  if (model !== null && model.name !== batchModel) throw otherModel(form, model.number)
+  if (model !== null && model.name !== batchModel) throw differingModel(form, model.number)
   return batchModel
 }
 
 /** The error of a request that names another model than the ones before it. */
-export function otherModel(form: RequestFormName, number: number): BatchFault {
+export function differingModel(form: RequestFormName, number: number): BatchFault {
   return new BatchFault(
     'unprocessable',
     `${modelPath(form, number)}: must be the same in the whole batch: a batch has one model`,

@@ -10,7 +10,7 @@ import {
   FOREIGN_FIELDS,
   fieldProblem,
 } from '../../../protocol/management/batch-creation.ts'
-import { BatchFault, type BatchProgress, type FoundRequest, otherModel } from './batch-progress.ts'
+import { BatchFault, type BatchProgress, differingModel, type FoundRequest } from './batch-progress.ts'
 import {
   type ByteSource,
   CLOSE_BRACE,
@@ -33,30 +33,30 @@ import {
   requestPath,
 } from './request-forms.ts'
 
-/** Maximum bytes of fields besides `requests`; more than the longest of them has. */
-const FIELD_MAX_BYTES = 64 * 1024
+/** Maximum bytes of a field besides `requests`: more than any valid one has. */
+const MAX_FIELD_BYTES = 64 * 1024
 /** A character takes up to twelve bytes: two escapes. */
 const ESCAPED_CHARACTER_BYTES = 12
-const CUSTOM_ID_MAX_BYTES = ESCAPED_CHARACTER_BYTES * CUSTOM_ID_MAX_CHARS
-const MODEL_MAX_BYTES = ESCAPED_CHARACTER_BYTES * MODEL_MAX_CHARS
-/** Maximum bytes of field names; longer ones are unknown. */
-const NAME_MAX_BYTES = 1024
+const MAX_CUSTOM_ID_BYTES = ESCAPED_CHARACTER_BYTES * CUSTOM_ID_MAX_CHARS
+const MAX_MODEL_BYTES = ESCAPED_CHARACTER_BYTES * MODEL_MAX_CHARS
+/** No known field has a longer name. */
+const MAX_NAME_BYTES = 1024
 
-const FAULTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
+const FAULT_TEXTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
   malformed: 'is not valid JSON',
   ends: 'is not valid JSON: the body ends too early',
 }
 
-interface ReadTerms {
+interface ReadOptions {
   /** Called for each request, in order. */
   readonly onRequest: (request: FoundRequest) => void
-  /** Called after each request: true stops reading. */
+  /** Called after each request; true stops the reader. */
   readonly isEnough: () => boolean
 }
 
 export class BatchReader {
   readonly #scanner: JsonScanner
-  readonly #terms: ReadTerms
+  readonly #options: ReadOptions
   readonly #formName: RequestFormName
   readonly #form: RequestForm
   #before: BatchProgress['before']
@@ -65,14 +65,14 @@ export class BatchReader {
   #requests: number
   #model: BatchProgress['model']
   #withoutModel: number | null
-  /** The current field, relative to the document or the request. */
-  #field = ''
+  /** The path of the current field in the document or in the request. */
+  #currentField = ''
   /** The current request; -1: none. */
-  #number = -1
+  #currentNumber = -1
 
-  constructor(source: ByteSource, progress: BatchProgress, terms: ReadTerms) {
-    this.#scanner = new JsonScanner(source, progress.place)
-    this.#terms = terms
+  constructor(source: ByteSource, progress: BatchProgress, terms: ReadOptions) {
+    this.#scanner = new JsonScanner(source, progress.position)
+    this.#options = terms
     this.#formName = progress.form
     this.#form = REQUEST_FORMS[progress.form]
     this.#before = progress.before
@@ -91,11 +91,11 @@ export class BatchReader {
         else this.#readRequests()
       } else if (this.#before === 'start') this.#readDocument()
     } catch (thrown) {
-      throw thrown instanceof JsonFault ? this.#notJson(thrown) : thrown
+      throw thrown instanceof JsonFault ? this.#jsonError(thrown) : thrown
     }
     return {
       form: this.#formName,
-      place: this.#scanner.place,
+      position: this.#scanner.position,
       before: this.#before,
       fields: Object.fromEntries(this.#fields),
       firstRequest: this.#firstRequest,
@@ -123,9 +123,9 @@ export class BatchReader {
   /** Reads fields of the document, from a name to the end or into `requests`. */
   #readFields(): void {
     for (;;) {
-      this.#field = ''
+      this.#currentField = ''
       const name = this.#name()
-      this.#field = name
+      this.#currentField = name
       if (name === 'requests') {
         this.#beginRequests()
         return
@@ -140,15 +140,15 @@ export class BatchReader {
 
   #readField(name: string): void {
     if (this.#fields.has(name)) throw this.#problem('must not be given twice')
-    const value = this.#scanner.value(FIELD_MAX_BYTES)
+    const value = this.#scanner.value(MAX_FIELD_BYTES)
     const foreign = FOREIGN_FIELDS.get(name)
     const { fields } = this.#form
     if (foreign !== undefined && value !== null) throw this.#problem(foreign)
     if (foreign === undefined && !fields.has(name)) {
-      const known = [...fields, 'requests'].join(', ')
-      throw this.#problem(`is not a known field; the known ones are ${known}`)
+      const knownFields = [...fields, 'requests'].join(', ')
+      throw this.#problem(`is not a known field; the known ones are ${knownFields}`)
     }
-    if (value === undefined) throw this.#problem(`must have at most ${FIELD_MAX_BYTES} bytes`)
+    if (value === undefined) throw this.#problem(`must have at most ${MAX_FIELD_BYTES} bytes`)
     const problem = fieldProblem(name, value)
     if (problem !== null) throw new BatchFault('invalid_request', problem)
     this.#fields.set(name, value)
@@ -156,16 +156,16 @@ export class BatchReader {
 
   #endDocument(): void {
     this.#scanner.advance()
-    this.#field = ''
+    this.#currentField = ''
     if (this.#scanner.peek() !== END) {
-      throw new BatchFault('invalid_request', `body: must end after the object (${this.#placeText()})`)
+      throw new BatchFault('invalid_request', `body: must end after the object (${this.#positionText()})`)
     }
     this.#before = 'end'
   }
 
   // Requests
 
-  /** From the beginning of a line. Only white space may separate lines. */
+  /** Reads lines, from the beginning of one. Only white space may separate them. */
   #readLines(): void {
     const scanner = this.#scanner
     if (this.#requests === 0) {
@@ -179,7 +179,7 @@ export class BatchReader {
         this.#before = 'end'
         return
       }
-      if (this.#terms.isEnough()) return
+      if (this.#options.isEnough()) return
     }
   }
 
@@ -192,86 +192,86 @@ export class BatchReader {
     }
     scanner.advance()
     if (scanner.peek() === CLOSE_BRACKET) throw this.#problem('must have at least 1 element')
-    this.#firstRequest = scanner.place
+    this.#firstRequest = scanner.position
     this.#before = 'requests'
     this.#readRequests()
   }
 
-  /** From the beginning of a request. */
+  /** Reads requests and the fields after them, from the beginning of a request. */
   #readRequests(): void {
     const scanner = this.#scanner
     for (;;) {
       this.#readRequest()
-      this.#field = 'requests'
+      this.#currentField = 'requests'
       const isLast = this.#isLast(CLOSE_BRACKET)
       if (isLast) {
         scanner.advance()
         break
       }
-      if (this.#terms.isEnough()) return
+      if (this.#options.isEnough()) return
     }
     if (this.#isLast(CLOSE_BRACE)) this.#endDocument()
     else this.#readFields()
   }
 
   #readRequest(): void {
-    this.#number = this.#requests
-    this.#field = ''
+    this.#currentNumber = this.#requests
+    this.#currentField = ''
     const scanner = this.#scanner
-    const { body, more } = this.#form
-    const known = ['custom_id', ...more, body]
+    const { body, extraFields: more } = this.#form
+    const knownFields = ['custom_id', ...more, body]
     if (scanner.peek() !== OPEN_BRACE) {
       scanner.skip()
-      throw this.#problem(`must be an object with ${known.join(', ')}`)
+      throw this.#problem(`must be an object with ${knownFields.join(', ')}`)
     }
     scanner.advance()
     let customId: string | null = null
-    let from = -1
-    let to = -1
-    const names = new Set<string>()
+    let start = -1
+    let end = -1
+    const seenFields = new Set<string>()
     if (scanner.peek() !== CLOSE_BRACE) {
       do {
-        this.#field = ''
+        this.#currentField = ''
         const name = this.#name()
-        this.#field = name
+        this.#currentField = name
         if (name === 'custom_id') {
           if (customId !== null) throw this.#problem('must not be given twice')
           customId = this.#readCustomId()
         } else if (name === body) {
-          if (from !== -1) throw this.#problem('must not be given twice')
+          if (start !== -1) throw this.#problem('must not be given twice')
           if (scanner.peek() !== OPEN_BRACE) {
             scanner.skip()
             throw this.#problem('must be an object')
           }
-          from = scanner.offset
+          start = scanner.offset
           this.#readBody()
-          to = scanner.offset
-        } else if (more.some(each => each === name)) {
-          if (names.has(name)) throw this.#problem('must not be given twice')
-          names.add(name)
+          end = scanner.offset
+        } else if (more.some(extra => extra === name)) {
+          if (seenFields.has(name)) throw this.#problem('must not be given twice')
+          seenFields.add(name)
           this.#checkField(name)
-        } else throw this.#problem(`is not a known field; the known ones are ${known.join(', ')}`)
+        } else throw this.#problem(`is not a known field; the known ones are ${knownFields.join(', ')}`)
       } while (!this.#isLast(CLOSE_BRACE))
     }
     scanner.advance()
-    this.#field = 'custom_id'
-    if (customId === null) throw this.#problem(`is required and must be ${CUSTOM_ID}`)
-    this.#field = body
-    if (from === -1) throw this.#problem('is required and must be an object')
+    this.#currentField = 'custom_id'
+    if (customId === null) throw this.#problem(`is required and must be ${CUSTOM_ID_RULE}`)
+    this.#currentField = body
+    if (start === -1) throw this.#problem('is required and must be an object')
     for (const name of more) {
-      this.#field = name
-      if (!names.has(name)) throw this.#problem('is required')
+      this.#currentField = name
+      if (!seenFields.has(name)) throw this.#problem('is required')
     }
-    this.#terms.onRequest({ number: this.#number, customId, from, to })
+    this.#options.onRequest({ number: this.#currentNumber, customId, from: start, to: end })
     this.#requests++
-    this.#number = -1
+    this.#currentNumber = -1
   }
 
-  /** For a line: its method, and its url, which is the endpoint of the batch. */
+  /** Checks the method of a line, or its url, which must be the endpoint of the batch. */
   #checkField(name: string): void {
     const expected = name === 'method' ? 'POST' : this.#fields.get('endpoint')
     // When the file is read again, the fields of the batch are missing, but all lines were checked before.
-    if (this.#scanner.value(FIELD_MAX_BYTES) === expected || expected === undefined) return
+    if (this.#scanner.value(MAX_FIELD_BYTES) === expected || expected === undefined) return
     throw this.#problem(
       `must be ${String(expected)}${name === 'method' ? '' : ', the endpoint of the batch'}`,
     )
@@ -281,11 +281,11 @@ export class BatchReader {
     const scanner = this.#scanner
     if (scanner.peek() !== QUOTE) {
       scanner.skip()
-      throw this.#problem(`must be ${CUSTOM_ID}`)
+      throw this.#problem(`must be ${CUSTOM_ID_RULE}`)
     }
-    const id = scanner.text(CUSTOM_ID_MAX_BYTES)
+    const id = scanner.text(MAX_CUSTOM_ID_BYTES)
     if (id === null || id === '' || !withinCharacters(id, CUSTOM_ID_MAX_CHARS) || !isStorable(id)) {
-      throw this.#problem(`must be ${CUSTOM_ID}`)
+      throw this.#problem(`must be ${CUSTOM_ID_RULE}`)
     }
     return id
   }
@@ -297,7 +297,7 @@ export class BatchReader {
     let model: string | null = null
     if (scanner.peek() !== CLOSE_BRACE) {
       do {
-        const name = scanner.text(NAME_MAX_BYTES)
+        const name = scanner.text(MAX_NAME_BYTES)
         scanner.expect(COLON)
         // If there are two, parsers use the last one.
         if (name === 'model') model = this.#readModel()
@@ -308,31 +308,32 @@ export class BatchReader {
     this.#noteModel(model)
   }
 
-  /** Null for a value of another type: the body check will report it. */
+  /** Null for a value that is no string, which the check of the body reports. */
   #readModel(): string | null {
     const scanner = this.#scanner
     if (scanner.peek() !== QUOTE) {
       scanner.skip()
       return null
     }
-    const model = scanner.text(MODEL_MAX_BYTES)
+    const model = scanner.text(MAX_MODEL_BYTES)
     if (model !== null && withinCharacters(model, MODEL_MAX_CHARS)) return model
-    this.#field = MODEL
+    this.#currentField = MODEL_PATH
     throw this.#problem(`must have at most ${MODEL_MAX_CHARS} characters`)
   }
 
   #noteModel(model: string | null): void {
-    const number = this.#number
+    const number = this.#currentNumber
     if (model === null) this.#withoutModel ??= number
     else if (this.#model === null) this.#model = { name: model, number }
-    else if (model !== this.#model.name && !this.#form.mixesModels) throw otherModel(this.#formName, number)
+    else if (model !== this.#model.name && !this.#form.mixesModels)
+      throw differingModel(this.#formName, number)
   }
 
-  // Parts of both
+  // Parts of documents and requests
 
   /** The name of a field, up to its value. @throws JsonFault, BatchFault */
   #name(): string {
-    const name = this.#scanner.text(NAME_MAX_BYTES)
+    const name = this.#scanner.text(MAX_NAME_BYTES)
     this.#scanner.expect(COLON)
     if (name === null) throw this.#problem('must not have a field with such a long name')
     return name
@@ -350,26 +351,27 @@ export class BatchReader {
   }
 
   #path(): string {
-    if (this.#number === -1) return this.#field === '' ? 'body' : fieldPath('', this.#field)
-    if (this.#field === MODEL) return modelPath(this.#formName, this.#number)
-    return requestPath(this.#formName, this.#number, this.#field)
+    if (this.#currentNumber === -1)
+      return this.#currentField === '' ? 'body' : fieldPath('', this.#currentField)
+    if (this.#currentField === MODEL_PATH) return modelPath(this.#formName, this.#currentNumber)
+    return requestPath(this.#formName, this.#currentNumber, this.#currentField)
   }
 
-  #notJson({ kind, place }: JsonFault): BatchFault {
+  #jsonError({ kind, position }: JsonFault): BatchFault {
     if (kind === 'utf8') return new BatchFault('invalid_request', 'The request body is not valid UTF-8')
-    return new BatchFault('invalid_request', `${this.#path()}: ${FAULTS[kind]} (${textOf(place)})`)
+    return new BatchFault('invalid_request', `${this.#path()}: ${FAULT_TEXTS[kind]} (${positionText(position)})`)
   }
 
-  #placeText(): string {
-    return textOf(this.#scanner.place)
+  #positionText(): string {
+    return positionText(this.#scanner.position)
   }
 }
 
 /** Path of the model in the body of a request. */
-const MODEL = 'body.model'
+const MODEL_PATH = 'body.model'
 
-const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters; it must not contain NUL characters or broken Unicode`
+const CUSTOM_ID_RULE = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters; it must not contain NUL characters or broken Unicode`
 
-function textOf({ offset, line }: JsonPosition): string {
+function positionText({ offset, line }: JsonPosition): string {
   return `line ${line}, byte ${offset}`
 }

@@ -22,16 +22,16 @@ export class JsonFault extends Error {
   override readonly name = 'JsonFault'
   /** `ends`: the document ends too early; `utf8`: invalid UTF-8, at the beginning of the reported part. */
   readonly kind: 'malformed' | 'ends' | 'utf8'
-  readonly place: JsonPosition
+  readonly position: JsonPosition
 
   constructor(kind: JsonFault['kind'], position: JsonPosition) {
     super('not JSON')
     this.kind = kind
-    this.place = position
+    this.position = position
   }
 }
 
-/** A larger window would not be faster. */
+/** A larger window is not faster. */
 const WINDOW_BYTES = 256 * 1024
 /** The end of the document. */
 export const END = -1
@@ -56,7 +56,7 @@ export const OPEN_BRACE = 0x7b
 export const CLOSE_BRACE = 0x7d
 
 const WHITESPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
-/** Characters that may follow a backslash, without `u`. */
+/** Characters that may follow a backslash, apart from `u`. */
 const ESCAPES: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrt'))
 const HEX_DIGITS: ReadonlySet<number> = new Set(Buffer.from('0123456789abcdefABCDEF'))
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf]
@@ -69,35 +69,35 @@ export class JsonScanner {
   readonly #source: ByteSource
   readonly #window: Buffer
   /** Offset of the first byte in the window. */
-  #from: number
+  #windowStart: number
   /** Number of bytes in the window. */
-  #length = 0
+  #windowLength = 0
   /** Position of the next byte in the window. */
-  #at = 0
+  #index = 0
   #line: number
-  readonly #open = new BracketStack()
+  readonly #brackets = new BracketStack()
 
   constructor(source: ByteSource, { offset, line }: JsonPosition = JSON_START, windowBytes = WINDOW_BYTES) {
     this.#source = source
     this.#window = Buffer.allocUnsafe(windowBytes)
-    this.#from = offset
+    this.#windowStart = offset
     this.#line = line
   }
 
   /** Position of the next byte. */
-  get place(): JsonPosition {
-    return { offset: this.#from + this.#at, line: this.#line }
+  get position(): JsonPosition {
+    return { offset: this.#windowStart + this.#index, line: this.#line }
   }
 
   get offset(): number {
-    return this.#from + this.#at
+    return this.#windowStart + this.#index
   }
 
   /** Skips a byte order mark, which some editors write. */
   skipMark(): void {
     for (const byte of BYTE_ORDER_MARK) {
       if (this.#current() !== byte) return
-      this.#at++
+      this.#index++
     }
   }
 
@@ -107,19 +107,19 @@ export class JsonScanner {
       const byte = this.#current()
       if (byte > SPACE || !WHITESPACE.has(byte)) return byte
       if (byte === LINE_FEED) this.#line++
-      this.#at++
+      this.#index++
     }
   }
 
   /** Skips white space and this byte. @throws JsonFault */
   expect(expected: number): void {
     if (this.peek() !== expected) throw this.#fault()
-    this.#at++
+    this.#index++
   }
 
   /** Skips a byte that `peek` has returned. */
   advance(): void {
-    this.#at++
+    this.#index++
   }
 
   /** The next string; null if it has more than `maxBytes` between its quotes. @throws JsonFault */
@@ -145,26 +145,26 @@ export class JsonScanner {
 
   /** Skips the next value. @throws JsonFault */
   skip(): void {
-    const open = this.#open
-    open.clear()
+    const brackets = this.#brackets
+    brackets.clear()
     for (;;) {
       const byte = this.peek()
       if (byte === QUOTE) this.#skipString()
       else if (byte === OPEN_BRACE) {
-        this.#at++
+        this.#index++
         if (this.peek() !== CLOSE_BRACE) {
-          open.push(true)
+          brackets.push(true)
           this.#skipName()
           continue
         }
-        this.#at++
+        this.#index++
       } else if (byte === OPEN_BRACKET) {
-        this.#at++
+        this.#index++
         if (this.peek() !== CLOSE_BRACKET) {
-          open.push(false)
+          brackets.push(false)
           continue
         }
-        this.#at++
+        this.#index++
       } else this.#skipScalar(byte)
       if (this.#close()) return
     }
@@ -172,18 +172,18 @@ export class JsonScanner {
 
   /** Skips what follows a value within the open brackets, up to the next value. Returns true if no bracket is open. */
   #close(): boolean {
-    const open = this.#open
-    while (open.depth > 0) {
+    const brackets = this.#brackets
+    while (brackets.depth > 0) {
       const byte = this.peek()
-      const isObject = open.isObject
+      const isObject = brackets.isObject
       if (byte === COMMA) {
-        this.#at++
+        this.#index++
         if (isObject) this.#skipName()
         return false
       }
       if (byte !== (isObject ? CLOSE_BRACE : CLOSE_BRACKET)) throw this.#fault()
-      this.#at++
-      open.pop()
+      this.#index++
+      brackets.pop()
     }
     return true
   }
@@ -196,25 +196,25 @@ export class JsonScanner {
 
   /** Hot: most bytes of a document are in strings. Returns true if the string contains escapes. */
   #skipString(): boolean {
-    this.#at++
+    this.#index++
     let escaped = false
     for (;;) {
       const window = this.#window
-      const length = this.#length
-      let at = this.#at
+      const length = this.#windowLength
+      let index = this.#index
       let byte = 0
-      while (at < length) {
-        byte = window[at] as number
+      while (index < length) {
+        byte = window[index] as number
         if (byte === QUOTE || byte === BACKSLASH || byte < SPACE) break
-        at++
+        index++
       }
-      this.#at = at
-      if (at === length) {
+      this.#index = index
+      if (index === length) {
         if (!this.#refill()) throw this.#fault()
         continue
       }
       if (byte < SPACE) throw this.#fault()
-      this.#at++
+      this.#index++
       if (byte === QUOTE) return escaped
       escaped = true
       this.#skipEscape()
@@ -225,13 +225,13 @@ export class JsonScanner {
     const byte = this.#current()
     if (byte !== LOWER_U) {
       if (!ESCAPES.has(byte)) throw this.#fault()
-      this.#at++
+      this.#index++
       return
     }
-    this.#at++
+    this.#index++
     for (let digit = 0; digit < 4; digit++) {
       if (!HEX_DIGITS.has(this.#current())) throw this.#fault()
-      this.#at++
+      this.#index++
     }
   }
 
@@ -243,41 +243,42 @@ export class JsonScanner {
     }
     for (const byte of literal) {
       if (this.#current() !== byte) throw this.#fault()
-      this.#at++
+      this.#index++
     }
   }
 
   #skipNumber(): void {
-    if (this.#current() === MINUS) this.#at++
-    if (this.#current() === ZERO) this.#at++
+    if (this.#current() === MINUS) this.#index++
+    if (this.#current() === ZERO) this.#index++
     else this.#skipDigits()
     if (this.#current() === POINT) {
-      this.#at++
+      this.#index++
       this.#skipDigits()
     }
     const byte = this.#current()
     if (byte !== LOWER_E && byte !== UPPER_E) return
-    this.#at++
+    this.#index++
     const sign = this.#current()
-    if (sign === PLUS || sign === MINUS) this.#at++
+    if (sign === PLUS || sign === MINUS) this.#index++
     this.#skipDigits()
   }
 
-  /** At least one digit. */
+  /** Skips digits, of which there must be one. */
   #skipDigits(): void {
     if (!isDigit(this.#current())) throw this.#fault()
-    while (isDigit(this.#current())) this.#at++
+    while (isDigit(this.#current())) this.#index++
   }
 
   /** The next byte, including white space. */
   #current(): number {
-    if (this.#at === this.#length && !this.#refill()) return END
-    return this.#window[this.#at] as number
+    if (this.#index === this.#windowLength && !this.#refill()) return END
+    return this.#window[this.#index] as number
   }
 
   /** Bytes of the document, from the window if they are still in it. */
   #bytes(start: number, end: number): Buffer {
-    if (start >= this.#from) return this.#window.subarray(start - this.#from, end - this.#from)
+    if (start >= this.#windowStart)
+      return this.#window.subarray(start - this.#windowStart, end - this.#windowStart)
     const bytes = Buffer.allocUnsafe(end - start)
     readFully(this.#source, bytes, start)
     return bytes
@@ -285,19 +286,19 @@ export class JsonScanner {
 
   /** Reads more bytes into the window. Returns false at the end. @throws JsonFault `utf8` */
   #refill(): boolean {
-    const from = this.#from + this.#length
-    const read = readFully(this.#source, this.#window, from)
+    const start = this.#windowStart + this.#windowLength
+    const read = readFully(this.#source, this.#window, start)
     // A character at the end of the window that is incomplete is read again with its rest.
     const length = read - (read === this.#window.length ? cutBytes(this.#window, read) : 0)
-    this.#from = from
-    this.#at = 0
-    this.#length = length
-    if (!isUtf8(this.#window.subarray(0, length))) throw new JsonFault('utf8', this.place)
+    this.#windowStart = start
+    this.#index = 0
+    this.#windowLength = length
+    if (!isUtf8(this.#window.subarray(0, length))) throw new JsonFault('utf8', this.position)
     return length > 0
   }
 
   #fault(): JsonFault {
-    return new JsonFault(this.#current() === END ? 'ends' : 'malformed', this.place)
+    return new JsonFault(this.#current() === END ? 'ends' : 'malformed', this.position)
   }
 }
 
@@ -318,12 +319,12 @@ function isDigit(byte: number): boolean {
 
 /** Number of bytes at the end that are an incomplete character. */
 function cutBytes(bytes: Uint8Array, length: number): number {
-  for (let back = 1; back <= 3; back++) {
-    const byte = bytes[length - back] ?? 0
+  for (let distance = 1; distance <= 3; distance++) {
+    const byte = bytes[length - distance] ?? 0
     // A continuation byte; the first byte comes before it.
     if ((byte & 0xc0) === 0x80) continue
-    const needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
-    return needed > back ? back : 0
+    const characterBytes = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
+    return characterBytes > distance ? distance : 0
   }
   return 0
 }
@@ -335,8 +336,8 @@ class BracketStack {
 
   /** True if the innermost bracket is a brace. */
   get isObject(): boolean {
-    const at = this.depth - 1
-    return (((this.#bits[at >> 3] ?? 0) >> (at & 7)) & 1) === 1
+    const index = this.depth - 1
+    return (((this.#bits[index >> 3] ?? 0) >> (index & 7)) & 1) === 1
   }
 
   push(isObject: boolean): void {

@@ -2,12 +2,12 @@
 import { fieldPath } from '../../../protocol/json/schema.ts'
 import { BATCH_FIELDS } from '../../../protocol/management/batch-creation.ts'
 
-/** How the requests of a batch are written. */
+/** A form in which the requests of a batch are written. */
 export interface RequestForm {
   /** The field with the body of a request. */
   readonly body: 'body' | 'params'
   /** Further fields of a request, whose values are checked and not stored. */
-  readonly more: readonly ('method' | 'url')[]
+  readonly extraFields: readonly ('method' | 'url')[]
   /** True if the bytes are the requests themselves, one per line; otherwise a document with a list of them. */
   readonly isLines: boolean
   /** True if requests may have different models. */
@@ -21,15 +21,15 @@ export interface RequestForm {
  * Messages API.
  */
 export const REQUEST_FORMS = {
-  requests: { body: 'body', more: [], isLines: false, mixesModels: false, fields: BATCH_FIELDS },
+  requests: { body: 'body', extraFields: [], isLines: false, mixesModels: false, fields: BATCH_FIELDS },
   lines: {
     body: 'body',
-    more: ['method', 'url'],
+    extraFields: ['method', 'url'],
     isLines: true,
     mixesModels: false,
     fields: BATCH_FIELDS,
   },
-  params: { body: 'params', more: [], isLines: false, mixesModels: true, fields: new Set<string>() },
+  params: { body: 'params', extraFields: [], isLines: false, mixesModels: true, fields: new Set<string>() },
 } as const satisfies Readonly<Record<string, RequestForm>>
 export type RequestFormName = keyof typeof REQUEST_FORMS
 

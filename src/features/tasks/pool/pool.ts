@@ -19,7 +19,7 @@ const WORKER_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : '
 
 interface PoolSettings {
   /** Maximum of waiting jobs. */
-  readonly waitingMax: number
+  readonly maxWaitingJobs: number
   readonly waitingPerKey: number
   /** Maximum of jobs of one key that run at once. */
   readonly runningPerKey: number
@@ -31,20 +31,20 @@ interface PoolSettings {
 
 /** The reasons are in docs/decisions/0011-task-pool.md. */
 const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
-  // As many as there may be requests: a full pool slows callers down.
+  // As many jobs may wait as there may be requests, because a full pool should slow callers down.
   evaluation: {
-    waitingMax: 10_000,
+    maxWaitingJobs: 10_000,
     waitingPerKey: 5_000,
     runningPerKey: Number.POSITIVE_INFINITY,
     endCancelled: false,
     heapMb: 192,
   },
   // Each job holds a whole document in memory.
-  bulk: { waitingMax: 64, waitingPerKey: 16, runningPerKey: 1, endCancelled: true, heapMb: 384 },
+  bulk: { maxWaitingJobs: 64, waitingPerKey: 16, runningPerKey: 1, endCancelled: true, heapMb: 384 },
 }
 
 /** The key of tasks without a caller. */
-const NOBODY = ''
+const NO_KEY = ''
 
 /**
  * `small`: takes less than about 50 µs for every input. Sending it to a worker costs more than that;
@@ -57,21 +57,18 @@ export interface RunOptions {
   readonly deadlineMs: number
   /** Milliseconds that it may wait for a worker. Default: the deadline. */
   readonly waitMs?: number
-  /** The key on whose behalf it runs: keys take turns. Default: none, which counts as one more key. */
+  /** The key on whose behalf it runs: keys take turns. Tasks without a key take turns as one more key. */
   readonly key?: string
   /**
-   * True for a task that occupies a worker for tens of milliseconds: one of several workers is kept free of them. Tasks
-   * of a key with recent long ones also count as long.
+   * True for a task that occupies a worker for tens of milliseconds: one of several workers is kept free of such tasks.
+   * Tasks of a key with recent long tasks also count as long.
    */
   readonly long?: boolean
   readonly signal?: RequestSignal
 }
 
-/**
- * How long a task may wait if its caller waits for nothing else: a full pool slows callers down. Shorter than the
- * timeouts of clients.
- */
-export const PATIENCE_MS = 60_000
+/** `waitMs` of a task whose caller waits for nothing else: shorter than the timeouts of clients. */
+export const PATIENT_WAIT_MS = 60_000
 
 interface TaskPool<Table extends TaskTable> {
   /** @throws TaskError */
@@ -106,7 +103,7 @@ interface TaskPoolOptions {
   readonly clock: Clock
   readonly metrics: TaskSeries
   /** Maximum of waiting tasks in each pool. Default: depends on the pool. */
-  readonly waitingMax?: number
+  readonly maxWaitingTasks?: number
   /** Heap limit of each worker. Default: depends on the pool. */
   readonly heapMb?: number
 }
@@ -122,52 +119,56 @@ export function createTaskPool(options: TaskPoolOptions): GatewayTasks {
 export function createPoolOf<Table extends TaskTable>(
   table: Table,
   entry: URL,
-  { threads: evaluating, bulkThreads = 2, clock, metrics, waitingMax, heapMb }: TaskPoolOptions,
+  { threads: evaluationThreads, bulkThreads = 2, clock, metrics, maxWaitingTasks, heapMb }: TaskPoolOptions,
 ): TaskPool<Table> {
   const createQueue = (pool: PoolName, threads: number): TaskQueue => {
-    const { heapMb: usualMb, ...usual } = POOL_SETTINGS[pool]
+    const { heapMb: defaultHeapMb, ...defaults } = POOL_SETTINGS[pool]
     return new TaskQueue(
-      { ...usual, pool, clock, metrics, waitingMax: waitingMax ?? usual.waitingMax },
-      onReady => new PiscinaWorkers({ entry, pool, threads, heapMb: heapMb ?? usualMb, clock, onReady }),
+      { ...defaults, pool, clock, metrics, maxWaitingJobs: maxWaitingTasks ?? defaults.maxWaitingJobs },
+      onReady =>
+        new PiscinaWorkers({ entry, pool, threads, heapMb: heapMb ?? defaultHeapMb, clock, onReady }),
     )
   }
-  const queues = { evaluation: createQueue('evaluation', evaluating), bulk: createQueue('bulk', bulkThreads) }
+  const queues = {
+    evaluation: createQueue('evaluation', evaluationThreads),
+    bulk: createQueue('bulk', bulkThreads),
+  }
 
   const rowOf = (name: string) => {
     const row = Object.hasOwn(table, name) ? table[name] : undefined
-    if (row === undefined) throw new Error('no such task')
+    if (row === undefined) throw new Error(`the table has no task ${name}`)
     return row
   }
-  const inline = new Map<string, Promise<TaskFunction<unknown, unknown>>>()
+  const inlineFunctions = new Map<string, Promise<TaskFunction<unknown, unknown>>>()
   const functionOf = (name: string) => {
-    let loading = inline.get(name)
+    let loading = inlineFunctions.get(name)
     if (loading === undefined) {
       loading = rowOf(name).load() as Promise<TaskFunction<unknown, unknown>>
-      inline.set(name, loading)
+      inlineFunctions.set(name, loading)
     }
     return loading
   }
 
   // Outputs travel as plain data; the table guarantees that they have the type of the named task.
   const run: TaskPool<Table>['run'] = (name, input, options) => {
-    const { deadlineMs, waitMs = deadlineMs, key = NOBODY, long = false, signal } = options
-    const terms = { key, waitMs, runMs: deadlineMs, long, signal }
-    return queues[rowOf(name).pool].run(name, input, terms) as Promise<never>
+    const { deadlineMs, waitMs = deadlineMs, key = NO_KEY, long = false, signal } = options
+    const queueTerms = { key, waitMs, runMs: deadlineMs, long, signal }
+    return queues[rowOf(name).pool].run(name, input, queueTerms) as Promise<never>
   }
 
   return {
     run,
     async runInlineOr(name, input, size, options) {
       if (size === 'large') return run(name, input, options)
-      const work = await functionOf(name)
+      const taskFunction = await functionOf(name)
       try {
-        return (await work(input)) as never
+        return (await taskFunction(input)) as never
       } catch (error) {
         throw new TaskError('failed', toPlain(error))
       }
     },
     checkRoom: (name, key) => queues[rowOf(name).pool].checkRoom(name, key),
-    waitingTasks: pool => queues[pool].waiting,
+    waitingTasks: pool => queues[pool].waitingJobs,
     async close(graceMs = 0) {
       await Promise.all([queues.evaluation.close(graceMs), queues.bulk.close(graceMs)])
     },

@@ -14,14 +14,14 @@ import type { WorkerSet, WorkerSlot } from './worker-set.ts'
  * A job past its deadline may be about to end, so its worker gets this much more time. Starting another worker takes
  * longer.
  */
-const GRACE_MS = 25
+const END_GRACE_MS = 25
 
 export interface TaskQueueOptions {
   readonly pool: PoolName
   readonly clock: Clock
   readonly metrics: TaskSeries
-  /** Maximum jobs that wait while all workers are busy. If there are more, the key with the most loses its last one. */
-  readonly waitingMax: number
+  /** Maximum jobs that wait while all workers are busy. Beyond it, the key with the most jobs loses its last one. */
+  readonly maxWaitingJobs: number
   /** Jobs of one key that may wait; further ones are refused. */
   readonly waitingPerKey: number
   /** Jobs of one key that may run at once. */
@@ -30,7 +30,6 @@ export interface TaskQueueOptions {
   readonly endCancelled: boolean
 }
 
-/** How a job is queued. */
 export interface JobTerms {
   /** The API key that the job is for. */
   readonly key: string
@@ -50,8 +49,8 @@ interface Job extends JobTerms {
   readonly task: string
   readonly input: unknown
   readonly admittedMs: number
-  /** Time at which it has waited, or run, for too long. */
-  dueMs: number
+  /** The time at which the job has waited, or run, for too long. */
+  deadlineAtMs: number
   readonly resolve: (output: unknown) => void
   readonly reject: (error: TaskError) => void
   settled: boolean
@@ -63,7 +62,7 @@ interface Job extends JobTerms {
   removeListener: () => void
 }
 
-const nothing = () => undefined
+const doNothing = () => undefined
 
 export class TaskQueue {
   readonly #options: TaskQueueOptions
@@ -75,9 +74,9 @@ export class TaskQueue {
   readonly #metrics: TaskMetrics
   readonly #longKeys = new LongKeys()
   /** Number of jobs without an outcome. */
-  #open = 0
-  #closed = false
-  #whenIdle: () => void = nothing
+  #openJobs = 0
+  #isClosed = false
+  #whenIdle: () => void = doNothing
 
   /** @param createWorkers gets the function to call whenever a worker becomes ready */
   constructor(options: TaskQueueOptions, createWorkers: (onReady: () => void) => WorkerSet) {
@@ -88,7 +87,7 @@ export class TaskQueue {
   }
 
   /** Number of jobs that wait for a worker. */
-  get waiting(): number {
+  get waitingJobs(): number {
     return this.#waiting.size
   }
 
@@ -101,17 +100,17 @@ export class TaskQueue {
       task,
       input,
       admittedMs,
-      dueMs: admittedMs + terms.waitMs,
+      deadlineAtMs: admittedMs + terms.waitMs,
       resolve,
       reject,
       settled: false,
       worker: null,
       retried: false,
       timer: null,
-      removeListener: nothing,
+      removeListener: doNothing,
     }
-    if (++this.#open === 1) this.#workers.keepAlive(true)
-    if (this.#closed || terms.signal?.aborted === true) {
+    if (++this.#openJobs === 1) this.#workers.keepAlive(true)
+    if (this.#isClosed || terms.signal?.aborted === true) {
       this.#fail(job, 'cancelled')
       return promise
     }
@@ -119,11 +118,11 @@ export class TaskQueue {
     this.#watch(job)
     this.#workers.expect(task)
     this.#dispatch()
-    if (job.worker === null && this.#waiting.sizeOf(job.key) > this.#roomOfKey())
+    if (job.worker === null && this.#waiting.sizeOf(job.key) > this.#maxWaitingOfKey())
       this.#fail(job, 'overloaded', true)
-    else if (this.waiting > this.#options.waitingMax + this.#starting()) {
-      const last = this.#waiting.lastOfLongest()
-      if (last !== null) this.#fail(last, 'overloaded')
+    else if (this.waitingJobs > this.#options.maxWaitingJobs + this.#starting()) {
+      const droppedJob = this.#waiting.lastOfLongest()
+      if (droppedJob !== null) this.#fail(droppedJob, 'overloaded')
     }
     return promise
   }
@@ -133,15 +132,15 @@ export class TaskQueue {
    * @throws TaskError `overloaded`
    */
   checkRoom(task: string, key: string): void {
-    if (this.#waiting.sizeOf(key) < this.#roomOfKey()) return
+    if (this.#waiting.sizeOf(key) < this.#maxWaitingOfKey()) return
     this.#metrics.record(task, 'overloaded', 0, null)
     throw new TaskError('overloaded', null, true)
   }
 
   /** Refuses new jobs, lets running ones finish within the grace time, cancels the others and ends the workers. */
   async close(graceMs: number): Promise<void> {
-    this.#closed = true
-    if (graceMs > 0 && this.#open > 0) {
+    this.#isClosed = true
+    if (graceMs > 0 && this.#openJobs > 0) {
       const { promise, resolve } = Promise.withResolvers<void>()
       this.#whenIdle = resolve
       const timer = this.#clock.after(graceMs, resolve)
@@ -152,7 +151,7 @@ export class TaskQueue {
     await this.#workers.close()
   }
 
-  #roomOfKey(): number {
+  #maxWaitingOfKey(): number {
     return this.#options.waitingPerKey + this.#starting()
   }
 
@@ -165,55 +164,55 @@ export class TaskQueue {
 
   #watch(job: Job): void {
     const { signal } = job
-    job.timer = this.#clock.after(job.waitMs, () => this.#giveUp(job, 'timeout'))
+    job.timer = this.#clock.after(job.waitMs, () => this.#abandon(job, 'timeout'))
     if (signal === undefined) return
-    const abort = () => this.#giveUp(job, 'cancelled')
+    const abort = () => this.#abandon(job, 'cancelled')
     signal.addEventListener('abort', abort, { once: true })
     job.removeListener = () => signal.removeEventListener('abort', abort)
   }
 
   /** Rejects the job at once, and ends its worker if the job keeps running. */
-  #giveUp(job: Job, outcome: 'timeout' | 'cancelled'): void {
+  #abandon(job: Job, outcome: 'timeout' | 'cancelled'): void {
     if (job.settled) return
     this.#fail(job, outcome)
     const { worker } = job
     if (worker === null) return
     const atOnce = outcome === 'timeout' || this.#options.endCancelled
-    const leftMs = atOnce ? 0 : Math.max(0, job.dueMs - this.#clock.monotonicMs())
-    this.#clock.after(leftMs + GRACE_MS, () => {
+    const remainingMs = atOnce ? 0 : Math.max(0, job.deadlineAtMs - this.#clock.monotonicMs())
+    this.#clock.after(remainingMs + END_GRACE_MS, () => {
       if (this.#running.get(worker) !== job) return
       // Another worker must start, however long the job would have taken.
-      this.#longKeys.lostWorker(job.key)
+      this.#longKeys.recordLostWorker(job.key)
       worker.end()
     })
   }
 
   #dispatch(): void {
-    while (this.waiting > 0) {
+    while (this.waitingJobs > 0) {
       const worker = this.#freeWorker()
       const job = worker === null ? null : this.#waiting.next(this.#mayRun)
       if (worker === null || job === null) break
       void this.#send(job, worker)
     }
-    this.#metrics.setDepth(this.waiting)
+    this.#metrics.setDepth(this.waitingJobs)
   }
 
   /**
-   * A key may use no more than its part of the workers, and long jobs leave one of several workers to short ones: one
-   * that is ready, not one that is starting.
+   * True if the job's key runs fewer jobs than it may, and the job leaves a worker to short jobs if it is long: one that
+   * is ready, not one that is starting.
    */
   readonly #mayRun = (job: Job): boolean => {
     const slots = this.#workers.slots()
-    let ofKey = 0
-    let ofLong = 0
-    let ready = 0
-    for (const { state } of slots) if (state === 'ready') ready++
+    let jobsOfKey = 0
+    let longJobs = 0
+    let readyWorkers = 0
+    for (const { state } of slots) if (state === 'ready') readyWorkers++
     for (const running of this.#running.values()) {
-      if (running.key === job.key) ofKey++
-      if (this.#isLong(running)) ofLong++
+      if (running.key === job.key) jobsOfKey++
+      if (this.#isLong(running)) longJobs++
     }
-    if (ofKey >= this.#options.runningPerKey) return false
-    return !this.#isLong(job) || slots.size === 1 || ofLong < ready - 1
+    if (jobsOfKey >= this.#options.runningPerKey) return false
+    return !this.#isLong(job) || slots.size === 1 || longJobs < readyWorkers - 1
   }
 
   #isLong({ long, key }: Job): boolean {
@@ -231,12 +230,12 @@ export class TaskQueue {
     job.worker = worker
     this.#running.set(worker, job)
     job.timer?.cancel()
-    job.dueMs = this.#clock.monotonicMs() + job.runMs
-    job.timer = this.#clock.after(job.runMs, () => this.#giveUp(job, 'timeout'))
+    job.deadlineAtMs = this.#clock.monotonicMs() + job.runMs
+    job.timer = this.#clock.after(job.runMs, () => this.#abandon(job, 'timeout'))
     let reply: TaskReply | null = null
     try {
       reply = await worker.post(job.task, job.input)
-      this.#longKeys.ran(job.key, reply.cpuMs)
+      this.#longKeys.recordJob(job.key, reply.cpuMs)
     } catch {
       // The worker died, or the input could not be copied; the state of the worker shows which.
     }
@@ -272,13 +271,13 @@ export class TaskQueue {
 
   #settle(job: Job, outcome: TaskOutcome, ranMs: number | null = null): void {
     job.settled = true
-    if (--this.#open === 0) {
+    if (--this.#openJobs === 0) {
       this.#workers.keepAlive(false)
       this.#whenIdle()
     }
     job.timer?.cancel()
     job.removeListener()
-    if (job.worker === null && this.#waiting.remove(job)) this.#metrics.setDepth(this.waiting)
+    if (job.worker === null && this.#waiting.remove(job)) this.#metrics.setDepth(this.waitingJobs)
     this.#metrics.record(job.task, outcome, this.#clock.monotonicMs() - job.admittedMs, ranMs)
   }
 }
@@ -312,16 +311,15 @@ class TaskMetrics {
   }
 }
 
-/** Keys whose jobs occupy a worker for long, learned from the durations of their recent jobs. Pure. */
-
 /** CPU milliseconds from which a job counts as long. */
-const LONG_MS = 50
-/** Counted for a job whose worker was ended: another worker must start and load its code. */
-const LOST_MS = 800
-const KEYS_MAX = 1_000
+const LONG_JOB_MS = 50
+/** Duration that counts for a job whose worker was ended: another worker must start and load its code. */
+const LOST_WORKER_MS = 800
+const MAX_LONG_KEYS = 1_000
 
+/** Keys whose jobs occupy a worker for long, learned from the durations of their recent jobs. */
 class LongKeys {
-  /** Expected milliseconds of the next job of a key; only long ones. */
+  /** Expected milliseconds of the next job, by key; only for keys with long jobs. */
   readonly #expectedMs = new Map<string, number>()
 
   /** True if the next job of the key counts as long. */
@@ -330,18 +328,18 @@ class LongKeys {
   }
 
   /** Records the duration of a job. Several short jobs make up for a long one. */
-  ran(key: string, tookMs: number): void {
+  recordJob(key: string, tookMs: number): void {
     const expectedMs = Math.max(tookMs, (this.#expectedMs.get(key) ?? 0) / 2)
     this.#expectedMs.delete(key)
-    if (expectedMs <= LONG_MS) return
+    if (expectedMs <= LONG_JOB_MS) return
     this.#expectedMs.set(key, expectedMs)
-    if (this.#expectedMs.size <= KEYS_MAX) return
+    if (this.#expectedMs.size <= MAX_LONG_KEYS) return
     const [oldest = ''] = this.#expectedMs.keys()
     this.#expectedMs.delete(oldest)
   }
 
-  /** A job of the key was given up, and its worker was ended. */
-  lostWorker(key: string): void {
-    this.ran(key, LOST_MS)
+  /** Records that a job of the key was abandoned and its worker ended. */
+  recordLostWorker(key: string): void {
+    this.recordJob(key, LOST_WORKER_MS)
   }
 }

@@ -14,38 +14,38 @@ type AnyFunction = TaskFunction<unknown, unknown>
 
 /**
  * Creates the function that Piscina calls for each job, one after the other. A worker is ready once this has resolved,
- * so the code of short tasks is loaded first. The code of a bulk task is large: that of tasks which the pool has run
- * before is loaded first too, any other with its first job.
+ * so the code of evaluation tasks is loaded first. The code of bulk tasks is large: it is loaded first only for tasks
+ * that the pool has run before, otherwise with the first job.
  */
 export async function createRunner(
   table: TaskTable,
   setup: WorkerSetup,
 ): Promise<(message: TaskMessage) => Promise<TaskReply>> {
-  const loaded = new Map<string, AnyFunction>()
-  let cell: Int32Array | null = null
+  const loadedTasks = new Map<string, AnyFunction>()
+  let phaseCell: Int32Array | null = null
 
   const load = async (name: string): Promise<AnyFunction> => {
     const task = Object.hasOwn(table, name) ? table[name] : undefined
-    if (task === undefined) throw new Error('no such task')
+    if (task === undefined) throw new Error(`the table has no task ${name}`)
     // The pool's types have matched names and inputs; this side sees only names and data.
     const run = (await task.load()) as AnyFunction
-    loaded.set(name, run)
+    loadedTasks.set(name, run)
     return run
   }
 
-  const loadsFirst = (name: string): boolean =>
+  const isLoadedFirst = (name: string): boolean =>
     table[name]?.pool === setup.pool && (setup.pool === 'evaluation' || setup.tasks.has(name))
   // A task that cannot be loaded fails alone, when a job needs it.
-  await Promise.allSettled(Object.keys(table).filter(loadsFirst).map(load))
+  await Promise.allSettled(Object.keys(table).filter(isLoadedFirst).map(load))
 
-  const enter = (phase: number): void => {
-    if (cell === null) return
-    Atomics.store(cell, 0, phase)
-    Atomics.notify(cell, 0)
+  const enterPhase = (phase: number): void => {
+    if (phaseCell === null) return
+    Atomics.store(phaseCell, 0, phase)
+    Atomics.notify(phaseCell, 0)
   }
 
   return async ({ task, input, phase }) => {
-    cell = phase ?? cell
+    phaseCell = phase ?? phaseCell
     const startedMs = performance.now()
     let cpuBefore = process.threadCpuUsage()
     const times = (): TaskTimes => ({
@@ -53,13 +53,13 @@ export async function createRunner(
       cpuMs: cpuMs(process.threadCpuUsage(cpuBefore)),
     })
     try {
-      let work = loaded.get(task)
-      if (work === undefined) {
-        enter(JOB_PHASES.loading)
-        work = await load(task).finally(() => enter(JOB_PHASES.running))
+      let taskFunction = loadedTasks.get(task)
+      if (taskFunction === undefined) {
+        enterPhase(JOB_PHASES.loading)
+        taskFunction = await load(task).finally(() => enterPhase(JOB_PHASES.running))
         cpuBefore = process.threadCpuUsage()
-      } else enter(JOB_PHASES.running)
-      const output = await work(input)
+      } else enterPhase(JOB_PHASES.running)
+      const output = await taskFunction(input)
       return { kind: 'done', output, ...times() }
     } catch (error) {
       return { kind: 'failed', failure: toPlain(error), ...times() }

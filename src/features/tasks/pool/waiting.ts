@@ -3,14 +3,14 @@
  * with one. Pure.
  */
 
-/** The part of a job that its place in the queue depends on. */
-interface Keyed {
+/** The part of a job that decides its position in the queue. */
+interface KeyedJob {
   /** The API key that the job is for. Jobs of one key run in the order of their arrival. */
   readonly key: string
 }
 
-export class WaitingJobs<Job extends Keyed> {
-  /** Never contains empty lists; the first key is the next one. */
+export class WaitingJobs<Job extends KeyedJob> {
+  /** Never has empty lists; the first key has the next turn. */
   readonly #lists = new Map<string, Job[]>()
   #size = 0
 
@@ -32,12 +32,12 @@ export class WaitingJobs<Job extends Keyed> {
 
   /** Adds a job before all others. */
   addFirst(job: Job): void {
-    const others = [...this.#lists]
+    const earlier = [...this.#lists]
     const list = this.#lists.get(job.key) ?? []
     list.unshift(job)
     this.#lists.clear()
     this.#lists.set(job.key, list)
-    for (const [key, other] of others) if (key !== job.key) this.#lists.set(key, other)
+    for (const [key, earlierList] of earlier) if (key !== job.key) this.#lists.set(key, earlierList)
     this.#size++
   }
 
@@ -62,12 +62,12 @@ export class WaitingJobs<Job extends Keyed> {
     return longest?.at(-1) ?? null
   }
 
-  /** Returns false if it does not wait. */
+  /** Returns false if the job does not wait. */
   remove(job: Job): boolean {
     const list = this.#lists.get(job.key)
-    const at = list?.lastIndexOf(job) ?? -1
-    if (list === undefined || at === -1) return false
-    list.splice(at, 1)
+    const index = list?.lastIndexOf(job) ?? -1
+    if (list === undefined || index === -1) return false
+    list.splice(index, 1)
     if (list.length === 0) this.#lists.delete(job.key)
     this.#size--
     return true

@@ -9,7 +9,7 @@ import { Piscina } from 'piscina'
 import type { Clock } from '../../../base/clock.ts'
 import { JOB_PHASES, type PoolName, type TaskMessage, type TaskReply, type WorkerSetup } from '../task.ts'
 
-/** The place of one worker. */
+/** One worker of a pool. */
 export interface WorkerSlot {
   readonly state: 'starting' | 'ready' | 'dead'
   /** True if the worker has started the last job that was posted. */
@@ -48,29 +48,29 @@ interface WorkerSetOptions {
 }
 
 /** Minimum time between two starts of a pool whose workers fail to start. */
-const RESTART_MS = 500
+const MIN_RESTART_INTERVAL_MS = 500
 /**
  * A worker that is not ready after twice this long is replaced; starting takes 0.1 s on an idle machine. Two timers,
  * because one may expire at once on a machine that was paused.
  */
-const START_MAX_MS = 30_000
-/** How long to wait for a worker that loads code before it is ended. */
-const LOAD_MAX_MS = 5_000
+const START_TIMEOUT_MS = 30_000
+/** Maximum time to wait for a worker that loads code before it is ended. */
+const LOAD_TIMEOUT_MS = 5_000
 /** The longest delay of a timer. */
-const LONG_MS = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 export class PiscinaWorkers implements WorkerSet {
   readonly #options: WorkerSetOptions
   readonly #slots = new Set<PiscinaSlot>()
-  readonly #known = new WeakSet<Worker>()
+  readonly #workers = new WeakSet<Worker>()
   readonly #expected = new Set<string>()
   /** A timer that only keeps the thread alive. */
-  #awake: NodeJS.Timeout | null = null
+  #keepAliveTimer: NodeJS.Timeout | null = null
   /** Thread id of the worker that gets the next job. */
-  #chosen = -1
+  #nextWorkerId = -1
   #piscina: Piscina | null = null
   #startedMs = Number.NEGATIVE_INFINITY
-  #closed = false
+  #isClosed = false
 
   constructor(options: WorkerSetOptions) {
     this.#options = options
@@ -88,25 +88,26 @@ export class PiscinaWorkers implements WorkerSet {
   }
 
   keepAlive(needed: boolean): void {
-    if (needed && !this.#closed) this.#awake = (this.#awake ?? setInterval(() => undefined, LONG_MS)).ref()
-    else this.#awake?.unref()
+    if (needed && !this.#isClosed)
+      this.#keepAliveTimer = (this.#keepAliveTimer ?? setInterval(() => undefined, MAX_TIMER_MS)).ref()
+    else this.#keepAliveTimer?.unref()
   }
 
   async close(): Promise<void> {
-    this.#closed = true
-    if (this.#awake !== null) clearInterval(this.#awake)
+    this.#isClosed = true
+    if (this.#keepAliveTimer !== null) clearInterval(this.#keepAliveTimer)
     const deadline = new AbortController()
-    const tooLong = delay(LOAD_MAX_MS, undefined, { signal: deadline.signal }).catch(() => undefined)
-    await Promise.race([tooLong, Promise.all(Array.from(this.#slots, slot => slot.loaded()))])
+    const timeout = delay(LOAD_TIMEOUT_MS, undefined, { signal: deadline.signal }).catch(() => undefined)
+    await Promise.race([timeout, Promise.all(Array.from(this.#slots, slot => slot.whenLoaded()))])
     deadline.abort()
     await this.#piscina?.destroy()
   }
 
   #start(): void {
     const { entry, pool, threads, heapMb, clock, onReady } = this.#options
-    if (this.#closed || clock.monotonicMs() - this.#startedMs < RESTART_MS) return
+    if (this.#isClosed || clock.monotonicMs() - this.#startedMs < MIN_RESTART_INTERVAL_MS) return
     this.#startedMs = clock.monotonicMs()
-    // Copied at the start of each worker.
+    // Each worker gets a copy at its start.
     const workerData: WorkerSetup = { pool, tasks: this.#expected }
     const piscina = new Piscina({
       filename: entry.href,
@@ -118,13 +119,12 @@ export class PiscinaWorkers implements WorkerSet {
       maxQueue: threads,
       atomics: 'sync',
       recordTiming: false,
-      // Workers compute; they do not need the environment and its secrets.
+      // Workers only compute: they need neither the environment and its secrets nor modules that the process preloads.
       env: {},
-      // They do not need modules that the process preloads either.
       execArgv: ['--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
       workerData,
-      loadBalancer: (_, workers) => workers.find(({ id }) => id === this.#chosen) ?? null,
+      loadBalancer: (_, workers) => workers.find(({ id }) => id === this.#nextWorkerId) ?? null,
     })
     this.#piscina = piscina
     // A worker died between two jobs: Piscina has already replaced it, and no job is lost.
@@ -133,13 +133,13 @@ export class PiscinaWorkers implements WorkerSet {
       // Piscina starts the replacement right after this event.
       queueMicrotask(() => this.#addSlots(piscina))
       // If no worker can be started, the waiting jobs must start a new pool.
-      clock.after(RESTART_MS, onReady)
+      clock.after(MIN_RESTART_INTERVAL_MS, onReady)
     })
     this.#addSlots(piscina)
   }
 
   #addSlots(piscina: Piscina): void {
-    for (const worker of piscina.threads) if (!this.#known.has(worker)) this.#add(piscina, worker)
+    for (const worker of piscina.threads) if (!this.#workers.has(worker)) this.#add(piscina, worker)
   }
 
   #add(piscina: Piscina, worker: Worker): void {
@@ -147,23 +147,23 @@ export class PiscinaWorkers implements WorkerSet {
     const id = worker.threadId
     const { promise: started, resolve: onStarted } = Promise.withResolvers<void>()
     const slot = new PiscinaSlot(worker, started, clock, message => {
-      this.#chosen = id
+      this.#nextWorkerId = id
       return piscina.run(message)
     })
-    let starting = clock.after(START_MAX_MS, () => {
-      starting = clock.after(START_MAX_MS, () => slot.terminate())
+    let startTimer = clock.after(START_TIMEOUT_MS, () => {
+      startTimer = clock.after(START_TIMEOUT_MS, () => slot.terminate())
     })
     const remove = () => {
-      starting.cancel()
+      startTimer.cancel()
       onStarted()
       slot.state = 'dead'
       this.#slots.delete(slot)
     }
-    this.#known.add(worker)
+    this.#workers.add(worker)
     this.#slots.add(slot)
     // The first message of a worker is Piscina's own: it has loaded its code.
     worker.once('message', () => {
-      starting.cancel()
+      startTimer.cancel()
       onStarted()
       if (slot.state === 'dead') return
       slot.state = 'ready'
@@ -177,8 +177,8 @@ export class PiscinaWorkers implements WorkerSet {
 class PiscinaSlot implements WorkerSlot {
   state: WorkerSlot['state'] = 'starting'
   readonly #phase = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
-  /** True after the first answer: the worker has `#phase` then. */
-  #answered = false
+  /** True after the first answer: the worker then has `#phase`. */
+  #hasAnswered = false
   readonly #worker: Worker
   /** Resolves when the worker has loaded its own code, or has died. */
   readonly #started: Promise<void>
@@ -203,24 +203,24 @@ class PiscinaSlot implements WorkerSlot {
 
   async post(task: string, input: unknown): Promise<TaskReply> {
     Atomics.store(this.#phase, 0, JOB_PHASES.posted)
-    const reply = await this.#run({ task, input, phase: this.#answered ? null : this.#phase })
-    this.#answered = true
+    const reply = await this.#run({ task, input, phase: this.#hasAnswered ? null : this.#phase })
+    this.#hasAnswered = true
     return reply
   }
 
   /** Resolves when the worker is not loading code, or has died. */
-  async loaded(): Promise<void> {
-    const ended = new AbortController()
-    const exited = once(this.#worker, 'exit', { signal: ended.signal }).catch(() => undefined)
+  async whenLoaded(): Promise<void> {
+    const listening = new AbortController()
+    const exited = once(this.#worker, 'exit', { signal: listening.signal }).catch(() => undefined)
     await Promise.race([this.#idle(), exited])
-    ended.abort()
+    listening.abort()
   }
 
   end(): void {
     this.state = 'dead'
-    const { promise: tooLong, resolve } = Promise.withResolvers<void>()
-    const timer = this.#clock.after(LOAD_MAX_MS, resolve)
-    void Promise.race([this.loaded(), tooLong]).then(() => {
+    const { promise: timeout, resolve } = Promise.withResolvers<void>()
+    const timer = this.#clock.after(LOAD_TIMEOUT_MS, resolve)
+    void Promise.race([this.whenLoaded(), timeout]).then(() => {
       timer.cancel()
       this.terminate()
     })
@@ -236,8 +236,8 @@ class PiscinaSlot implements WorkerSlot {
   async #idle(): Promise<void> {
     await this.#started
     for (const phase of [JOB_PHASES.posted, JOB_PHASES.loading]) {
-      const waiting = Atomics.waitAsync(this.#phase, 0, phase)
-      if (waiting.async) await waiting.value
+      const change = Atomics.waitAsync(this.#phase, 0, phase)
+      if (change.async) await change.value
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Entry of a task worker. Piscina treats the worker as ready once the promise resolves. By then it runs at the priority
- * of its pool, so that event loops come first when cores are busy.
+ * Entry of a task worker. Piscina treats the worker as ready once `run` resolves. The worker runs at the priority of its
+ * pool, so that event loops come first when cores are busy.
  */
 import { workerData } from 'node:worker_threads'
 import { TASKS } from '../table.ts'

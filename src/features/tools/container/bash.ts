@@ -2,7 +2,6 @@
  * The bash server tool: one command at a time. By default the call goes to the client, as Messages clients expect; with
  * the `gateway` engine, it runs in a sandbox container.
  */
-
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -17,10 +16,10 @@ import {
   type ContainerDeps,
   type ContainerUse,
   commandsOf,
-  describedBy,
+  descriptionOf,
   failureText,
   onlyOutput,
-  placeFields,
+  runFields,
   settingsOf,
   settingsPath,
   useContainer,
@@ -45,15 +44,15 @@ export function createBash(deps: ContainerDeps): ServerTool {
       }
       return {
         declare: () => entries.map(({ tool }) => declaration(tool, uses.get(tool))),
-        firstForm: call => begunFields(call),
+        firstForm: call => callFields(call),
         leaves: ({ tool, arguments: args }) => !uses.has(tool) && isCommand(args),
         run(call, _, signal) {
           const containerUse = uses.get(call.tool)
           if (containerUse !== undefined) return runBash(call, containerUse, signal)
-          const fields = begunFields(call)
+          const fields = callFields(call)
           return isCommand(call.arguments)
             ? { item: fields, result: '', next: 'end-turn' }
-            : failedOutcome(fields, BAD_COMMAND)
+            : failedOutcome(fields, COMMAND_NOT_STRING)
         },
       }
     },
@@ -72,7 +71,7 @@ function declaration(tool: RequestedTool, use: ContainerUse | undefined): Functi
   return {
     tool,
     name: 'bash',
-    ...describedBy(`Runs a bash command${location}.`, use),
+    ...descriptionOf(`Runs a bash command${location}.`, use),
     parameters: objectSchema([], {
       command: { type: 'string', description: 'The command' },
       commands: {
@@ -87,7 +86,7 @@ function declaration(tool: RequestedTool, use: ContainerUse | undefined): Functi
   }
 }
 
-function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
+function callFields(call: ToolCall): Readonly<Record<string, unknown>> {
   const command = commandsOf(call.arguments)?.join('\n')
   return {
     call_id: call.callId,
@@ -96,36 +95,36 @@ function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
   }
 }
 
-/** True if a client can run it. */
+/** True if a client can run the call. */
 function isCommand(args: ToolCall['arguments']): boolean {
   return args['restart'] === true || commandsOf(args) !== null
 }
 
-const BAD_COMMAND = 'command: must be a string'
+const COMMAND_NOT_STRING = 'command: must be a string'
 
 async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
-  const fields = begunFields(call)
+  const fields = callFields(call)
   const commands = commandsOf(call.arguments)
   if (commands === null) {
     // Each command has a new shell anyway.
     if (call.arguments['restart'] === true) return outcomeOf(fields, { stdout: '', stderr: '', exitCode: 0 })
-    return failedOutcome(fields, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
+    return failedOutcome(fields, call.arguments['commands'] === undefined ? COMMAND_NOT_STRING : BAD_COMMANDS)
   }
   try {
     const code = { language: 'shell', text: commands.join('\n') } as const
-    const done = await use.run([code], boundsOf(call.arguments), signal)
-    const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
+    const containerRun = await use.run([code], boundsOf(call.arguments), signal)
+    const { stdout, stderr, exitCode, timedOut } = onlyOutput(containerRun)
     return outcomeOf(
-      { ...fields, ...placeFields(done) },
-      { stdout, stderr: timedOut ? stderr + TIMED_OUT : stderr, exitCode },
-      done.reply.notice,
+      { ...fields, ...runFields(containerRun) },
+      { stdout, stderr: timedOut ? stderr + TIMED_OUT_LINE : stderr, exitCode },
+      containerRun.reply.notice,
     )
   } catch (thrown) {
     return failedOutcome(fields, failureText(thrown, signal))
   }
 }
 
-const TIMED_OUT = 'The command took too long and was stopped\n'
+const TIMED_OUT_LINE = 'The command took too long and was stopped\n'
 
 interface BashResult {
   readonly stdout: string

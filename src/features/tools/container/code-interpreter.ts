@@ -21,10 +21,10 @@ import {
   allowedDomains,
   type ContainerDeps,
   type ContainerUse,
-  describedBy,
+  descriptionOf,
   failureText,
   onlyOutput,
-  placeFields,
+  runFields,
   settingsOf,
   settingsPath,
   useContainer,
@@ -32,45 +32,45 @@ import {
   wantedContainer,
 } from './container-use.ts'
 
-const NATIVE = 'code_interpreter'
+const NATIVE_TYPE = 'code_interpreter'
 
 export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
   return {
     name: 'code_interpreter',
-    native: [NATIVE],
+    native: [NATIVE_TYPE],
     async open(entries, exchange, display) {
       const uses = new Map<RequestedTool, ContainerUse>()
-      /** A provider may run a native one itself, under other conditions. */
+      /** Returns the reason why a native tool cannot run here, because its provider may run it; null if it can. */
       const prepare = async (entry: ToolEntry): Promise<string | null> => {
         if (uses.has(entry.tool)) return null
         const use = useContainer(deps, exchange, wantedOf(entry))
-        if (entry.tool.type === NATIVE) {
+        if (entry.tool.type === NATIVE_TYPE) {
           const refusal = await use.refusal()
           if (refusal !== null) return refusal
         } else await use.check()
         uses.set(entry.tool, use)
         return null
       }
-      for (const entry of entries) if (entry.tool.type !== NATIVE) await prepare(entry)
+      for (const entry of entries) if (entry.tool.type !== NATIVE_TYPE) await prepare(entry)
       const declare = async (entry: ToolEntry, hosted: boolean): Promise<ToolDeclaration> => {
         // No provider can read files of the workspace.
-        if (hosted && entry.tool.type === NATIVE && !wantedOf(entry).fileIds.some(isFileId))
+        if (hosted && entry.tool.type === NATIVE_TYPE && !wantedOf(entry).fileIds.some(isFileId))
           return { native: entry.tool as NativeDeclaration['native'] }
         const refusal = await prepare(entry)
         if (refusal !== null) return { tool: entry.tool, missing: refusal }
         return declaration(entry.tool, uses.get(entry.tool))
       }
       return {
-        declare: endpoint => Promise.all(entries.map(entry => declare(entry, endpoint.hosts(NATIVE)))),
+        declare: endpoint => Promise.all(entries.map(entry => declare(entry, endpoint.hosts(NATIVE_TYPE)))),
         firstForm: call =>
-          call.tool.type === NATIVE
+          call.tool.type === NATIVE_TYPE
             ? { type: 'code_interpreter_call', code: codeOf(call) ?? '', outputs: [] }
             : { code: codeOf(call) ?? '', language: 'python' },
         run(call, progress, signal) {
           const use = uses.get(call.tool)
           const code = codeOf(call)
           if (use === undefined || code === null) return failedOutcome('code: must be a string')
-          return call.tool.type === NATIVE
+          return call.tool.type === NATIVE_TYPE
             ? runNative(code, use, { display, progress, signal })
             : runPython(code, use, signal)
         },
@@ -91,28 +91,28 @@ function wantedOf(entry: ToolEntry): WantedContainer {
     const environment = { type: 'container_reference', container_id: container }
     return { ...wantedContainer({ ...settings, environment }, path), path }
   }
-  const containerTerms = wantedContainer(settings, settingsPath(entry))
+  const wanted = wantedContainer(settings, settingsPath(entry))
   const fields = recordOrEmpty(container)
   const fileIds = texts(fields['file_ids'])
   const domains = allowedDomains(fields['network_policy'], `${path}.network_policy`)
-  if (fileIds.length === 0 && domains === null) return containerTerms
-  const terms = domains === null ? containerTerms.terms : { ...containerTerms.terms, allowedDomains: domains }
+  if (fileIds.length === 0 && domains === null) return wanted
+  const terms = domains === null ? wanted.terms : { ...wanted.terms, allowedDomains: domains }
   return {
-    ...containerTerms,
+    ...wanted,
     terms,
     path,
     ...(fileIds.length === 0 ? {} : { fileIds, filesPath: `${path}.file_ids` }),
   }
 }
 
-const WORDS =
+const DESCRIPTION =
   'Runs Python 3 code in a container and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.'
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
   return {
     tool,
     name: 'code_interpreter',
-    ...describedBy(WORDS, use),
+    ...descriptionOf(DESCRIPTION, use),
     parameters: objectSchema(['code'], { code: { type: 'string', description: 'The Python code' } }),
   }
 }
@@ -123,18 +123,21 @@ function codeOf({ arguments: { code } }: ToolCall): string | null {
 
 const NO_BOUNDS = { timeoutMs: null, maxOutputLength: null }
 
-async function python(code: string, use: ContainerUse, signal: AbortSignal) {
-  const done = await use.run([{ language: 'python', text: code }], NO_BOUNDS, signal)
-  const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
-  const notice = done.reply.notice ?? (timedOut ? 'The run took too long and was stopped' : null)
-  return { done, printed: { stdout, stderr: notice === null ? stderr : `${stderr}${notice}\n`, exitCode } }
+async function runCode(code: string, use: ContainerUse, signal: AbortSignal) {
+  const containerRun = await use.run([{ language: 'python', text: code }], NO_BOUNDS, signal)
+  const { stdout, stderr, exitCode, timedOut } = onlyOutput(containerRun)
+  const notice = containerRun.reply.notice ?? (timedOut ? 'The run took too long and was stopped' : null)
+  return {
+    done: containerRun,
+    printed: { stdout, stderr: notice === null ? stderr : `${stderr}${notice}\n`, exitCode },
+  }
 }
 
 async function runPython(code: string, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
   try {
-    const { done, printed } = await python(code, use, signal)
+    const { done: containerRun, printed } = await runCode(code, use, signal)
     return {
-      item: { code, language: 'python', ...printed, ...placeFields(done) },
+      item: { code, language: 'python', ...printed, ...runFields(containerRun) },
       result: JSON.stringify(printed),
     }
   } catch (thrown) {
@@ -142,7 +145,7 @@ async function runPython(code: string, use: ContainerUse, signal: AbortSignal): 
   }
 }
 
-interface NativeShow {
+interface NativeOutput {
   readonly display: ToolDisplay
   readonly progress: ToolProgress
   readonly signal: AbortSignal
@@ -151,7 +154,7 @@ interface NativeShow {
 async function runNative(
   code: string,
   use: ContainerUse,
-  { display, progress, signal }: NativeShow,
+  { display, progress, signal }: NativeOutput,
 ): Promise<ToolOutcome> {
   const report = (name: string, fields: Readonly<Record<string, unknown>> = {}): void =>
     progress({ name: `code_interpreter_call${name}`, fields })
@@ -160,8 +163,8 @@ async function runNative(
   report('_code.done', { code })
   report('.interpreting')
   try {
-    const { done, printed } = await python(code, use, signal)
-    const { containerId, files } = done
+    const { done: containerRun, printed } = await runCode(code, use, signal)
+    const { containerId, files } = containerRun
     report('.completed')
     if (files.length > 0) display.annotate(files)
     const logs = printed.stdout + printed.stderr

@@ -2,7 +2,6 @@
  * Code that the sandbox tools share: reads which container a request wants, opens it at the first call, and lists its
  * files.
  */
-
 import { GatewayError, refuseField, toGatewayError } from '../../../base/errors.ts'
 import { isFileId } from '../../../base/ids.ts'
 import { recordOrEmpty, texts } from '../../../base/json.ts'
@@ -19,7 +18,7 @@ import { domainsRefusal } from '../web/domains.ts'
 
 /** The container that an entry of the request asks for. */
 export interface WantedContainer {
-  /** Null: a new one. */
+  /** Null for a new container. */
   readonly id: string | null
   readonly terms: ContainerTerms
   /** Files of the workspace that are copied into it. */
@@ -52,11 +51,11 @@ export interface ContainerUse {
    * container.
    */
   check(): Promise<void>
-  /** Like `check`, for an entry without special requirements: the reason why it cannot run here; null: it can. */
+  /** Like `check`, but returns why an entry without special requirements cannot run here; null if it can. */
   refusal(): Promise<string | null>
-  /** Describes the container's contents to the model; empty: nothing. Known after `check`. */
+  /** Describes the container and its files to the model. Call it after `check`, which finds the files. */
   describe(): Pick<FunctionDeclaration, 'description' | 'isForeign'>
-  /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
+  /** Runs code. Rejects with the reason of the signal, or with a GatewayError that the model may read. */
   run(codes: readonly Code[], bounds: RunBounds, signal: AbortSignal): Promise<ContainerRun>
 }
 
@@ -66,84 +65,89 @@ interface RunBounds {
 }
 
 /** The fields of an item about where code ran, and the files it created. */
-export function placeFields({ containerId, files }: ContainerRun): Readonly<Record<string, unknown>> {
+export function runFields({ containerId, files }: ContainerRun): Readonly<Record<string, unknown>> {
   return { container_id: containerId, ...(files.length === 0 ? {} : { files }) }
 }
 
 /** The output of the only code of a run, and how it ended. */
 export function onlyOutput({ reply: { outputs } }: ContainerRun) {
   const { stdout = '', stderr = '', exitCode = null, timedOut = false } = outputs[0] ?? {}
-  return { stdout, stderr, exitCode: exitCode ?? (timedOut ? LATE : STOPPED), timedOut }
+  return {
+    stdout,
+    stderr,
+    exitCode: exitCode ?? (timedOut ? TIMED_OUT_EXIT_CODE : KILLED_EXIT_CODE),
+    timedOut,
+  }
 }
 
-/** Exit codes: of `timeout`, and of a shell for a killed program. */
-const LATE = 124
-export const STOPPED = 137
+/** The exit codes of `timeout` and, for a killed program, of a shell. */
+const TIMED_OUT_EXIT_CODE = 124
+export const KILLED_EXIT_CODE = 137
 
-const SLEEP_SECONDS = 900
-const FILES_MAX = 10
+const DEFAULT_SLEEP_SECONDS = 900
+const MAX_CITED_FILES = 10
 const CONTAINER_ID = /^[\w-]{1,40}$/
 
 /** Reads `environment` and `sleep_after_seconds`. @throws GatewayError that names the field */
 export function wantedContainer(fields: Readonly<Record<string, unknown>>, path: string): WantedContainer {
   const environment = recordOrEmpty(fields['environment'])
-  const at = `${path}.environment`
+  const environmentPath = `${path}.environment`
   const id = environment['container_id'] ?? null
   const isReference = environment['type'] === 'container_reference'
   if (isReference && id === null)
-    throw refuseField(`${at}.container_id`, 'is required in a container_reference')
+    throw refuseField(`${environmentPath}.container_id`, 'is required in a container_reference')
   if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
     throw refuseField(
-      `${at}.container_id`,
+      `${environmentPath}.container_id`,
       'must be 1 to 40 characters long and contain only letters, digits, _ and -',
     )
-  const sleep = fields['sleep_after_seconds']
+  const sleepSeconds = fields['sleep_after_seconds']
   return {
     id: isReference ? (id as string) : null,
     terms: {
-      sleepAfterSeconds: typeof sleep === 'number' ? sleep : SLEEP_SECONDS,
-      allowedDomains: allowedDomains(environment['network_policy'], `${at}.network_policy`),
+      sleepAfterSeconds: typeof sleepSeconds === 'number' ? sleepSeconds : DEFAULT_SLEEP_SECONDS,
+      allowedDomains: allowedDomains(environment['network_policy'], `${environmentPath}.network_policy`),
     },
     fileIds: texts(environment['file_ids']),
-    path: at,
-    filesPath: `${at}.file_ids`,
+    path: environmentPath,
+    filesPath: `${environmentPath}.file_ids`,
   }
 }
 
-/** Null: no network. @throws GatewayError that names the field */
+/** The domains that a container may reach; null for no network. @throws GatewayError that names the field */
 export function allowedDomains(policy: unknown, path: string): readonly string[] | null {
   const { type, allowed_domains: allowed } = recordOrEmpty(policy)
   if (type !== 'allowlist') return null
   const domains = texts(allowed)
-  const at = `${path}.allowed_domains`
-  if (domains.length === 0) throw refuseField(at, 'must name at least one domain')
-  const why = domainsRefusal(domains)
-  if (why !== null) throw refuseField(at, why)
+  const domainsPath = `${path}.allowed_domains`
+  if (domains.length === 0) throw refuseField(domainsPath, 'must name at least one domain')
+  const refusal = domainsRefusal(domains)
+  if (refusal !== null) throw refuseField(domainsPath, refusal)
   const withPath = domains.findIndex(domain => domain.replace(/^https?:\/\//i, '').includes('/'))
-  if (withPath !== -1) throw refuseField(`${at}[${withPath}]`, 'must be a domain without a path')
+  if (withPath !== -1) throw refuseField(`${domainsPath}[${withPath}]`, 'must be a domain without a path')
   return domains
 }
 
 export function useContainer(
   { sandbox, files, config }: ContainerDeps,
   exchange: Exchange,
-  terms: WantedContainer,
+  wanted: WantedContainer,
 ): ContainerUse {
   const scope = scopeOf(exchange)
   const { organizationId, workspaceId, keyHash } = exchange.caller
   const owner: ContainerOwner = { organizationId, workspaceId }
   let openedContainer: Promise<Container> | null = null
-  /** The files to copy, by their names in the container. */
+  /** The files to copy, by name in the container. */
   let copiedFiles: ReadonlyMap<string, FileRecord> = new Map()
   let copying: Promise<void> | null = null
 
   function open(): Promise<Container> {
-    openedContainer ??= sandbox.open(owner, terms.id, terms.terms)
+    openedContainer ??= sandbox.open(owner, wanted.id, wanted.terms)
     return openedContainer
   }
 
-  /** A file that the container already has under this name is kept, because code may have changed it. */
-  async function bring(container: Container): Promise<void> {
+  /** Copies the files. One that the container already has under its name stays, because code may have changed it. */
+  async function copyFiles(container: Container): Promise<void> {
     if (copiedFiles.size === 0) return
     const existingPaths = new Set((await container.list()).map(({ path }) => path))
     for (const [name, file] of copiedFiles) {
@@ -155,10 +159,10 @@ export function useContainer(
   const maxBytes = config.tools.sandbox.fileMb * 1024 * 1024
 
   async function findFiles(): Promise<ReadonlyMap<string, FileRecord>> {
-    const found = new Map<string, FileRecord>()
+    const filesByName = new Map<string, FileRecord>()
     let bytes = 0
-    for (const [at, id] of terms.fileIds.entries()) {
-      const path = `${terms.filesPath}[${at}]`
+    for (const [index, id] of wanted.fileIds.entries()) {
+      const path = `${wanted.filesPath}[${index}]`
       const file = isFileId(id) ? await files.find(scope, id) : null
       if (file === null)
         throw refuseField(path, 'must be the id of a file in this workspace (POST /v1/files)')
@@ -168,26 +172,26 @@ export function useContainer(
           path,
           `does not fit into a container, which has room for ${config.tools.sandbox.fileMb} MB (setting tools.sandbox.fileMb)`,
         )
-      found.set(found.has(file.filename) ? `${id}-${file.filename}` : file.filename, file)
+      filesByName.set(filesByName.has(file.filename) ? `${id}-${file.filename}` : file.filename, file)
     }
-    return found
+    return filesByName
   }
 
   return {
     async check() {
       copiedFiles = await findFiles()
       try {
-        if (terms.id === null) await sandbox.check(terms.terms)
+        if (wanted.id === null) await sandbox.check(wanted.terms)
         else await open()
       } catch (thrown) {
-        openedContainer = null
         const { code, message, retryAfterSeconds } = toGatewayError(thrown)
         const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
-        throw new GatewayError(code, `${terms.path}: ${message}`, { ...retry, cause: thrown })
+        throw new GatewayError(code, `${wanted.path}: ${message}`, { ...retry, cause: thrown })
       }
     },
     async refusal() {
-      const isPlain = terms.id === null && terms.terms.allowedDomains === null && terms.fileIds.length === 0
+      const isPlain =
+        wanted.id === null && wanted.terms.allowedDomains === null && wanted.fileIds.length === 0
       try {
         await this.check()
         return null
@@ -198,7 +202,7 @@ export function useContainer(
       }
     },
     describe() {
-      const { allowedDomains: domains } = terms.terms
+      const { allowedDomains: domains } = wanted.terms
       const network =
         domains === null
           ? 'It has no network.'
@@ -213,30 +217,30 @@ export function useContainer(
     },
     async run(codes, bounds, signal) {
       const container = await open()
-      copying ??= bring(container)
+      copying ??= copyFiles(container)
       await copying
       const before = new Map((await container.list()).map(file => [file.path, file]))
       const reply = await container.run({ codes, ...bounds }, signal)
-      const changed = (await container.list()).filter(file => isChanged(file, before.get(file.path)))
+      const changedFiles = (await container.list()).filter(file => isChanged(file, before.get(file.path)))
       return {
         containerId: container.id,
         reply,
-        files: changed.slice(0, FILES_MAX).map(({ path }) => citation(container.id, path)),
+        files: changedFiles.slice(0, MAX_CITED_FILES).map(({ path }) => citation(container.id, path)),
       }
     },
   }
 }
 
-function isChanged(now: ContainerFile, before: ContainerFile | undefined): boolean {
-  return before === undefined || before.changedMs !== now.changedMs || before.bytes !== now.bytes
+function isChanged(current: ContainerFile, before: ContainerFile | undefined): boolean {
+  return before === undefined || before.changedMs !== current.changedMs || before.bytes !== current.bytes
 }
 
 function citation(containerId: string, path: string): ContainerFileCitation {
-  const full = `${DATA_FOLDER}/${path}`
+  const fullPath = `${DATA_FOLDER}/${path}`
   return {
     type: 'container_file_citation',
     container_id: containerId,
-    file_id: `cfile_${Buffer.from(full).toString('base64url')}`,
+    file_id: `cfile_${Buffer.from(fullPath).toString('base64url')}`,
     filename: path.slice(path.lastIndexOf('/') + 1),
     start_index: 0,
     end_index: 0,
@@ -244,12 +248,12 @@ function citation(containerId: string, path: string): ContainerFileCitation {
 }
 
 /** The description of a tool, and the contents of its container. */
-export function describedBy(
-  words: string,
+export function descriptionOf(
+  purpose: string,
   use: ContainerUse | undefined,
 ): Pick<FunctionDeclaration, 'description' | 'isForeign'> {
   const description = use?.describe()
-  return { ...description, description: [words, description?.description ?? ''].join(' ').trim() }
+  return { ...description, description: [purpose, description?.description ?? ''].join(' ').trim() }
 }
 
 /** The settings of an entry: under `parameters`, or next to the type as providers write them. */
@@ -261,7 +265,7 @@ export function settingsPath({ tool, path }: ToolEntry): string {
   return tool.type.includes(':') ? `${path}.parameters` : path
 }
 
-/** Limits that the call requests. Values of other types are ignored. */
+/** The limits that a call requests. Values of other types are ignored. */
 export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
   return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
 }
@@ -271,22 +275,22 @@ function countOf(value: unknown): number | null {
 }
 
 /** Maximum commands of one call. */
-const COMMANDS_MAX = 32
+const MAX_COMMANDS = 32
 
-/** Null: there are none, other values, or too many. */
+/** The commands of a call; null if there are none, too many, or values that are no strings. */
 export function commandsOf({
   command,
   commands,
 }: Readonly<Record<string, unknown>>): readonly string[] | null {
   const list = Array.isArray(commands) ? (commands as unknown[]) : [command]
-  const texts = list.filter(each => typeof each === 'string')
-  const isValid = texts.length === list.length && texts.length > 0 && texts.length <= COMMANDS_MAX
-  return isValid ? texts : null
+  const strings = list.filter(command => typeof command === 'string')
+  const isValid = strings.length === list.length && strings.length > 0 && strings.length <= MAX_COMMANDS
+  return isValid ? strings : null
 }
 
-export const BAD_COMMANDS = `commands: must be an array of 1 to ${COMMANDS_MAX} strings`
+export const BAD_COMMANDS = `commands: must be an array of 1 to ${MAX_COMMANDS} strings`
 
-/** The outcome of a call that could not run. Other failures are thrown again. */
+/** The message for the model about a call that could not run. Throws the reason of the signal and internal errors. */
 export function failureText(thrown: unknown, signal: AbortSignal): string {
   signal.throwIfAborted()
   if (thrown instanceof GatewayError && thrown.code !== 'internal') return thrown.message

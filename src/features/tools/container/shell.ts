@@ -25,22 +25,22 @@ import {
   type ContainerDeps,
   type ContainerUse,
   commandsOf,
-  describedBy,
+  descriptionOf,
   failureText,
-  placeFields,
-  STOPPED,
+  KILLED_EXIT_CODE,
+  runFields,
   settingsOf,
   settingsPath,
   useContainer,
   wantedContainer,
 } from './container-use.ts'
 
-const NATIVE = ['shell', 'local_shell']
+const NATIVE_TYPES = ['shell', 'local_shell']
 
 export function createShell(deps: ContainerDeps): ServerTool {
   return {
     name: 'shell',
-    native: NATIVE,
+    native: NATIVE_TYPES,
     async open(entries, exchange, display) {
       if (!DIALECT_ABILITIES[exchange.dialect].toolItems) {
         const path = entries[0]?.path ?? 'tools'
@@ -53,29 +53,29 @@ export function createShell(deps: ContainerDeps): ServerTool {
       for (const entry of entries) {
         const use = useContainer(deps, exchange, wantedContainer(settingsOf(entry.tool), settingsPath(entry)))
         uses.set(entry.tool, use)
-        // A provider may run a native one itself.
+        // A provider may run a native tool itself.
         if (!isNative(entry.tool)) await use.check()
       }
-      const checked = new Set<RequestedTool>()
+      const checkedTools = new Set<RequestedTool>()
       const declare = async (
         { tool }: ToolEntry,
         hosts: (type: string) => boolean,
       ): Promise<ToolDeclaration> => {
         if (isNative(tool) && hosts(tool.type)) return { native: tool as NativeDeclaration['native'] }
-        if (isNative(tool) && !runsAtClient(tool) && !checked.has(tool)) {
+        if (isNative(tool) && !runsAtClient(tool) && !checkedTools.has(tool)) {
           const refusal = (await uses.get(tool)?.refusal()) ?? null
           if (refusal !== null) return { tool, missing: refusal }
         }
-        checked.add(tool)
+        checkedTools.add(tool)
         return declaration(tool, uses.get(tool))
       }
       return {
         declare: endpoint => Promise.all(entries.map(entry => declare(entry, type => endpoint.hosts(type)))),
-        firstForm: call => begunFields(call),
+        firstForm: call => callFields(call),
         leaves: ({ tool }) => !uses.has(tool) || runsAtClient(tool),
         run: (call, _, signal) => {
           const use = uses.get(call.tool)
-          if (use === undefined || runsAtClient(call.tool)) return atClient(call)
+          if (use === undefined || runsAtClient(call.tool)) return clientOutcome(call)
           return runShell(call, use, display, signal)
         },
       }
@@ -84,22 +84,22 @@ export function createShell(deps: ContainerDeps): ServerTool {
 }
 
 function isNative({ type }: RequestedTool): boolean {
-  return NATIVE.includes(type)
+  return NATIVE_TYPES.includes(type)
 }
 
-/** The native tool may ask for the client's machine. */
+/** True for a native tool that asks for the client's machine. */
 function runsAtClient(tool: RequestedTool): boolean {
   return tool.type === 'shell' && recordOrEmpty(tool['environment'])['type'] === 'local'
 }
 
-const WORDS =
+const DESCRIPTION =
   'Runs shell commands (bash) in a container, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.'
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
   return {
     tool,
     name: tool.type === 'local_shell' ? 'local_shell' : 'shell',
-    ...describedBy(WORDS, runsAtClient(tool) ? undefined : use),
+    ...descriptionOf(DESCRIPTION, runsAtClient(tool) ? undefined : use),
     parameters: objectSchema(['commands'], {
       commands: { type: 'array', items: { type: 'string' }, description: 'Commands, run in this order' },
       timeout_ms: { type: 'integer', description: 'Milliseconds for all commands together' },
@@ -117,13 +117,13 @@ function actionOf({ arguments: args }: ToolCall) {
   }
 }
 
-function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
+function callFields(call: ToolCall): Readonly<Record<string, unknown>> {
   const type = isNative(call.tool) ? { type: 'shell_call' } : {}
   return { ...type, call_id: call.callId, action: actionOf(call) }
 }
 
-function atClient(call: ToolCall): ToolOutcome {
-  return { item: begunFields(call), result: '', next: 'end-turn' }
+function clientOutcome(call: ToolCall): ToolOutcome {
+  return { item: callFields(call), result: '', next: 'end-turn' }
 }
 
 async function runShell(
@@ -137,13 +137,13 @@ async function runShell(
   const bounds = boundsOf(call.arguments)
   try {
     const codes = commands.map(text => ({ language: 'shell', text }) as const)
-    const done = await use.run(codes, bounds, signal)
-    const { reply, files } = done
+    const containerRun = await use.run(codes, bounds, signal)
+    const { reply, files } = containerRun
     const output = reply.outputs.map(outputOf)
     const failure = reply.notice === null ? {} : { error: reply.notice }
-    const itemFields = { ...placeFields(done), ...failure }
+    const itemFields = { ...runFields(containerRun), ...failure }
     const result = JSON.stringify({ output, ...failure, files: files.map(({ filename }) => filename) })
-    if (!isNative(call.tool)) return { item: { ...begunFields(call), output, ...itemFields }, result }
+    if (!isNative(call.tool)) return { item: { ...callFields(call), output, ...itemFields }, result }
     display.item({
       type: 'shell_call_output',
       id: itemId('st'),
@@ -153,7 +153,7 @@ async function runShell(
       status: 'completed',
       ...itemFields,
     })
-    return { item: begunFields(call), result }
+    return { item: callFields(call), result }
   } catch (thrown) {
     return failedOutcome(call, failureText(thrown, signal))
   }
@@ -162,11 +162,13 @@ async function runShell(
 /** Native items cannot contain a failure. */
 function failedOutcome(call: ToolCall, error: string): ToolOutcome {
   const fields = isNative(call.tool) ? { status: 'incomplete' } : { status: 'failed', error }
-  return { item: { ...begunFields(call), ...fields }, result: JSON.stringify({ error }) }
+  return { item: { ...callFields(call), ...fields }, result: JSON.stringify({ error }) }
 }
 
 function outputOf({ stdout, stderr, exitCode, timedOut }: RunOutput) {
   const outcome =
-    exitCode === null && timedOut ? { type: 'timeout' } : { type: 'exit', exit_code: exitCode ?? STOPPED }
+    exitCode === null && timedOut
+      ? { type: 'timeout' }
+      : { type: 'exit', exit_code: exitCode ?? KILLED_EXIT_CODE }
   return { stdout, stderr, outcome }
 }

@@ -2,7 +2,6 @@
  * The text_editor server tool: views and edits text files of the workspace. A change creates a new file with the same
  * name.
  */
-
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -23,10 +22,10 @@ import {
 const COMMANDS = ['view', 'create', 'str_replace', 'insert'] as const
 type EditorCommand = (typeof COMMANDS)[number]
 /** Maximum characters that one view shows. */
-const VIEW_MAX_CHARS = 100_000
+const MAX_VIEW_CHARS = 100_000
 
 type Args = ToolCall['arguments']
-type Verb = (texts: StoredTexts, filename: string, args: Args, signal: AbortSignal) => Promise<string>
+type RunCommand = (texts: StoredTexts, filename: string, args: Args, signal: AbortSignal) => Promise<string>
 
 export function createTextEditor(deps: TextDeps): ServerTool {
   return {
@@ -67,7 +66,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
 
 function fieldsOf({ arguments: { command, path } }: ToolCall): Readonly<Record<string, unknown>> {
   return {
-    ...(COMMANDS.some(each => each === command) ? { command } : {}),
+    ...(COMMANDS.some(candidate => candidate === command) ? { command } : {}),
     ...(typeof path === 'string' ? { filePath: path } : {}),
   }
 }
@@ -75,9 +74,14 @@ function fieldsOf({ arguments: { command, path } }: ToolCall): Readonly<Record<s
 async function run(texts: StoredTexts, call: ToolCall, signal: AbortSignal): Promise<ToolOutcome> {
   const { arguments: args } = call
   try {
-    const command = COMMANDS.find(each => each === args['command'])
+    const command = COMMANDS.find(candidate => candidate === args['command'])
     if (command === undefined) throw new TextFault(`command: must be one of ${COMMANDS.join(', ')}`)
-    const result = await VERBS[command](texts, filenameOf(requiredArgument(args, 'path')), args, signal)
+    const result = await COMMAND_RUNS[command](
+      texts,
+      filenameOf(requiredArgument(args, 'path')),
+      args,
+      signal,
+    )
     return { item: fieldsOf(call), result }
   } catch (thrown) {
     if (!(thrown instanceof TextFault)) throw thrown
@@ -88,7 +92,7 @@ async function run(texts: StoredTexts, call: ToolCall, signal: AbortSignal): Pro
   }
 }
 
-/** Two files in different folders would be one here, so folders are refused. */
+/** Refuses folders, because two files of one name in different folders would be one file here. */
 function filenameOf(path: string): string {
   const name = path.replace(/^(?:\.?\/)+/, '')
   if (name === '' || /[/\\]/.test(name))
@@ -96,15 +100,15 @@ function filenameOf(path: string): string {
   return name
 }
 
-const VERBS: Readonly<Record<EditorCommand, Verb>> = {
+const COMMAND_RUNS: Readonly<Record<EditorCommand, RunCommand>> = {
   async view(texts, filename, args, signal) {
     const lines = linesOf(await texts.read(await texts.find({ filename }), signal))
     const [first, last] = rangeOf(args['view_range'], lines.length)
     let numberedLines = ''
     for (let number = first; number <= last; number++) {
       numberedLines += `${number}\t${lines[number - 1]}\n`
-      if (numberedLines.length > VIEW_MAX_CHARS)
-        return `${numberedLines.slice(0, VIEW_MAX_CHARS)}\n[cut at line ${number} of ${lines.length}]`
+      if (numberedLines.length > MAX_VIEW_CHARS)
+        return `${numberedLines.slice(0, MAX_VIEW_CHARS)}\n[cut at line ${number} of ${lines.length}]`
     }
     return numberedLines
   },
@@ -113,26 +117,26 @@ const VERBS: Readonly<Record<EditorCommand, Verb>> = {
     return 'The file was written.'
   },
   async str_replace(texts, filename, args, signal) {
-    const before = requiredArgument(args, 'old_str')
+    const oldText = requiredArgument(args, 'old_str')
     const text = await texts.read(await texts.find({ filename }), signal)
-    await texts.write(filename, replaceOnce(text, before, textArgument(args, 'new_str') ?? ''))
+    await texts.write(filename, replaceOnce(text, oldText, textArgument(args, 'new_str') ?? ''))
     return 'The text was replaced.'
   },
   async insert(texts, filename, args, signal) {
-    const added = textArgument(args, 'insert_text') ?? requiredArgument(args, 'new_str')
+    const inserted = textArgument(args, 'insert_text') ?? requiredArgument(args, 'new_str')
     const text = await texts.read(await texts.find({ filename }), signal)
     const lines = linesOf(text)
     const line = args['insert_line']
     if (typeof line !== 'number' || !Number.isInteger(line) || line < 0 || line > lines.length)
       throw new TextFault(`insert_line: must be an integer from 0 to ${lines.length}`)
-    const ending = text.endsWith('\n') || text === '' ? '\n' : ''
-    const changed = [...lines.slice(0, line), ...linesOf(added), ...lines.slice(line)]
-    await texts.write(filename, changed.join('\n') + ending)
+    const finalLineFeed = text.endsWith('\n') || text === '' ? '\n' : ''
+    const newLines = [...lines.slice(0, line), ...linesOf(inserted), ...lines.slice(line)]
+    await texts.write(filename, newLines.join('\n') + finalLineFeed)
     return 'The text was inserted.'
   },
 }
 
-/** Without the empty text after the last line end. */
+/** The lines, without the empty text after the last line end. */
 function linesOf(text: string): string[] {
   const lines = text.split('\n')
   if (lines.at(-1) === '') lines.pop()

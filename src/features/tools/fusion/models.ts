@@ -1,5 +1,4 @@
 /** Default fusion models: from the settings, otherwise chosen by the prices in the catalogue. Pure. */
-
 import { type Model, makesEmbeddings } from '../../../protocol/provider.ts'
 import type { Catalog } from '../../../providers/catalog.ts'
 import type { FusionSettings } from '../settings.ts'
@@ -37,7 +36,10 @@ export function createFusionModels({
   }
 }
 
-/** `direction` 1: the cheapest of each author first; -1: the most expensive, which are usually the best. */
+/**
+ * Models by price, first one of each author. `direction` is 1 for the cheapest first, and -1 for the most expensive
+ * first, which are usually the best.
+ */
 function byPrice(models: readonly Model[], direction: 1 | -1): readonly string[] {
   const ranked = models
     .filter(model => !makesEmbeddings(model) && model.outputModalities.includes('text'))

@@ -36,64 +36,64 @@ export interface PanelOutcome {
 }
 
 /** Maximum characters of all answers together, which the analyst and the outer model must read. */
-const PANEL_MAX_CHARS = 160_000
-const SOURCES_MAX = 50
-const MEMBER_MS = 240_000
+const MAX_PANEL_CHARS = 160_000
+const MAX_SOURCES = 50
+const MEMBER_TIMEOUT_MS = 240_000
 
 interface PanelTerms {
   readonly models: readonly string[]
   readonly terms: InnerTerms
   readonly conversation: readonly InputItem[]
-  /** Null: no events are needed. */
+  /** Null if no events are needed. */
   readonly progress: ToolProgress | null
   readonly signal: AbortSignal
 }
 
-/** Only rejects if the exchange is over. */
+/** Asks all members. Rejects only if the exchange is over. */
 export async function askPanel(
   askAs: AskAs,
   exchange: Exchange,
   { models, terms, conversation, progress, signal }: PanelTerms,
 ): Promise<PanelOutcome> {
-  const maxChars = Math.floor(PANEL_MAX_CHARS / models.length)
+  const maxChars = Math.floor(MAX_PANEL_CHARS / models.length)
   const members = await Promise.all(
     models.map(async (model): Promise<Member> => {
       const report = (name: string, fields: object): void =>
         progress?.({ name: `fusion_call.panel.${name}`, fields: { model, ...fields } })
       const writer = new PieceWriter(maxChars, delta => report('delta', { delta }))
-      const thought = new PieceWriter(maxChars, delta => report('reasoning.delta', { delta }))
+      const reasoningWriter = new PieceWriter(maxChars, delta => report('reasoning.delta', { delta }))
       report('added', {})
       try {
         const reply = await askAs(
           exchange,
           { ...terms, model, input: [...conversation] },
           {
-            deadlineMs: MEMBER_MS,
+            deadlineMs: MEMBER_TIMEOUT_MS,
             signal,
-            ...(progress === null ? {} : { onEvent: textEvents(writer, thought) }),
+            ...(progress === null ? {} : { onEvent: textEvents(writer, reasoningWriter) }),
           },
         )
-        thought.end()
+        reasoningWriter.end()
         writer.end()
         const content = cutText(replyText(reply), maxChars)
-        if (content === '') throw EMPTY
+        if (content === '') throw EMPTY_ANSWER
         report('completed', { content })
         return { kind: 'answered', response: { model, content }, sources: sourcesOf(reply) }
       } catch (thrown) {
         exchange.signal.throwIfAborted()
-        const { code, ...failure } = thrown === EMPTY ? SAID_NOTHING : innerFailure(thrown)
+        const { code, ...failure } = thrown === EMPTY_ANSWER ? NO_ANSWER : innerFailure(thrown)
         report('failed', failure)
         return { kind: 'failed', code, failure: { model, ...failure } }
       }
     }),
   )
-  const answered = members.filter(member => member.kind === 'answered')
+  const answeringMembers = members.filter(member => member.kind === 'answered')
   const failures = members.filter(member => member.kind === 'failed')
   return {
-    responses: answered.map(({ response }) => response),
+    responses: answeringMembers.map(({ response }) => response),
     failed: failures.map(({ failure }) => failure),
     codes: failures.map(({ code }) => code),
-    sources: distinct(answered.flatMap(({ sources }) => sources)).slice(0, SOURCES_MAX),
+    sources: uniqueSources(answeringMembers.flatMap(({ sources }) => sources)).slice(0, MAX_SOURCES),
   }
 }
 
@@ -101,21 +101,21 @@ type Member =
   | { readonly kind: 'answered'; readonly response: PanelResponse; readonly sources: readonly Source[] }
   | { readonly kind: 'failed'; readonly code: InnerFailure['code']; readonly failure: FailedMember }
 
-const EMPTY = new Error('the member said nothing')
-const SAID_NOTHING: InnerFailure = { code: 'provider_unavailable', error: 'The model gave no answer' }
+const EMPTY_ANSWER = new Error('the member gave no answer')
+const NO_ANSWER: InnerFailure = { code: 'provider_unavailable', error: 'The model gave no answer' }
 
 function sourcesOf({ output }: ResponseResource): readonly Source[] {
   return output.flatMap(item => {
     if (item.type !== 'message' || !Array.isArray(item.content)) return []
     return item.content.flatMap(part =>
-      ('annotations' in part ? (part.annotations ?? []) : []).flatMap((note): Source[] => {
-        const { url, title } = note as { readonly url?: unknown; readonly title?: unknown }
+      ('annotations' in part ? (part.annotations ?? []) : []).flatMap((annotation): Source[] => {
+        const { url, title } = annotation as { readonly url?: unknown; readonly title?: unknown }
         return typeof url === 'string' ? [{ url, title: typeof title === 'string' ? title : url }] : []
       }),
     )
   })
 }
 
-function distinct(sources: readonly Source[]): readonly Source[] {
+function uniqueSources(sources: readonly Source[]): readonly Source[] {
   return [...new Map(sources.map(source => [source.url, source])).values()]
 }

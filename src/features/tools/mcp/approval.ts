@@ -44,7 +44,7 @@ interface Item {
 }
 
 /** Items that may follow an approval while it waits for its call; a reply of the model ends the wait. */
-const UNDECIDED: ReadonlySet<unknown> = new Set([
+const WAITING_ITEMS: ReadonlySet<unknown> = new Set([
   'mcp_approval_request',
   'mcp_approval_response',
   'function_call_output',
@@ -52,26 +52,26 @@ const UNDECIDED: ReadonlySet<unknown> = new Set([
 ])
 
 /**
- * The calls that the end of the conversation decides about, in order. An approval that is followed by a reply of the
- * model, or by a call that names it, is done.
+ * The calls that the end of the conversation decides about, in order. An approval no longer counts if a reply of the
+ * model or a call that names it follows.
  */
 export function decidedCalls(input: readonly Item[]): readonly DecidedCall[] {
   const requests = new Map<unknown, Item>()
-  const done = new Set<unknown>()
+  const answeredIds = new Set<unknown>()
   for (const item of input) {
     if (item.type === 'mcp_approval_request') requests.set(item['id'], item)
     else if (item.type === 'mcp_call' && typeof item['approval_request_id'] === 'string')
-      done.add(item['approval_request_id'])
+      answeredIds.add(item['approval_request_id'])
   }
-  const decided: DecidedCall[] = []
+  const decisions: DecidedCall[] = []
   for (const item of input.slice(lastReply(input) + 1)) {
     const id = item['approval_request_id']
-    if (item.type !== 'mcp_approval_response' || typeof id !== 'string' || done.has(id)) continue
+    if (item.type !== 'mcp_approval_response' || typeof id !== 'string' || answeredIds.has(id)) continue
     const request = requests.get(id)
     if (request === undefined) continue
     // A second response to the same request changes nothing.
-    done.add(id)
-    decided.push({
+    answeredIds.add(id)
+    decisions.push({
       id,
       serverLabel: String(request['server_label']),
       name: String(request['name']),
@@ -80,13 +80,13 @@ export function decidedCalls(input: readonly Item[]): readonly DecidedCall[] {
       reason: typeof item['reason'] === 'string' ? item['reason'] : null,
     })
   }
-  return decided
+  return decisions
 }
 
-/** The position of the last item from a model after the first response; -1: none. */
+/** The index of the last item that ends the wait of approvals; -1 if there is none. */
 function lastReply(input: readonly Item[]): number {
   return input.findLastIndex(({ type, role }) => {
-    if (UNDECIDED.has(type)) return false
+    if (WAITING_ITEMS.has(type)) return false
     return type === undefined || type === 'message' ? role === 'assistant' : true
   })
 }

@@ -34,13 +34,13 @@ export interface McpConnectionDeps {
   readonly oldServers: OldServers
 }
 
-/** Addresses of servers without the newer protocol, so that not every exchange must ask again. */
+/** Addresses of servers that only know the older protocol, so that exchanges need not probe them again. */
 export type OldServers = LRUCache<string, true>
 
 export function createOldServers(clock: Clock): OldServers {
   return new LRUCache({
-    max: OLD_SERVERS_MAX,
-    ttl: OLD_SERVERS_MS,
+    max: MAX_OLD_SERVERS,
+    ttl: OLD_SERVER_TTL_MS,
     perf: { now: () => clock.monotonicMs() + 1 },
   })
 }
@@ -65,30 +65,30 @@ export interface McpConnection {
     args: Readonly<Record<string, unknown>>,
     terms: McpTerms,
   ): Promise<McpResult>
-  /** Ends the session. `politely`: the server is informed, in the background and for a short time. */
-  close(politely: boolean): void
+  /** Closes the connection. `endsSession` also tells the server, in the background and for a short time. */
+  close(endsSession: boolean): void
 }
 
-/** Maximum bytes of one reply, and of all replies of an exchange. */
-const REPLY_MAX_BYTES = 2 * 1024 * 1024
-const REPLIES_MAX_BYTES = 32 * 1024 * 1024
+/** Limits for one reply, and for all replies of an exchange. */
+const MAX_REPLY_BYTES = 2 * 1024 * 1024
+const MAX_EXCHANGE_BYTES = 32 * 1024 * 1024
 /** Maximum HTTP requests of an exchange. A server can request answers (ping), each of which is a request. */
-const REQUESTS_MAX = 256
+const MAX_REQUESTS = 256
 /** Time to connect and to agree on the protocol, for the whole list of tools, and for one call. */
-const OPENING_MS = 10_000
-export const LISTING_MS = 15_000
+const OPENING_TIMEOUT_MS = 10_000
+export const LISTING_TIMEOUT_MS = 15_000
 /** Less than a call of any server tool may take. */
-export const CALL_MS = 55_000
-const FAREWELL_MS = 2_000
-const OLD_SERVERS_MAX = 1_024
-const OLD_SERVERS_MS = 600_000
-/** The client has timers of its own, which tests cannot advance. Ours always fire first. */
+export const CALL_TIMEOUT_MS = 55_000
+const CLOSE_TIMEOUT_MS = 2_000
+const MAX_OLD_SERVERS = 1_024
+const OLD_SERVER_TTL_MS = 600_000
+/** Time limit for the client's own timers, which tests cannot advance: ours always fire first. */
 const NEVER_MS = 2 ** 31 - 1
 
 interface OpenConnection {
   readonly client: Client
   readonly network: ServiceFetch
-  readonly leave: () => Promise<void>
+  readonly endSession: () => Promise<void>
 }
 
 export function createMcpConnection(deps: McpConnectionDeps, server: McpServer): McpConnection {
@@ -98,25 +98,25 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
   let connecting: Promise<OpenConnection> | null = null
   let isClosed = false
 
-  const opened = (signal: AbortSignal): Promise<OpenConnection> => {
-    connecting ??= limited(clock, OPENING_MS, signal, within => open(deps, server, mark, within)).catch(
-      thrown => {
-        connecting = null
-        throw thrown
-      },
-    )
+  const openOnce = (signal: AbortSignal): Promise<OpenConnection> => {
+    connecting ??= withTimeLimit(clock, OPENING_TIMEOUT_MS, signal, limitedSignal =>
+      open(deps, server, mark, limitedSignal),
+    ).catch(thrown => {
+      connecting = null
+      throw thrown
+    })
     return connecting
   }
   const call = async (
     { limitMs, signal }: McpTerms,
-    ask: (client: Client, terms: { signal: AbortSignal; timeout: number }) => Promise<McpResult>,
+    send: (client: Client, terms: { signal: AbortSignal; timeout: number }) => Promise<McpResult>,
   ): Promise<McpResult> => {
     signal.throwIfAborted()
     try {
       if (isClosed) throw new McpFailure('The connection is closed')
-      const { client } = await opened(signal)
-      return await limited(clock, limitMs, signal, within =>
-        ask(client, { signal: within, timeout: NEVER_MS }),
+      const { client } = await openOnce(signal)
+      return await withTimeLimit(clock, limitMs, signal, limitedSignal =>
+        send(client, { signal: limitedSignal, timeout: NEVER_MS }),
       )
     } catch (thrown) {
       signal.throwIfAborted()
@@ -140,12 +140,12 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
         const toolDefinition = { name, inputSchema: { ...input_schema, type: 'object' as const } }
         return client.callTool(params, { ...options, toolDefinition })
       }),
-    close(politely) {
+    close(endsSession) {
       isClosed = true
       connecting?.then(
-        async ({ client, network, leave }) => {
-          const timer = clock.after(FAREWELL_MS, network.close)
-          if (politely) await leave().catch(() => undefined)
+        async ({ client, network, endSession: leave }) => {
+          const timer = clock.after(CLOSE_TIMEOUT_MS, network.close)
+          if (endsSession) await leave().catch(() => undefined)
           timer.cancel()
           network.close()
           await client.close().catch(() => undefined)
@@ -171,9 +171,9 @@ async function open(
         url,
         headers,
         turns,
-        maxRequests: REQUESTS_MAX,
-        maxReplyBytes: REPLY_MAX_BYTES,
-        maxBytes: REPLIES_MAX_BYTES,
+        maxRequests: MAX_REQUESTS,
+        maxReplyBytes: MAX_REPLY_BYTES,
+        maxBytes: MAX_EXCHANGE_BYTES,
       },
       signal,
     ),
@@ -211,7 +211,7 @@ async function open(
     signal.throwIfAborted()
   }
   if (client.getProtocolEra() === 'legacy') oldServers.set(url.href, true)
-  return { client, network, leave: () => transport.terminateSession() }
+  return { client, network, endSession: () => transport.terminateSession() }
 }
 
 /** Schemas of servers are not compiled, because servers are untrusted. The model reads the results. */
@@ -225,32 +225,32 @@ const ANY_RESULT: StandardSchemaV1<unknown, McpResult> = {
 }
 
 /** Runs work with a time limit. Rejects as soon as the limit or the signal ends it, even if the work continues. */
-async function limited<T>(
+async function withTimeLimit<T>(
   clock: Clock,
   limitMs: number,
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const ending = new AbortController()
+  const ended = new AbortController()
   const timedOut = Promise.withResolvers<never>()
   timedOut.promise.catch(() => undefined)
   const end = (reason: unknown): void => {
-    ending.abort(reason)
+    ended.abort(reason)
     timedOut.reject(reason)
   }
-  const leave = (): void => end(signal.reason)
+  const onAbort = (): void => end(signal.reason)
   const timer = clock.after(limitMs, () => end(new McpFailure('The server took too long')))
-  signal.addEventListener('abort', leave, { once: true })
+  signal.addEventListener('abort', onAbort, { once: true })
   try {
-    if (signal.aborted) leave()
-    const result = work(ending.signal)
+    if (signal.aborted) onAbort()
+    const result = work(ended.signal)
     result.catch(() => undefined)
     return await Promise.race([result, timedOut.promise])
   } catch (thrown) {
-    ending.signal.throwIfAborted()
+    ended.signal.throwIfAborted()
     throw thrown
   } finally {
     timer.cancel()
-    signal.removeEventListener('abort', leave)
+    signal.removeEventListener('abort', onAbort)
   }
 }

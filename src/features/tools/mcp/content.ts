@@ -3,23 +3,23 @@
  * value.
  */
 
-/** Maximum length for the model; pipeline/tool-calls/server-tools.ts cuts there too, and says so. */
-const TEXT_MAX_CHARS = 200_001
-const PARTS_MAX = 1_000
+/** One more than pipeline/tool-calls/server-tools.ts passes on, so that it notices and marks the cut. */
+const MAX_TEXT_CHARS = 200_001
+const MAX_PARTS = 1_000
 
 /** The content of a result as one text. Pictures and sounds are named, not shown. */
 export function contentText({ content, structuredContent }: Readonly<Record<string, unknown>>): string {
   const texts: string[] = []
   let chars = 0
-  for (const part of Array.isArray(content) ? content.slice(0, PARTS_MAX) : []) {
+  for (const part of Array.isArray(content) ? content.slice(0, MAX_PARTS) : []) {
     const text = partText(part)
     texts.push(text)
     chars += text.length
-    if (chars > TEXT_MAX_CHARS) break
+    if (chars > MAX_TEXT_CHARS) break
   }
   const text = texts.join('\n')
-  if (text !== '' || structuredContent == null) return text.slice(0, TEXT_MAX_CHARS).toWellFormed()
-  return jsonText(structuredContent).slice(0, TEXT_MAX_CHARS).toWellFormed()
+  if (text !== '' || structuredContent == null) return text.slice(0, MAX_TEXT_CHARS).toWellFormed()
+  return jsonText(structuredContent).slice(0, MAX_TEXT_CHARS).toWellFormed()
 }
 
 function partText(part: unknown): string {
@@ -30,11 +30,11 @@ function partText(part: unknown): string {
       return typeof text === 'string' ? text : ''
     case 'image':
     case 'audio':
-      return `[${type} of type ${word(mimeType)}, ${base64Bytes(data)} bytes, not shown]`
+      return `[${type} of type ${oneLine(mimeType)}, ${base64Bytes(data)} bytes, not shown]`
     case 'resource':
       return resourceText(resource)
     case 'resource_link':
-      return `[resource ${word(name)}: ${word(uri)}]`
+      return `[resource ${oneLine(name)}: ${oneLine(uri)}]`
     default:
       return '[content of an unknown type]'
   }
@@ -43,15 +43,15 @@ function partText(part: unknown): string {
 function resourceText(resource: unknown): string {
   if (typeof resource !== 'object' || resource === null) return ''
   const { uri, text, blob, mimeType } = resource as Record<string, unknown>
-  if (typeof text === 'string') return `[resource ${word(uri)}]\n${text}`
-  return `[resource ${word(uri)} of type ${word(mimeType)}, ${base64Bytes(blob)} bytes, not shown]`
+  if (typeof text === 'string') return `[resource ${oneLine(uri)}]\n${text}`
+  return `[resource ${oneLine(uri)} of type ${oneLine(mimeType)}, ${base64Bytes(blob)} bytes, not shown]`
 }
 
-const WORD_MAX_CHARS = 500
+const MAX_LINE_CHARS = 500
 
 /** A text in one line. */
-function word(value: unknown): string {
-  return typeof value === 'string' ? value.slice(0, WORD_MAX_CHARS).replace(/[\s\]]+/g, ' ') : 'unknown'
+function oneLine(value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, MAX_LINE_CHARS).replace(/[\s\]]+/g, ' ') : 'unknown'
 }
 
 function base64Bytes(data: unknown): number {
@@ -62,7 +62,7 @@ function jsonText(value: unknown): string {
   try {
     return JSON.stringify(value)
   } catch {
-    // It is nested too deeply.
+    // The value is nested too deeply.
     return '[content that cannot be shown]'
   }
 }

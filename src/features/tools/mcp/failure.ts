@@ -1,5 +1,4 @@
 /** MCP errors, in the three kinds of an mcp_call item, or as text. Pure. */
-
 import { scrub } from '../../../base/scrub.ts'
 import { PageError } from '../../../providers/upstream/pages/fetch-page.ts'
 import type { McpClient } from './library.ts'
@@ -22,9 +21,9 @@ export class McpFailure extends Error {
 }
 
 /** Maximum length of a server's own text in an error. */
-const MESSAGE_MAX_CHARS = 500
+const MAX_MESSAGE_CHARS = 500
 
-/** `mark`: data of an error that stands for a missing answer. */
+/** Converts what the client has thrown. `mark` is the data of an error that stands for a missing answer. */
 export function failureOf(
   client: McpClient,
   thrown: unknown,
@@ -34,11 +33,11 @@ export function failureOf(
   if (thrown instanceof McpFailure) return thrown
   const { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } = client
   const cause = thrown instanceof SdkError ? (thrown.cause ?? thrown) : thrown
-  if (cause instanceof PageError) return new McpFailure(sentence(cause.message))
-  const scrubbed = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)
+  if (cause instanceof PageError) return new McpFailure(serverSentence(cause.message))
+  const scrubText = (text: string): string => scrub(text.slice(0, MAX_MESSAGE_CHARS), secrets)
   if (thrown instanceof ProtocolError) {
-    const message = scrubbed(thrown.message)
-    if (thrown.data === mark) return new McpFailure(sentence(message))
+    const message = scrubText(thrown.message)
+    if (thrown.data === mark) return new McpFailure(serverSentence(message))
     return new McpFailure(`The server refused the request: ${message}`, {
       type: 'mcp_protocol_error',
       code: thrown.code,
@@ -47,7 +46,7 @@ export function failureOf(
   }
   if (thrown instanceof SdkHttpError) {
     const { status: code, text } = thrown.data
-    const message = scrubbed(
+    const message = scrubText(
       typeof text === 'string' && text !== ''
         ? text
         : thrown.message.replace(/^Error POSTing to endpoint: /, ''),
@@ -68,7 +67,7 @@ export function failureOf(
 }
 
 /** A message about a link, as a sentence about the server. */
-function sentence(message: string): string {
-  const about = message.replace(/^the link /, 'the server ')
-  return `${about.slice(0, 1).toUpperCase()}${about.slice(1)}`
+function serverSentence(message: string): string {
+  const text = message.replace(/^the link /, 'the server ')
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`
 }

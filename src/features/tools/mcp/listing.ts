@@ -22,30 +22,30 @@ export type ToolSelection =
 export type ToolFilter = (tool: McpTool) => boolean
 
 /** Maximum tools of a server; more would fill the context of a model. */
-const LISTED_MAX = 256
-const PAGES_MAX = 32
+const MAX_TOOLS = 256
+const MAX_PAGES = 32
 /** Maximum characters of all tools of a server, as JSON. */
-const LISTED_MAX_CHARS = 512 * 1024
-const NAME_MAX_CHARS = 128
-const DESCRIPTION_MAX_CHARS = 4_096
-const SCHEMA_MAX_CHARS = 32 * 1024
+const MAX_LISTING_CHARS = 512 * 1024
+const MAX_NAME_CHARS = 128
+const MAX_DESCRIPTION_CHARS = 4_096
+const MAX_SCHEMA_CHARS = 32 * 1024
 const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'] as const
 
-type Page = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
+type ReadPage = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
 
 /** All allowed tools of a server. Rejects with an McpFailure if there are too many. */
-export async function listTools(page: Page, allows: ToolFilter): Promise<readonly McpTool[]> {
+export async function listTools(readPage: ReadPage, allows: ToolFilter): Promise<readonly McpTool[]> {
   const listing = new ToolListing(allows)
   let cursor: string | null = null
-  for (let pages = 0; pages < PAGES_MAX; pages++) {
-    const { tools: entries, nextCursor } = await page(cursor)
+  for (let pageNumber = 0; pageNumber < MAX_PAGES; pageNumber++) {
+    const { tools: entries, nextCursor } = await readPage(cursor)
     if (!Array.isArray(entries)) throw new McpFailure('The server lists no tools')
     const fault = listing.add(entries)
     if (fault !== null) throw new McpFailure(`The server lists ${fault}`)
     if (typeof nextCursor !== 'string' || nextCursor === '') return listing.tools
     cursor = nextCursor
   }
-  throw new McpFailure(`The server lists its tools on more than ${PAGES_MAX} pages`)
+  throw new McpFailure(`The server lists its tools on more than ${MAX_PAGES} pages`)
 }
 
 /** The allowed tools of a server, within limits that apply wherever its listing comes from. */
@@ -68,11 +68,11 @@ export class ToolListing {
       const tool = mcpTool(entry)
       if (tool === null || this.#names.has(tool.name)) continue
       this.#names.add(tool.name)
-      if (this.#names.size > LISTED_MAX) return `more than ${LISTED_MAX} tools`
+      if (this.#names.size > MAX_TOOLS) return `more than ${MAX_TOOLS} tools`
       if (!this.#allows(tool)) continue
       this.#chars += JSON.stringify(tool).length
-      if (this.#chars > LISTED_MAX_CHARS)
-        return `tools with more than ${LISTED_MAX_CHARS} characters in total`
+      if (this.#chars > MAX_LISTING_CHARS)
+        return `tools with more than ${MAX_LISTING_CHARS} characters in total`
       this.tools.push(tool)
     }
     return null
@@ -83,14 +83,14 @@ export class ToolListing {
 export function mcpTool(entry: unknown): McpTool | null {
   if (typeof entry !== 'object' || entry === null) return null
   const { name, description, inputSchema, input_schema, annotations } = entry as Record<string, unknown>
-  if (typeof name !== 'string' || name === '' || name.length > NAME_MAX_CHARS) return null
+  if (typeof name !== 'string' || name === '' || name.length > MAX_NAME_CHARS) return null
   const schema = inputSchema ?? input_schema
   if (!isSchema(schema)) return null
   return {
     name: name.toWellFormed(),
     description:
       typeof description === 'string'
-        ? plainText(description).slice(0, DESCRIPTION_MAX_CHARS).toWellFormed()
+        ? plainText(description).slice(0, MAX_DESCRIPTION_CHARS).toWellFormed()
         : null,
     input_schema: schema,
     annotations: hintsOf(annotations),
@@ -101,7 +101,7 @@ function isSchema(value: unknown): value is Readonly<Record<string, unknown>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
   // This also limits the depth, which JSON.stringify needs.
   if (forbiddenKey({ input_schema: value }) !== null) return false
-  return JSON.stringify(value).length <= SCHEMA_MAX_CHARS
+  return JSON.stringify(value).length <= MAX_SCHEMA_CHARS
 }
 
 function hintsOf(annotations: unknown): McpTool['annotations'] {
@@ -112,7 +112,7 @@ function hintsOf(annotations: unknown): McpTool['annotations'] {
   )
 }
 
-/** Without invisible characters, which can hide text from readers. */
+/** The text without invisible characters, which can hide text from readers. */
 function plainText(text: string): string {
   return text.replace(/[\p{Cf}\p{Co}\p{Cn}]|(?![\n\t])\p{Cc}/gu, '')
 }

@@ -4,7 +4,6 @@
  * wait forever; and a server that answers the protocol version query late, badly or not at all is treated as an old
  * one.
  */
-
 import type { Clock } from '../../../base/clock.ts'
 import { isError } from '../../../base/errors.ts'
 import type { ServiceFetch } from '../../../providers/upstream/pages/service-fetch.ts'
@@ -12,26 +11,25 @@ import type { ServiceFetch } from '../../../providers/upstream/pages/service-fet
 type Fetch = ServiceFetch['fetch']
 
 /** The request with which the client finds out if a server supports the newer protocol. Old servers do not know it. */
-const PROBE = 'server/discover'
-/** Time limit for its answer. */
-const PROBE_MS = 3_000
+const PROBE_METHOD = 'server/discover'
+const PROBE_TIMEOUT_MS = 3_000
 
 /** @param mark data of the errors that stand for a missing answer */
 export function mcpFetch(fetch: Fetch, clock: Clock, mark: string): Fetch {
-  /** Running requests by id; as many as there may be requests. */
-  const running = new Map<unknown, AbortController>()
+  /** All requests of the connection, by id. Their number is limited, so none is removed. */
+  const runningRequests = new Map<unknown, AbortController>()
   return async (to, init = {}) => {
     if (init.method === 'GET') return new Response(null, { status: 405 })
     const { id, method, cancelled } = sentMessage(init.body)
-    if (cancelled !== undefined) running.get(cancelled)?.abort()
+    if (cancelled !== undefined) runningRequests.get(cancelled)?.abort()
     if (id === undefined) return await fetch(to, init)
-    const ending = new AbortController()
-    running.set(id, ending)
-    const signal = init.signal == null ? ending.signal : AbortSignal.any([init.signal, ending.signal])
+    const cancelling = new AbortController()
+    runningRequests.set(id, cancelling)
+    const signal = init.signal == null ? cancelling.signal : AbortSignal.any([init.signal, cancelling.signal])
     const send = () => fetch(to, { ...init, signal })
-    if (method === PROBE) return await probe(send, id, mark, clock, ending)
+    if (method === PROBE_METHOD) return await probe(send, id, mark, clock, cancelling)
     const response = await send()
-    return response.ok && isStream(response) ? withEnd(response, id, mark) : response
+    return response.ok && isStream(response) ? withFinalError(response, id, mark) : response
   }
 }
 
@@ -51,31 +49,31 @@ function isStream({ headers }: Response): boolean {
   return headers.get('content-type')?.startsWith('text/event-stream') === true
 }
 
-/** Returns a usable answer unchanged, and otherwise one that makes the client continue with the old protocol. */
+/** Returns a usable answer unchanged; instead of any other, one that makes the client go on with the old protocol. */
 async function probe(
   send: () => Promise<Response>,
   id: unknown,
   mark: string,
   clock: Clock,
-  ending: AbortController,
+  cancelling: AbortController,
 ): Promise<Response> {
-  const timer = clock.after(PROBE_MS, () => ending.abort())
-  let isEnded = true
+  const timer = clock.after(PROBE_TIMEOUT_MS, () => cancelling.abort())
+  let hasEnded = true
   try {
     const response = await send()
     // Other answers mean the same in both protocols.
     if (!response.ok && response.status < 500) return response
     if (response.ok && isStream(response)) {
-      isEnded = false
-      return withEnd(response, id, mark, () => timer.cancel())
+      hasEnded = false
+      return withFinalError(response, id, mark, () => timer.cancel())
     }
     const text = await response.text().catch(() => '')
     return response.ok && isAnswer(text, id) ? answerOf(text) : unknownMethod(id)
   } catch (thrown) {
-    if (ending.signal.aborted) return unknownMethod(id)
+    if (cancelling.signal.aborted) return unknownMethod(id)
     throw thrown
   } finally {
-    if (isEnded) timer.cancel()
+    if (hasEnded) timer.cancel()
   }
 }
 
@@ -102,7 +100,7 @@ function answerOf(text: string): Response {
 }
 
 /** Appends an error for the request to the stream. If an answer came before, the client ignores the error. */
-function withEnd(
+function withFinalError(
   { body, status, headers }: Response,
   id: unknown,
   mark: string,

@@ -15,23 +15,23 @@ export interface NamedServer {
   readonly tool: RequestedTool
   readonly path: string
   readonly label: string
-  /** Null: a connector of the provider. */
+  /** Null for a connector of the provider. */
   readonly server: McpServer | null
   readonly allows: ToolFilter
   /** True for tools whose calls need the caller's approval. */
   readonly asksFirst: ToolFilter
-  /** False: no call needs an approval. */
+  /** False if no call needs an approval. */
   readonly mayAsk: boolean
-  /** The caller's description of it. */
+  /** The caller's description of the server. */
   readonly description: string | null
 }
 
 /** Maximum MCP servers per request. Each has a connection. */
-const SERVERS_MAX = 16
-const LABEL_MAX_CHARS = 128
-const DESCRIPTION_MAX_CHARS = 1_024
-const HEADERS_MAX = 32
-const HEADERS_MAX_CHARS = 16 * 1024
+const MAX_SERVERS = 16
+const MAX_LABEL_CHARS = 128
+const MAX_DESCRIPTION_CHARS = 1_024
+const MAX_HEADERS = 32
+const MAX_HEADER_CHARS = 16 * 1024
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
 /** Visible ASCII and Latin-1 characters, and blanks. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
@@ -55,19 +55,19 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
   'transfer-encoding',
   'upgrade',
 ])
-/** Shorter values are ordinary words, and not secrets. */
-const SECRET_MIN_CHARS = 8
+/** Shorter values of headers are ordinary words, not secrets. */
+const MIN_SECRET_CHARS = 8
 
 /** @throws GatewayError that names the field */
 export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): readonly NamedServer[] {
-  const [, last] = [entries[0], entries[SERVERS_MAX]]
-  if (last !== undefined)
-    throw refuseField(last.path, `is one MCP server too many: a request may have at most ${SERVERS_MAX}`)
+  const excess = entries[MAX_SERVERS]
+  if (excess !== undefined)
+    throw refuseField(excess.path, `is one MCP server too many: a request may have at most ${MAX_SERVERS}`)
   const labels = new Set<string>()
   return entries.map(({ tool, path }) => {
     const label = String(tool['server_label'])
-    if (label.length > LABEL_MAX_CHARS)
-      throw refuseField(`${path}.server_label`, `must have at most ${LABEL_MAX_CHARS} characters`)
+    if (label.length > MAX_LABEL_CHARS)
+      throw refuseField(`${path}.server_label`, `must have at most ${MAX_LABEL_CHARS} characters`)
     if (labels.has(label))
       throw refuseField(
         `${path}.server_label`,
@@ -86,7 +86,7 @@ export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): r
       asksFirst: approvalFilter(approval),
       mayAsk: approval !== 'never',
       description:
-        typeof description === 'string' ? description.slice(0, DESCRIPTION_MAX_CHARS).toWellFormed() : null,
+        typeof description === 'string' ? description.slice(0, MAX_DESCRIPTION_CHARS).toWellFormed() : null,
     }
   })
 }
@@ -99,13 +99,13 @@ function serverOf(tool: RequestedTool, address: string, path: string, rules: Lin
   )
   const { authorization } = tool
   if (typeof authorization === 'string' && authorization !== '') {
-    if (!HEADER_VALUE.test(authorization) || authorization.length > HEADERS_MAX_CHARS)
+    if (!HEADER_VALUE.test(authorization) || authorization.length > MAX_HEADER_CHARS)
       throw refuseField(`${path}.authorization`, 'must be a token without control characters')
     // An access token as in the public interface, or a full header value.
     headers['authorization'] = authorization.includes(' ') ? authorization : `Bearer ${authorization}`
   }
   const values = Object.values(headers).flatMap(value => [value, ...value.split(' ')])
-  return { url, headers, secrets: [...new Set(values)].filter(({ length }) => length >= SECRET_MIN_CHARS) }
+  return { url, headers, secrets: [...new Set(values)].filter(({ length }) => length >= MIN_SECRET_CHARS) }
 }
 
 function checkedUrl(address: string, path: string, rules: LinkRules): URL {
@@ -129,17 +129,17 @@ function checkedHeaders(
 ): Record<string, string> {
   const headers: Record<string, string> = {}
   let chars = 0
-  const all = Object.entries(entryHeaders)
-  if (all.length > HEADERS_MAX) throw refuseField(path, `must have at most ${HEADERS_MAX} fields`)
-  for (const [name, value] of all) {
+  const entries = Object.entries(entryHeaders)
+  if (entries.length > MAX_HEADERS) throw refuseField(path, `must have at most ${MAX_HEADERS} fields`)
+  for (const [name, value] of entries) {
     const lower = name.toLowerCase()
     if (!HEADER_NAME.test(name)) throw refuseField(path, 'is not a valid header name')
     if (OWN_HEADERS.has(lower))
       throw refuseField(`${path}.${lower}`, 'cannot be set: the gateway sets this header itself')
     if (!HEADER_VALUE.test(value)) throw refuseField(`${path}.${lower}`, 'must have no control characters')
     chars += name.length + value.length
-    if (chars > HEADERS_MAX_CHARS)
-      throw refuseField(path, `must have at most ${HEADERS_MAX_CHARS} characters in total`)
+    if (chars > MAX_HEADER_CHARS)
+      throw refuseField(path, `must have at most ${MAX_HEADER_CHARS} characters in total`)
     headers[lower] = value
   }
   return headers

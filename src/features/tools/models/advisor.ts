@@ -41,38 +41,38 @@ interface Advisor {
   readonly name: string | null
   readonly settings: AdvisorSettings
   readonly terms: InnerTerms
-  /** Its earlier questions and advice, oldest first. */
+  /** Earlier questions to this advisor and its advice, oldest first. */
   readonly memory: { readonly prompt: string; readonly advice: string }[]
 }
 
 /** Maximum consultations per request, of all advisors together. */
-const CONSULTATIONS_MAX = 10
+const MAX_CONSULTATIONS = 10
 /** Maximum characters of one piece of advice, and of earlier advice that is repeated. */
-const ADVICE_MAX_CHARS = 100_000
-const MEMORY_MAX_CHARS = 200_000
-/** Maximum tokens for advice, within the request's limit: no more than nearly every model can write. */
-const ADVICE_MAX_TOKENS = 8_192
-const RUN_MS = 180_000
+const MAX_ADVICE_CHARS = 100_000
+const MAX_MEMORY_CHARS = 200_000
+/** Limit for advice within a larger limit of the request: nearly every model can write this much. */
+const MAX_ADVICE_TOKENS = 8_192
+const RUN_TIMEOUT_MS = 180_000
 /** The call ends before the tool's time limit, so that the model learns the reason. */
-const ASK_MS = 170_000
+const MODEL_TIMEOUT_MS = 170_000
 
-const INSTRUCTIONS =
+const DEFAULT_INSTRUCTIONS =
   'You advise another model that works on a task of its own. Answer what it asks, briefly and concretely.'
-const ON_TRANSCRIPT = 'Give your advice on the conversation above.'
+const TRANSCRIPT_QUESTION = 'Give your advice on the conversation above.'
 
 export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
   const termsOf = createInnerTerms(tools)
   return {
     name: 'advisor',
     asksModels: true,
-    runMs: RUN_MS,
+    runMs: RUN_TIMEOUT_MS,
     open(entries, exchange) {
       const names = instanceNames('advisor', entries)
-      const advisors = entries.map(({ tool, path }, at): Advisor => {
+      const advisors = entries.map(({ tool, path }, index): Advisor => {
         const settings = (tool.parameters ?? {}) as AdvisorSettings
         const { model, max_completion_tokens, reasoning, temperature } = settings
         const inner = { model, max_completion_tokens, reasoning, temperature } as InnerSettings
-        const name = names[at] ?? null
+        const name = names[index] ?? null
         return {
           tool,
           name,
@@ -82,19 +82,19 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
         }
       })
       const advisorOf = (tool: RequestedTool): Advisor => {
-        const found = advisors.find(each => each.tool === tool)
-        if (found === undefined) throw new TypeError('a call belongs to an entry')
-        return found
+        const advisor = advisors.find(candidate => candidate.tool === tool)
+        if (advisor === undefined) throw new TypeError('the call belongs to no entry of the request')
+        return advisor
       }
       let consultations = 0
       return {
         declare: () => advisors.map(declaration),
-        firstForm: call => show(call, advisorOf(call.tool), exchange),
+        firstForm: call => itemFields(call, advisorOf(call.tool), exchange),
         async run(call, progress, signal) {
           const advisor = advisorOf(call.tool)
-          const fields = show(call, advisor, exchange)
-          if (++consultations > CONSULTATIONS_MAX) {
-            return failedOutcome(fields, `This request has used its ${CONSULTATIONS_MAX} consultations`)
+          const fields = itemFields(call, advisor, exchange)
+          if (++consultations > MAX_CONSULTATIONS) {
+            return failedOutcome(fields, `This request has used its ${MAX_CONSULTATIONS} consultations`)
           }
           try {
             return await consult(askAs, { advisor, call, exchange, fields, progress, signal })
@@ -140,15 +140,16 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   const forwards = settings.forward_transcript === true
   const prompt = textArgument(call, 'prompt') ?? ''
   if (prompt === '' && !forwards) return failedOutcome(fields, 'prompt: is required')
-  const question = prompt === '' ? ON_TRANSCRIPT : prompt
-  const most = exchange.request.max_output_tokens
+  const question = prompt === '' ? TRANSCRIPT_QUESTION : prompt
+  const requestLimit = exchange.request.max_output_tokens
   // The entry's own limit takes precedence.
-  const cap = most == null ? {} : { max_output_tokens: Math.min(most, ADVICE_MAX_TOKENS) }
+  const tokenLimit =
+    requestLimit == null ? {} : { max_output_tokens: Math.min(requestLimit, MAX_ADVICE_TOKENS) }
   const request = {
-    ...cap,
+    ...tokenLimit,
     ...terms,
     model: modelOf(advisor, exchange),
-    instructions: settings.instructions ?? INSTRUCTIONS,
+    instructions: settings.instructions ?? DEFAULT_INSTRUCTIONS,
     input: [
       ...memoryItems(memory),
       ...(forwards ? conversationOf(exchange.prompt) : []),
@@ -160,31 +161,29 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
     exchange.request.stream === true &&
     DIALECT_ABILITIES[exchange.dialect].toolProgress &&
     !isWithheld(exchange)
-  const writer = new PieceWriter(ADVICE_MAX_CHARS, delta =>
+  const writer = new PieceWriter(MAX_ADVICE_CHARS, delta =>
     progress({ name: 'output_text.delta', fields: { content_index: 0, delta, logprobs: [] } }),
   )
   const reply = await askAs(exchange, request, {
-    deadlineMs: ASK_MS,
+    deadlineMs: MODEL_TIMEOUT_MS,
     signal,
     ...(streams ? { onEvent: textEvents(writer, null) } : {}),
   })
-  const advice = cutText(replyText(reply), ADVICE_MAX_CHARS)
+  const advice = cutText(replyText(reply), MAX_ADVICE_CHARS)
   if (advice === '') return failedOutcome(fields, 'The advisor gave no answer')
   if (streams) {
     writer.end()
     progress({ name: 'output_text.done', fields: { content_index: 0, text: advice, logprobs: [] } })
   }
   memory.push({ prompt: question, advice })
-  const answered = reply.model
+  const answeringModel = reply.model
   return {
-    item: { ...fields, model: answered, ...(isWithheld(exchange) ? {} : { advice }) },
-    result: JSON.stringify({ status: 'ok', model: answered, advice }),
+    item: { ...fields, model: answeringModel, ...(isWithheld(exchange) ? {} : { advice }) },
+    result: JSON.stringify({ status: 'ok', model: answeringModel, advice }),
   }
 }
 
-/**
- * The model in the entry, otherwise the answering one. Text that a model has read must not choose a more expensive one.
- */
+/** The model in the entry, otherwise the answering one. The call cannot name a model, because text could then choose it. */
 function modelOf({ settings }: Advisor, exchange: Exchange): string {
   return settings.model ?? outerModel(exchange)
 }
@@ -194,7 +193,7 @@ function textArgument({ arguments: callArguments }: ToolCall, name: string): str
   return typeof value === 'string' && value.trim() !== '' ? value : null
 }
 
-function show(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<Record<string, unknown>> {
+function itemFields(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<Record<string, unknown>> {
   const prompt = textArgument(call, 'prompt')
   return {
     ...(prompt === null ? {} : { prompt }),
@@ -214,13 +213,13 @@ function replayItems({ prompt: { input } }: Exchange, name: string | null): Advi
     if (item.type !== 'gateway:advisor' && item.type !== 'openrouter:advisor') return []
     const { advice, prompt, instance_name } = item
     if (typeof advice !== 'string' || advice === '' || (instance_name ?? null) !== name) return []
-    return [{ prompt: typeof prompt === 'string' && prompt !== '' ? prompt : ON_TRANSCRIPT, advice }]
+    return [{ prompt: typeof prompt === 'string' && prompt !== '' ? prompt : TRANSCRIPT_QUESTION, advice }]
   })
 }
 
-/** The latest ones that fit. */
+/** The latest questions and advice that fit. */
 function memoryItems(memory: Advisor['memory']): readonly InputItem[] {
-  let remaining = MEMORY_MAX_CHARS
+  let remaining = MAX_MEMORY_CHARS
   const recent = memory.toReversed().filter(({ prompt, advice }) => {
     remaining -= prompt.length + advice.length
     return remaining >= 0

@@ -6,17 +6,17 @@ import { GatewayError } from '../../../base/errors.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
 import type { ResponseResource } from '../../../protocol/response.ts'
 
-/** Between two messages of one reply. */
-const GAP = '\n\n'
+/** Separates two messages of one reply. */
+const MESSAGE_GAP = '\n\n'
 
-/** The whole visible text of a reply, including refusals. */
+/** The visible text of a reply, including refusals. */
 export function replyText({ output }: Pick<ResponseResource, 'output'>): string {
   const texts: string[] = []
   for (const item of output) {
     if (item.type !== 'message' || !Array.isArray(item.content)) continue
     for (const part of item.content) texts.push('refusal' in part ? part.refusal : part.text)
   }
-  return texts.filter(text => text !== '').join(GAP)
+  return texts.filter(text => text !== '').join(MESSAGE_GAP)
 }
 
 /** The text shortened to this many UTF-16 units, with a line about the missing part. */
@@ -44,46 +44,45 @@ export function innerFailure(thrown: unknown): InnerFailure {
 }
 
 /** Minimum characters of a progress event, so that a slow client does not get an event per token. */
-const PIECE_CHARS = 64
+const MIN_PIECE_CHARS = 64
 
 /** Reports a text in pieces of a minimum size, up to the length that its reader keeps. */
 export class PieceWriter {
   readonly #send: (piece: string) => void
   readonly #maxChars: number
-  #waiting = ''
-  #reported = 0
+  #pending = ''
+  #acceptedChars = 0
 
   constructor(maxChars: number, send: (piece: string) => void) {
     this.#maxChars = maxChars
     this.#send = send
   }
 
-  /** True once text was added. */
-  get any(): boolean {
-    return this.#reported > 0
+  get hasText(): boolean {
+    return this.#acceptedChars > 0
   }
 
   add(text: string): void {
-    const piece = text.slice(0, this.#maxChars - this.#reported)
-    this.#reported += piece.length
-    this.#waiting += piece
-    if (this.#waiting.length >= PIECE_CHARS) this.end()
+    const piece = text.slice(0, this.#maxChars - this.#acceptedChars)
+    this.#acceptedChars += piece.length
+    this.#pending += piece
+    if (this.#pending.length >= MIN_PIECE_CHARS) this.end()
   }
 
   /** Reports the remaining text. */
   end(): void {
-    if (this.#waiting === '') return
-    this.#send(this.#waiting)
-    this.#waiting = ''
+    if (this.#pending === '') return
+    this.#send(this.#pending)
+    this.#pending = ''
   }
 }
 
 /** Passes the texts in the events of a reply to their writers. */
-export function textEvents(text: PieceWriter, thought: PieceWriter | null): (event: StreamEvent) => void {
+export function textEvents(text: PieceWriter, reasoning: PieceWriter | null): (event: StreamEvent) => void {
   return event => {
     switch (event.type) {
       case 'response.content_part.added':
-        if (text.any && event.part.type !== 'reasoning_text') text.add(GAP)
+        if (text.hasText && event.part.type !== 'reasoning_text') text.add(MESSAGE_GAP)
         break
       case 'response.output_text.delta':
       case 'response.refusal.delta':
@@ -91,7 +90,7 @@ export function textEvents(text: PieceWriter, thought: PieceWriter | null): (eve
         break
       case 'response.reasoning_text.delta':
       case 'response.reasoning_summary_text.delta':
-        thought?.add(event.delta)
+        reasoning?.add(event.delta)
         break
     }
   }

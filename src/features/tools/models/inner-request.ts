@@ -21,16 +21,15 @@ export interface InnerSettings {
   readonly cache_control?: Readonly<Record<string, unknown>> | null
 }
 
-/** A request without its input. */
 export type InnerTerms = Omit<ResponsesRequest, 'input'>
 
 /**
- * The request settings of a tool with these settings.
+ * Turns the settings of a tool into those of a request.
  * @throws GatewayError `invalid_request` that begins with `path`
  */
 export type InnerTermsOf = (settings: InnerSettings, path: string) => InnerTerms
 
-/** Tools that providers run themselves, so that no call needs to be answered. */
+/** Tools that providers run themselves, so that nobody else has to answer their calls. */
 const RUN_BY_PROVIDERS: ReadonlySet<string> = new Set([
   ...WEB_SEARCH_TYPES,
   'code_interpreter',
@@ -43,18 +42,22 @@ const RUN_BY_PROVIDERS: ReadonlySet<string> = new Set([
 export function createInnerTerms(tools: ReadonlyMap<string, ServerTool>): InnerTermsOf {
   let parse: ReturnType<typeof createRequestParser> | null = null
   return (settings, path) => {
-    // Created here, because all tools are known only now.
-    parse ??= createRequestParser({ plugins: new Set(), tools: offeredWithin(tools), routers: new Set() })
-    const { max_completion_tokens, max_tool_calls, ...repeat } = settings
+    // The parser is created here, because the map has all tools only after their creation.
+    parse ??= createRequestParser({
+      plugins: new Set(),
+      tools: toolsOfInnerModels(tools),
+      routers: new Set(),
+    })
+    const { max_completion_tokens, max_tool_calls, ...sameFields } = settings
     const terms = Object.fromEntries(
-      Object.entries({ ...repeat, max_output_tokens: max_completion_tokens, max_tool_calls }).filter(
+      Object.entries({ ...sameFields, max_output_tokens: max_completion_tokens, max_tool_calls }).filter(
         ([, value]) => value != null,
       ),
     )
     for (const [index, { type }] of (settings.tools ?? []).entries()) {
-      const refused = refusal(type, tools)
-      if (refused !== null)
-        throw new GatewayError('invalid_request', `${path}.tools[${index}].type: ${refused}`)
+      const reason = refusalOf(type, tools)
+      if (reason !== null)
+        throw new GatewayError('invalid_request', `${path}.tools[${index}].type: ${reason}`)
     }
     try {
       parse({ model: 'any/model', ...terms, input: '' })
@@ -67,12 +70,12 @@ export function createInnerTerms(tools: ReadonlyMap<string, ServerTool>): InnerT
   }
 }
 
-/** Tools that call models are not offered to models that tools call. */
-function offeredWithin(tools: ReadonlyMap<string, ServerTool>): ReadonlySet<string> {
+/** The tools for models that tools call: those that call models themselves are not among them. */
+function toolsOfInnerModels(tools: ReadonlyMap<string, ServerTool>): ReadonlySet<string> {
   return new Set([...tools].flatMap(([name, { asksModels }]) => (asksModels === true ? [] : [name])))
 }
 
-function refusal(type: string, tools: ReadonlyMap<string, ServerTool>): string | null {
+function refusalOf(type: string, tools: ReadonlyMap<string, ServerTool>): string | null {
   const name = serverToolName(type)
   if (name !== null) {
     return tools.get(name)?.asksModels === true

@@ -7,13 +7,14 @@ import type { Exchange } from '../../../exchange/exchange.ts'
 import type { RequestedTool } from '../../../exchange/server-tool.ts'
 import type { InputItem } from '../../../protocol/items.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
+import { functionName } from '../instances.ts'
 import { openState, type StateSeal, type SuspendedSubagent } from './subagent-state.ts'
 
 /** A subagent that continues. */
 export interface Resumption {
   readonly state: SuspendedSubagent
   readonly subagent: NamedTool
-  /** Its model's whole conversation so far, including results of its calls. */
+  /** The conversation of its model so far, including results of its calls. */
   readonly input: readonly InputItem[]
 }
 
@@ -23,7 +24,7 @@ interface NamedTool {
 }
 
 interface SuspendedTask {
-  /** Keyed by the call of the outer model. */
+  /** By id of the outer model's call. */
   readonly resumptions: ReadonlyMap<string, Resumption>
   /** The prompt for the outer model. */
   readonly prompt: ResponsesRequest
@@ -57,10 +58,10 @@ export function resumptionsOf(
       item.type === 'function_call_output' ? [[item.call_id, item]] : [],
     ),
   )
-  const ended = new Set(input.flatMap(item => (isEnded(item) ? [item['call_id']] : [])))
+  const endedCalls = new Set(input.flatMap(item => (isEnded(item) ? [item['call_id']] : [])))
   const resumptions = new Map<string, Resumption>()
   for (const state of latestOf(states)) {
-    if (ended.has(state.callId)) continue
+    if (endedCalls.has(state.callId)) continue
     const subagent = subagents.find(({ name }) => name === state.instance)
     if (subagent === undefined) {
       throw new GatewayError(
@@ -70,16 +71,18 @@ export function resumptionsOf(
           : 'tools: no subagent has the name with which the suspended task was started',
       )
     }
-    resumptions.set(state.callId, { state, subagent, input: [...state.items, ...resultOf(state, outputs)] })
+    resumptions.set(state.callId, { state, subagent, input: [...state.items, ...outputsOf(state, outputs)] })
   }
-  const projected = new Set([...states.values()].flatMap(({ calls }) => calls.map(({ callId }) => callId)))
-  const rest = input.flatMap((item): readonly InputItem[] => {
+  const projectedCalls = new Set(
+    [...states.values()].flatMap(({ calls }) => calls.map(({ callId }) => callId)),
+  )
+  const items = input.flatMap((item): readonly InputItem[] => {
     if (item.type === 'function_call' && item.subagent_id != null) return []
-    if (item.type === 'function_call_output' && projected.has(item.call_id)) return []
+    if (item.type === 'function_call_output' && projectedCalls.has(item.call_id)) return []
     if (!isSubagent(item)) return [item]
     return isEnded(item) ? asCall(item) : []
   })
-  return { resumptions, prompt: { ...prompt, input: rest } }
+  return { resumptions, prompt: { ...prompt, input: items } }
 }
 
 function hasCall({ calls }: SuspendedSubagent, { call_id, name }: FunctionCall): boolean {
@@ -90,14 +93,14 @@ function hasCall({ calls }: SuspendedSubagent, { call_id, name }: FunctionCall):
 function latestOf(states: ReadonlyMap<string, SuspendedSubagent>): Iterable<SuspendedSubagent> {
   const latest = new Map<string, SuspendedSubagent>()
   for (const state of states.values()) {
-    const before = latest.get(state.callId)
-    if (before === undefined || before.suspensions < state.suspensions) latest.set(state.callId, state)
+    const latestKnown = latest.get(state.callId)
+    if (latestKnown === undefined || latestKnown.suspensions < state.suspensions) latest.set(state.callId, state)
   }
   return latest.values()
 }
 
 /** The outputs of the client's functions, under the ids of the subagent's calls. */
-function resultOf(
+function outputsOf(
   { calls }: SuspendedSubagent,
   outputs: ReadonlyMap<string, FunctionOutput>,
 ): readonly InputItem[] {
@@ -129,13 +132,11 @@ function asCall(item: SubagentItem): readonly InputItem[] {
   if (typeof call_id !== 'string') return [item]
   const result =
     error == null ? { status: 'ok', model, task_name, outcome } : { status: 'error', task_name, error }
-  const name =
-    typeof instance_name === 'string' ? `subagent_${instance_name.replaceAll(' ', '_')}` : 'subagent'
   return [
     {
       type: 'function_call',
       call_id,
-      name: name.slice(0, 60),
+      name: functionName('subagent', typeof instance_name === 'string' ? instance_name : null),
       arguments: JSON.stringify({ task_name, task_description }),
     } as InputItem,
     { type: 'function_call_output', call_id, output: JSON.stringify(result) } as InputItem,

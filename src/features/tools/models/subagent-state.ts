@@ -28,7 +28,7 @@ export interface SuspendedSubagent {
   readonly taskDescription: string
   /** Name of the entry; null if it has none. */
   readonly instance: string | null
-  /** The whole conversation of its model. */
+  /** The conversation of its model so far. */
   readonly items: readonly InputItem[]
   /** Calls that the client must answer. */
   readonly calls: readonly ProjectedCall[]
@@ -37,30 +37,30 @@ export interface SuspendedSubagent {
 }
 
 /** Maximum bytes of a state before encryption, because the client sends it back with its next request. */
-const STATE_MAX_BYTES = 1024 * 1024
+const MAX_STATE_BYTES = 1024 * 1024
 /** The item in `subagent_items` that contains a state. */
-const ITEM_TYPE = 'subagent_state'
+const STATE_ITEM_TYPE = 'subagent_state'
 
-/** The opaque items of a suspended subagent; null: its state is too large. */
+/** The opaque items of a suspended subagent; null if its state is too large. */
 export function sealState(
   seal: StateSeal,
   caller: Caller,
   state: SuspendedSubagent,
 ): readonly Readonly<Record<string, unknown>>[] | null {
   const text = JSON.stringify(state)
-  if (Buffer.byteLength(text) > STATE_MAX_BYTES) return null
-  return [{ type: ITEM_TYPE, encrypted_content: seal.seal(text, ownerOf(caller)) }]
+  if (Buffer.byteLength(text) > MAX_STATE_BYTES) return null
+  return [{ type: STATE_ITEM_TYPE, encrypted_content: seal.seal(text, ownerOf(caller)) }]
 }
 
-/** The state in the opaque items that a client sends back; null: it does not belong to this workspace. */
+/** The state in the opaque items that a client sends back; null if they have no state of this workspace. */
 export function openState(seal: StateSeal, caller: Caller, items: unknown): SuspendedSubagent | null {
   if (!Array.isArray(items)) return null
-  const item = items.find(each => (each as { type?: unknown } | null)?.type === ITEM_TYPE) as
+  const item = items.find(candidate => (candidate as { type?: unknown } | null)?.type === STATE_ITEM_TYPE) as
     | { readonly encrypted_content?: unknown }
     | undefined
   const ciphertext = item?.encrypted_content
   // Base64 turns three bytes into four characters.
-  if (typeof ciphertext !== 'string' || ciphertext.length > STATE_MAX_BYTES * 1.5) return null
+  if (typeof ciphertext !== 'string' || ciphertext.length > MAX_STATE_BYTES * 1.5) return null
   const text = seal.open(ciphertext, ownerOf(caller))
   // A text that can be decrypted was written by `sealState`.
   return text === null ? null : (JSON.parse(text) as SuspendedSubagent)

@@ -55,18 +55,18 @@ interface Subagent {
   readonly functions: readonly FunctionTool[]
 }
 
-const TOOL_STEPS_DEFAULT = 10
-const OUTCOME_MAX_CHARS = 150_000
-const TASK_NAME_MAX_CHARS = 256
-/** Nearly every model can write this much. */
-const SMALL_CAP_TOKENS = 8_192
-/** Number of times that a task may be suspended; then it fails. */
-const SUSPENSIONS_MAX = 30
-const RUN_MS = 300_000
+const DEFAULT_TOOL_STEPS = 10
+const MAX_OUTCOME_CHARS = 150_000
+const MAX_TASK_NAME_CHARS = 256
+/** A larger limit of the request is not passed to subagents: nearly every model can write this much, but not more. */
+const MAX_SHARED_LIMIT_TOKENS = 8_192
+/** Maximum suspensions of one task, which then fails. */
+const MAX_SUSPENSIONS = 30
+const RUN_TIMEOUT_MS = 300_000
 /** The call ends before the tool's time limit, so that the model learns the reason. */
-const ASK_MS = 290_000
+const MODEL_TIMEOUT_MS = 290_000
 
-const INSTRUCTIONS =
+const DEFAULT_INSTRUCTIONS =
   'You work on one task for another model. Do it, then report the outcome: what you found or did, and what is missing.'
 
 export function createSubagent(deps: SubagentDeps): ServerTool {
@@ -74,10 +74,12 @@ export function createSubagent(deps: SubagentDeps): ServerTool {
   return {
     name: 'subagent',
     asksModels: true,
-    runMs: RUN_MS,
+    runMs: RUN_TIMEOUT_MS,
     open(entries, exchange, display) {
       const names = instanceNames('subagent', entries)
-      const subagents = entries.map((entry, at) => subagentOf(entry, names[at] ?? null, exchange, termsOf))
+      const subagents = entries.map((entry, index) =>
+        subagentOf(entry, names[index] ?? null, exchange, termsOf),
+      )
       const { resumptions, prompt } = resumptionsOf(exchange, subagents, deps.seal)
       return { prompt, ...sessionOf(deps, subagents, resumptions, exchange, display) }
     },
@@ -99,7 +101,7 @@ function subagentOf(
     settings,
     terms: {
       ...termsOf(inner, `${path}.parameters`),
-      max_tool_calls: max_tool_calls ?? TOOL_STEPS_DEFAULT,
+      max_tool_calls: max_tool_calls ?? DEFAULT_TOOL_STEPS,
     },
     functions: inheritedTools(settings, exchange, `${path}.parameters`),
   }
@@ -107,36 +109,36 @@ function subagentOf(
 
 /** @throws GatewayError `invalid_request` */
 function inheritedTools(
-  { inherit_functions: all, inherited_function_names: names }: SubagentSettings,
+  { inherit_functions: inheritsAll, inherited_function_names: names }: SubagentSettings,
   { dialect, prompt }: Exchange,
   path: string,
 ): readonly FunctionTool[] {
   const field = names == null ? 'inherit_functions' : 'inherited_function_names'
-  if (all !== true && names == null) return []
+  if (inheritsAll !== true && names == null) return []
   if (!DIALECT_ABILITIES[dialect].innerFunctions) {
     throw new GatewayError('invalid_request', `${path}.${field}: works only with POST /v1/responses`)
   }
-  if (all === false) return []
+  if (inheritsAll === false) return []
   const functions = (prompt.tools ?? []).filter((tool): tool is FunctionTool => tool.type === 'function')
   if (names == null) return functions
   const byName = new Map(functions.toReversed().map(tool => [tool.name, tool]))
-  return names.map((name, at) => {
-    const found = byName.get(name)
-    if (found !== undefined) return found
+  return names.map((name, index) => {
+    const inherited = byName.get(name)
+    if (inherited !== undefined) return inherited
     throw new GatewayError(
       'invalid_request',
-      `${path}.${field}[${at}]: tools contains no function with this name`,
+      `${path}.${field}[${index}]: tools contains no function with this name`,
     )
   })
 }
 
-/**
- * A small token limit of the request also applies to its subagents; a large one may be more than their models support.
- */
-function callersCap({
-  request: { max_output_tokens: most },
+/** The token limit of the request, if it is so small that every subagent's model supports it. */
+function callerLimit({
+  request: { max_output_tokens: requestLimit },
 }: Exchange): Pick<InnerTerms, 'max_output_tokens'> {
-  return most == null || most > SMALL_CAP_TOKENS ? {} : { max_output_tokens: most }
+  return requestLimit == null || requestLimit > MAX_SHARED_LIMIT_TOKENS
+    ? {}
+    : { max_output_tokens: requestLimit }
 }
 
 function sessionOf(
@@ -147,9 +149,9 @@ function sessionOf(
   display: ToolDisplay,
 ): ToolSession {
   const subagentOfCall = ({ tool }: ToolCall): Subagent => {
-    const found = subagents.find(each => each.tool === tool)
-    if (found === undefined) throw new TypeError('a call belongs to an entry')
-    return found
+    const subagent = subagents.find(candidate => candidate.tool === tool)
+    if (subagent === undefined) throw new TypeError('the call belongs to no entry of the request')
+    return subagent
   }
   return {
     resumedCalls: () =>
@@ -160,11 +162,11 @@ function sessionOf(
         tool: subagent.tool,
       })),
     declare: () => subagents.map(declaration),
-    firstForm: call => show(call, subagentOfCall(call)),
+    firstForm: call => itemFields(call, subagentOfCall(call)),
     async run(call, _progress, signal) {
       const subagent = subagentOfCall(call)
       const { settings, terms, functions } = subagent
-      const fields = show(call, subagent)
+      const fields = itemFields(call, subagent)
       const task = textArgument(call, 'task_description')
       if (task === '') return failedOutcome(fields, 'task_description: is required')
       const resumption = resumptions.get(call.callId)
@@ -175,24 +177,24 @@ function sessionOf(
         const reply = await askAs(
           exchange,
           {
-            ...callersCap(exchange),
+            ...callerLimit(exchange),
             ...terms,
             // A resumed subagent is called before the outer model, so no model has been chosen yet.
             model: model === '' ? (exchange.prompt.models?.[0] ?? '') : model,
-            instructions: settings.instructions ?? INSTRUCTIONS,
+            instructions: settings.instructions ?? DEFAULT_INSTRUCTIONS,
             input: [...input],
             ...(tools.length === 0 ? {} : { tools }),
           },
-          { deadlineMs: ASK_MS, signal },
+          { deadlineMs: MODEL_TIMEOUT_MS, signal },
         )
         const calls = reply.output.filter(isFunctionCall)
-        const known = new Set(functions.map(each => each.name))
+        const functionNames = new Set(functions.map(inherited => inherited.name))
         if (calls.length === 0) return finishedOutcome(fields, reply, isWithheld(exchange))
-        if (calls.some(each => !known.has(each.name))) {
+        if (calls.some(called => !functionNames.has(called.name))) {
           return failedOutcome(fields, 'The subagent called a function that it does not have')
         }
         const suspensions = (resumption?.state.suspensions ?? 0) + 1
-        if (suspensions > SUSPENSIONS_MAX)
+        if (suspensions > MAX_SUSPENSIONS)
           return failedOutcome(fields, 'The subagent called functions too often')
         const state = suspendedState(
           call,
@@ -204,7 +206,7 @@ function sessionOf(
         const ciphertext = sealState(seal, exchange.caller, state)
         if (ciphertext === null)
           return failedOutcome(fields, 'The work so far is too long to be continued later')
-        project(display, state, calls, ciphertext)
+        showCalls(display, state, calls, ciphertext)
         return { item: { ...fields, status: 'in_progress' }, result: '', next: 'end-turn' }
       } catch (thrown) {
         exchange.signal.throwIfAborted()
@@ -230,10 +232,10 @@ function declaration({ tool, name, settings }: Subagent): FunctionDeclaration {
 
 type Fields = Readonly<Record<string, unknown>>
 
-function show(call: ToolCall, { name }: Subagent): Fields {
+function itemFields(call: ToolCall, { name }: Subagent): Fields {
   return {
     call_id: call.callId,
-    task_name: textArgument(call, 'task_name').slice(0, TASK_NAME_MAX_CHARS),
+    task_name: textArgument(call, 'task_name').slice(0, MAX_TASK_NAME_CHARS),
     task_description: textArgument(call, 'task_description'),
     ...(name === null ? {} : { name, instance_name: name }),
   }
@@ -246,7 +248,7 @@ function textArgument({ arguments: callArguments }: ToolCall, name: string): str
 
 function finishedOutcome(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
   const { model } = reply
-  const outcome = cutText(replyText(reply), OUTCOME_MAX_CHARS)
+  const outcome = cutText(replyText(reply), MAX_OUTCOME_CHARS)
   if (outcome === '') return failedOutcome({ ...fields, model }, 'The subagent gave no answer')
   return {
     item: { ...fields, model, ...(withheld ? {} : { outcome }) },
@@ -286,35 +288,35 @@ function suspendedState(
     taskDescription: textArgument(call, 'task_description'),
     instance: name,
     items,
-    // New ids, because its own may equal ids of other calls in the answer.
+    // The calls get new ids, because the model's own may equal ids of other calls in the answer.
     calls: calls.map(
-      (each): ProjectedCall => ({
+      (call): ProjectedCall => ({
         callId: `call_${randomText(24)}`,
-        ownCallId: each.call_id,
-        name: each.name,
+        ownCallId: call.call_id,
+        name: call.name,
       }),
     ),
     suspensions,
   }
 }
 
-/** Shows its calls as calls for the client. The first one carries the state. */
-function project(
+/** Shows the subagent's calls as calls for the client. The first one carries the state. */
+function showCalls(
   display: ToolDisplay,
   state: SuspendedSubagent,
   calls: readonly FunctionCallItem[],
   ciphertext: readonly Readonly<Record<string, unknown>>[],
 ): void {
-  for (const [at, call] of calls.entries()) {
+  for (const [index, call] of calls.entries()) {
     display.item({
       type: 'function_call',
       id: itemId('fc'),
       status: 'completed',
-      call_id: state.calls[at]?.callId,
+      call_id: state.calls[index]?.callId,
       name: call.name,
       arguments: call.arguments,
       subagent_id: state.id,
-      ...(at === 0 ? { subagent_items: ciphertext } : {}),
+      ...(index === 0 ? { subagent_items: ciphertext } : {}),
     })
   }
 }

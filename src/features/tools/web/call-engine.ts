@@ -27,9 +27,9 @@ export interface ConfiguredEngine {
 }
 
 /** The largest reply has 25 results of 100,000 characters, with escapes. */
-const REPLY_MAX_BYTES = 16 * 1024 * 1024
+const MAX_REPLY_BYTES = 16 * 1024 * 1024
 
-const CAUSES: ReadonlyMap<number, string> = new Map([
+const CAUSE_OF_STATUS: ReadonlyMap<number, string> = new Map([
   [400, 'it refused the request'],
   [401, 'it does not accept its apiKey'],
   [402, 'its account has no credits'],
@@ -39,7 +39,7 @@ const CAUSES: ReadonlyMap<number, string> = new Map([
   [429, 'it received too many requests'],
 ])
 
-/** The JSON of the reply. Rejects with an EngineFailure, or with the reason of the signal. */
+/** Returns the JSON of the reply. Rejects with an EngineFailure, or with the reason of the signal. */
 export async function callEngine(
   client: Transport,
   { keyHeader }: EngineAccess,
@@ -61,29 +61,29 @@ export async function callEngine(
       headersTimeoutMs: timeoutMs,
       idleTimeoutMs: timeoutMs,
     },
-    { maxBytes: REPLY_MAX_BYTES, signal },
+    { maxBytes: MAX_REPLY_BYTES, signal },
   ).catch(error => {
     signal.throwIfAborted()
-    throw unreachable(engine, error)
+    throw unreachableEngine(engine, error)
   })
   if (status < 200 || status > 299) {
-    const cause = CAUSES.get(status)
+    const cause = CAUSE_OF_STATUS.get(status)
     throw new EngineFailure(
       'engine_status',
       `the ${engine.name} engine answered ${status}${cause === undefined ? '' : `: ${cause}`}`,
     )
   }
   const value = parseJson(text)
-  if (value === undefined) throw unreadable(engine)
+  if (value === undefined) throw unreadableReply(engine)
   return value
 }
 
 /** The reply does not match the engine's API. */
-export function unreadable({ name }: ConfiguredEngine): EngineFailure {
+export function unreadableReply({ name }: ConfiguredEngine): EngineFailure {
   return new EngineFailure('engine_reply', `the reply of the ${name} engine cannot be read`)
 }
 
-function unreachable({ name }: ConfiguredEngine, error: unknown): EngineFailure {
+function unreachableEngine({ name }: ConfiguredEngine, error: unknown): EngineFailure {
   const isTimeout = error instanceof GatewayError && error.code === 'upstream_timeout'
   return isTimeout
     ? new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`, error)

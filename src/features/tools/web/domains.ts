@@ -4,56 +4,57 @@
  */
 
 /** Maximum entries of one list. */
-const DOMAINS_MAX = 1_200
-const ENTRY_MAX_CHARS = 300
+const MAX_DOMAINS = 1_200
+const MAX_ENTRY_CHARS = 300
 
-interface Entry {
+interface DomainEntry {
   readonly host: string
-  /** Only subdomains. */
+  /** True if the entry covers only the subdomains of the host. */
   readonly coversSubdomains: boolean
   /** Begins with a slash; empty: any path. */
   readonly path: string
 }
 
-/** True for an address that the lists allow. */
+/** Returns true for an address that the lists allow. */
 export type Admits = (url: URL) => boolean
 
-/** The reason why a list is invalid; null: it is valid. */
+/** The reason why a list is invalid; null if it is valid. */
 export function domainsRefusal(list: readonly string[]): string | null {
-  if (list.length > DOMAINS_MAX) return `must have at most ${DOMAINS_MAX} domains`
-  const at = list.findIndex(entry => entryOf(entry) === null)
-  return at === -1
+  if (list.length > MAX_DOMAINS) return `must have at most ${MAX_DOMAINS} domains`
+  const index = list.findIndex(entry => entryOf(entry) === null)
+  return index === -1
     ? null
-    : `entry ${at} must be a domain such as example.com, *.example.com or example.com/docs`
+    : `entry ${index} must be a domain such as example.com, *.example.com or example.com/docs`
 }
 
 /** An empty list of allowed domains allows all. Invalid entries match nothing. */
-export function createAdmits(allowed: readonly string[], refused: readonly string[]): Admits {
+export function createAdmits(allowed: readonly string[], blocked: readonly string[]): Admits {
   const allowedEntries = entriesOf(allowed)
-  const without = entriesOf(refused)
+  const refusedEntries = entriesOf(blocked)
   return url =>
     (allowed.length === 0 || allowedEntries.some(entry => matches(entry, url))) &&
-    !without.some(entry => matches(entry, url))
+    !refusedEntries.some(entry => matches(entry, url))
 }
 
-function entriesOf(list: readonly string[]): readonly Entry[] {
+function entriesOf(list: readonly string[]): readonly DomainEntry[] {
   return list.flatMap(text => entryOf(text) ?? [])
 }
 
-function entryOf(text: string): Entry | null {
-  if (text.length > ENTRY_MAX_CHARS) return null
-  let rest = text.trim().toLowerCase()
-  for (const scheme of ['https://', 'http://']) if (rest.startsWith(scheme)) rest = rest.slice(scheme.length)
-  const below = rest.startsWith('*.')
-  if (below) rest = rest.slice(2)
-  const slash = rest.indexOf('/')
-  const name = slash === -1 ? rest : rest.slice(0, slash)
+function entryOf(text: string): DomainEntry | null {
+  if (text.length > MAX_ENTRY_CHARS) return null
+  let entry = text.trim().toLowerCase()
+  for (const scheme of ['https://', 'http://'])
+    if (entry.startsWith(scheme)) entry = entry.slice(scheme.length)
+  const coversSubdomains = entry.startsWith('*.')
+  if (coversSubdomains) entry = entry.slice(2)
+  const slash = entry.indexOf('/')
+  const name = slash === -1 ? entry : entry.slice(0, slash)
   // Case matters in the path, but not in the host.
-  const path = slash === -1 ? '' : trimPath(text.trim().slice(text.trim().length - (rest.length - slash)))
+  const path = slash === -1 ? '' : trimPath(text.trim().slice(text.trim().length - (entry.length - slash)))
   if (name === '' || /[^\p{L}\p{N}.:[\]-]/u.test(name) || name.includes('*')) return null
   const url = `https://${name}`
   if (!URL.canParse(url)) return null
-  return { host: bare(new URL(url).hostname), coversSubdomains: below, path }
+  return { host: withoutFinalDot(new URL(url).hostname), coversSubdomains, path }
 }
 
 /** `/docs/*` and `/docs/` mean `/docs`. */
@@ -63,14 +64,14 @@ function trimPath(path: string): string {
   return path.slice(0, end)
 }
 
-function matches({ host, coversSubdomains: below, path }: Entry, url: URL): boolean {
-  const hostname = bare(url.hostname)
+function matches({ host, coversSubdomains, path }: DomainEntry, url: URL): boolean {
+  const hostname = withoutFinalDot(url.hostname)
   const isBelow = hostname.endsWith(`.${host}`)
-  if (below ? !isBelow : !isBelow && hostname !== host) return false
+  if (coversSubdomains ? !isBelow : !isBelow && hostname !== host) return false
   return path === '' || url.pathname === path || url.pathname.startsWith(`${path}/`)
 }
 
-/** Without the dot at the end of a full name. */
-function bare(host: string): string {
+/** The host without the dot at the end of a fully qualified name. */
+function withoutFinalDot(host: string): string {
   return host.endsWith('.') ? host.slice(0, -1) : host
 }

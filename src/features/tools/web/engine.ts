@@ -5,6 +5,7 @@
  */
 import { textOrEmpty } from '../../../base/json.ts'
 import type { PicoUsd } from '../../../base/money.ts'
+import type { SearchEngineRow } from '../settings.ts'
 
 /** The user's location, from the caller. */
 export interface SearchLocation {
@@ -51,15 +52,15 @@ export interface EngineRequest {
   readonly method: 'GET' | 'POST'
   /** Path and query, appended to the base URL. */
   readonly path: string
-  /** JSON; empty: none. */
+  /** JSON, or an empty text. */
   readonly body: string
 }
 
-export type EngineKind = 'exa' | 'parallel' | 'firecrawl' | 'perplexity' | 'searxng'
+export type EngineKind = SearchEngineRow['kind']
 
 /** Address and key of an engine, for searches and pages. */
 export interface EngineAccess {
-  /** Null: the configuration must contain it. */
+  /** Null if only the configuration knows it. */
   readonly baseUrl: string | null
   /** The header with the key; null: the engine needs none. */
   readonly keyHeader: 'authorization' | 'x-api-key' | null
@@ -67,16 +68,21 @@ export interface EngineAccess {
 
 export interface SearchEngine extends EngineAccess {
   request(query: SearchQuery): EngineRequest
-  /** Null: the reply has no list of results. */
+  /** Null if the reply has no list of results. */
   read(reply: unknown): readonly SearchResult[] | null
   price(query: SearchQuery): PicoUsd
 }
 
 export interface PageEngine extends EngineAccess {
   request(url: string, maxChars: number): EngineRequest
-  /** A number: the page's status, if the engine reports it; null: no page. */
+  /** The page, or its HTTP status if the engine could not fetch it; null if the reply has neither. */
   read(reply: unknown): EnginePage | number | null
   readonly price: PicoUsd
+}
+
+/** A POST request with this body. */
+export function post(path: string, body: unknown): EngineRequest {
+  return { method: 'POST', path, body: JSON.stringify(body) }
 }
 
 // Readers of replies
@@ -93,13 +99,13 @@ export function textField(value: unknown, name: string): string {
 
 /** The texts of a list, joined by line ends. */
 export function joinedField(value: unknown, name: string): string {
-  const found = field(value, name)
-  if (!Array.isArray(found)) return ''
-  return found.filter(text => typeof text === 'string').join('\n')
+  const list = field(value, name)
+  if (!Array.isArray(list)) return ''
+  return list.filter(text => typeof text === 'string').join('\n')
 }
 
 /** Null if there is no list. */
 export function listField(value: unknown, name: string): readonly unknown[] | null {
-  const found = field(value, name)
-  return Array.isArray(found) ? found : null
+  const list = field(value, name)
+  return Array.isArray(list) ? list : null
 }

@@ -3,10 +3,10 @@ import type { Citable } from '../../../protocol/parts.ts'
 import type { SearchResult } from './engine.ts'
 import { cutText } from './shown-text.ts'
 
-/** Maximum for all results of a search: a tool result is cut at 200,000 characters, and JSON must not be cut. */
-const TEXT_MAX_CHARS = 150_000
+/** Maximum of all results together: a tool result is cut at 200,000 characters, and JSON must not be cut. */
+const MAX_TEXT_CHARS = 150_000
 /** Maximum characters of a result in its citation. */
-const CITED_MAX_CHARS = 500
+const MAX_CITED_CHARS = 500
 
 /** The results as JSON, with their numbers; long ones are cut so that all fit. */
 export function foundText(
@@ -14,15 +14,15 @@ export function foundText(
   results: readonly SearchResult[],
   numbers: readonly number[],
 ): string {
-  const share = Math.floor(TEXT_MAX_CHARS / Math.max(1, results.length))
+  const maxChars = Math.floor(MAX_TEXT_CHARS / Math.max(1, results.length))
   return JSON.stringify({
     query,
-    results: results.map(({ title, url, text, publishedAt }, at) => ({
-      number: numbers[at],
+    results: results.map(({ title, url, text, publishedAt }, index) => ({
+      number: numbers[index],
       title,
       url,
       ...(publishedAt === undefined ? {} : { published: publishedAt }),
-      text: cutText(text, share),
+      text: cutText(text, maxChars),
     })),
   })
 }
@@ -30,7 +30,7 @@ export function foundText(
 /** The results in the form of citations. */
 export function citableOf(results: readonly SearchResult[]): readonly Citable[] {
   return results.map(({ title, url, text }) => {
-    const content = cutText(text, CITED_MAX_CHARS)
+    const content = cutText(text, MAX_CITED_CHARS)
     return { type: 'url_citation', url, title, ...(content === '' ? {} : { content }) }
   })
 }

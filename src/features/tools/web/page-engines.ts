@@ -1,6 +1,6 @@
 /** External engines that fetch pages, as an alternative to the gateway's own HTTP client: one row each. Pure. */
 import { parseUsd } from '../../../base/money.ts'
-import { type EngineKind, field, listField, type PageEngine, textField } from './engine.ts'
+import { type EngineKind, field, listField, type PageEngine, post, textField } from './engine.ts'
 
 export const PAGE_ENGINES: Readonly<Partial<Record<EngineKind, PageEngine>>> = {
   // https://exa.ai/docs/reference/get-contents
@@ -49,10 +49,6 @@ export const PAGE_ENGINES: Readonly<Partial<Record<EngineKind, PageEngine>>> = {
     },
     price: 0,
   },
-}
-
-function post(path: string, body: unknown) {
-  return { method: 'POST', path, body: JSON.stringify(body) } as const
 }
 
 function statusIn(value: unknown, name: string): number | null {

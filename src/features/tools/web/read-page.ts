@@ -1,7 +1,6 @@
 /** Converts a fetched page to readable text in the task pool: HTML, text, JSON, XML or PDF. Serve threads. */
-
 import type { FetchedPage } from '../../../providers/upstream/pages/fetch-page.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../../tasks/pool/pool.ts'
+import { type GatewayTasks, PATIENT_WAIT_MS } from '../../tasks/pool/pool.ts'
 import { TaskError } from '../../tasks/task.ts'
 
 const PDF_TYPES: ReadonlySet<string> = new Set(['application/pdf', 'application/x-pdf'])
@@ -24,12 +23,12 @@ export const PAGE_TYPES: readonly string[] = [
 ]
 
 /** Ordinary pages take a tenth of a second. */
-const READ_MS = 5_000
-const PDF_PAGES_MAX = 500
+const READ_TIMEOUT_MS = 5_000
+const MAX_PDF_PAGES = 500
 
-interface PageReadTerms {
+interface PageReadOptions {
   readonly maxChars: number
-  /** The API key on whose behalf it is read: keys take turns. */
+  /** The API key on whose behalf the page is read: keys take turns. */
   readonly key: string
   readonly signal: AbortSignal
 }
@@ -38,11 +37,11 @@ interface PageReadTerms {
 export async function readPage(
   tasks: Pick<GatewayTasks, 'run'>,
   { bytes, type, charset, url }: FetchedPage,
-  { maxChars, key, signal }: PageReadTerms,
+  { maxChars, key, signal }: PageReadOptions,
 ): Promise<{ title: string; content: string }> {
-  const options = { deadlineMs: READ_MS, waitMs: PATIENCE_MS, key, signal }
+  const options = { deadlineMs: READ_TIMEOUT_MS, waitMs: PATIENT_WAIT_MS, key, signal }
   if (PDF_TYPES.has(type)) {
-    const { pages } = await tasks.run('pdf-text', { bytes, pagesMax: PDF_PAGES_MAX }, options)
+    const { pages } = await tasks.run('pdf-text', { bytes, pagesMax: MAX_PDF_PAGES }, options)
     return { title: '', content: pages.join('\n\n') }
   }
   const input = { bytes, type, charset, url, maxChars }

@@ -8,6 +8,7 @@ import {
   field,
   joinedField,
   listField,
+  post,
   type SearchEngine,
   type SearchLocation,
   type SearchQuery,
@@ -16,9 +17,9 @@ import {
 } from './engine.ts'
 
 /** Results included in the price of one request to Exa. */
-const EXA_INCLUDED = 10
-const EXA_EXTRA = parseUsd('0.001')
-const EXA_MODES: Readonly<Record<string, PicoUsd>> = {
+const EXA_INCLUDED_RESULTS = 10
+const EXA_EXTRA_RESULT_PRICE = parseUsd('0.001')
+const EXA_MODE_PRICES: Readonly<Record<string, PicoUsd>> = {
   instant: parseUsd('0.007'),
   fast: parseUsd('0.007'),
   auto: parseUsd('0.007'),
@@ -26,18 +27,18 @@ const EXA_MODES: Readonly<Record<string, PicoUsd>> = {
   deep: parseUsd('0.012'),
   'deep-reasoning': parseUsd('0.015'),
 }
-const PARALLEL_MODES: Readonly<Record<string, PicoUsd>> = {
+const PARALLEL_MODE_PRICES: Readonly<Record<string, PicoUsd>> = {
   turbo: parseUsd('0.001'),
   fast: parseUsd('0.001'),
   basic: parseUsd('0.005'),
   advanced: parseUsd('0.005'),
 }
-const PARALLEL_DEFAULT = 'basic'
-const PARALLEL_QUERY_MAX_CHARS = 200
-const PARALLEL_OBJECTIVE_MAX_CHARS = 5_000
-const FIRECRAWL_QUERY_MAX_CHARS = 500
-const PERPLEXITY_RESULTS_MAX = 20
-const PERPLEXITY_DOMAINS_MAX = 20
+const PARALLEL_DEFAULT_MODE = 'basic'
+const PARALLEL_MAX_QUERY_CHARS = 200
+const PARALLEL_MAX_OBJECTIVE_CHARS = 5_000
+const FIRECRAWL_MAX_QUERY_CHARS = 500
+const PERPLEXITY_MAX_RESULTS = 20
+const PERPLEXITY_MAX_DOMAINS = 20
 /** Characters per token, for engines that count tokens. */
 const CHARS_PER_TOKEN = 4
 
@@ -49,23 +50,23 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
     request: query =>
       post('/search', {
         query: query.query,
-        type: modeIn(EXA_MODES, query) ?? 'auto',
+        type: modeIn(EXA_MODE_PRICES, query) ?? 'auto',
         numResults: query.maxResults,
-        ...some('includeDomains', query.allowedDomains),
-        ...some('excludeDomains', query.excludedDomains),
+        ...optionalList('includeDomains', query.allowedDomains),
+        ...optionalList('excludeDomains', query.excludedDomains),
         ...(query.publishedAfter === null ? {} : { startPublishedDate: dayStart(query.publishedAfter) }),
         ...(query.publishedBefore === null ? {} : { endPublishedDate: dayEnd(query.publishedBefore) }),
-        ...countryOf(query.location, 'userLocation', upper),
+        ...countryOf(query.location, 'userLocation', upperCase),
         contents: { text: { maxCharacters: query.maxChars } },
       }),
     read: reply =>
-      resultsIn(listField(reply, 'results'), found => ({
-        text: textField(found, 'text') || joinedField(found, 'highlights'),
-        publishedAt: textField(found, 'publishedDate'),
+      resultsIn(listField(reply, 'results'), entry => ({
+        text: textField(entry, 'text') || joinedField(entry, 'highlights'),
+        publishedAt: textField(entry, 'publishedDate'),
       })),
     price: query =>
-      (EXA_MODES[modeIn(EXA_MODES, query) ?? 'auto'] ?? 0) +
-      Math.max(0, query.maxResults - EXA_INCLUDED) * EXA_EXTRA,
+      (EXA_MODE_PRICES[modeIn(EXA_MODE_PRICES, query) ?? 'auto'] ?? 0) +
+      Math.max(0, query.maxResults - EXA_INCLUDED_RESULTS) * EXA_EXTRA_RESULT_PRICE,
   },
   // https://docs.parallel.ai/api-reference/search/search, https://docs.parallel.ai/getting-started/pricing
   parallel: {
@@ -73,22 +74,22 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
     keyHeader: 'x-api-key',
     request: query =>
       post('/v1/search', {
-        objective: cut(query.query, PARALLEL_OBJECTIVE_MAX_CHARS),
-        search_queries: [cut(query.query, PARALLEL_QUERY_MAX_CHARS)],
-        mode: modeIn(PARALLEL_MODES, query) ?? PARALLEL_DEFAULT,
+        objective: cutQuery(query.query, PARALLEL_MAX_OBJECTIVE_CHARS),
+        search_queries: [cutQuery(query.query, PARALLEL_MAX_QUERY_CHARS)],
+        mode: modeIn(PARALLEL_MODE_PRICES, query) ?? PARALLEL_DEFAULT_MODE,
         advanced_settings: {
           max_results: query.maxResults,
           excerpt_settings: { max_chars_per_result: Math.max(100, query.maxChars) },
-          ...countryOf(query.location, 'location', lower),
+          ...countryOf(query.location, 'location', lowerCase),
           ...parallelSources(query),
         },
       }),
     read: reply =>
-      resultsIn(listField(reply, 'results'), found => ({
-        text: joinedField(found, 'excerpts'),
-        publishedAt: textField(found, 'publish_date'),
+      resultsIn(listField(reply, 'results'), entry => ({
+        text: joinedField(entry, 'excerpts'),
+        publishedAt: textField(entry, 'publish_date'),
       })),
-    price: query => PARALLEL_MODES[modeIn(PARALLEL_MODES, query) ?? PARALLEL_DEFAULT] ?? 0,
+    price: query => PARALLEL_MODE_PRICES[modeIn(PARALLEL_MODE_PRICES, query) ?? PARALLEL_DEFAULT_MODE] ?? 0,
   },
   // https://docs.firecrawl.dev/api-reference/endpoint/search. Its own plan has credits instead of prices.
   firecrawl: {
@@ -96,10 +97,10 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
     keyHeader: 'authorization',
     request: query =>
       post('/v2/search', {
-        query: withSites(query, FIRECRAWL_QUERY_MAX_CHARS),
+        query: withSites(query, FIRECRAWL_MAX_QUERY_CHARS),
         limit: query.maxResults,
         sources: [{ type: 'web' }],
-        ...countryOf(query.location, 'country', upper),
+        ...countryOf(query.location, 'country', upperCase),
         ...addressOf(query.location),
         ...firecrawlDates(query),
         scrapeOptions: { formats: [{ type: 'markdown' }], onlyMainContent: true },
@@ -108,9 +109,9 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
       const data = field(reply, 'data')
       // The first version answers with a plain list.
       const list = Array.isArray(data) ? data : listField(data, 'web')
-      return resultsIn(list, found => ({
-        text: textField(found, 'markdown') || textField(found, 'description'),
-        publishedAt: textField(found, 'date'),
+      return resultsIn(list, entry => ({
+        text: textField(entry, 'markdown') || textField(entry, 'description'),
+        publishedAt: textField(entry, 'date'),
       }))
     },
     price: () => 0,
@@ -122,28 +123,26 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
     request: query =>
       post('/search', {
         query: query.query,
-        max_results: Math.min(PERPLEXITY_RESULTS_MAX, query.maxResults),
+        max_results: Math.min(PERPLEXITY_MAX_RESULTS, query.maxResults),
         max_tokens_per_page: Math.max(1, Math.ceil(query.maxChars / CHARS_PER_TOKEN)),
         // A list has either allowed domains or excluded ones.
-        ...some(
+        ...optionalList(
           'search_domain_filter',
           (query.allowedDomains.length > 0
             ? query.allowedDomains.map(hostOf)
             : wholeHosts(query.excludedDomains).map(host => `-${host}`)
-          ).slice(0, PERPLEXITY_DOMAINS_MAX),
+          ).slice(0, PERPLEXITY_MAX_DOMAINS),
         ),
-        ...countryOf(query.location, 'country', upper),
-        ...(query.publishedAfter === null
-          ? {}
-          : { search_after_date_filter: usDate(query.publishedAfter, '/') }),
+        ...countryOf(query.location, 'country', upperCase),
+        ...(query.publishedAfter === null ? {} : { search_after_date_filter: usDate(query.publishedAfter) }),
         ...(query.publishedBefore === null
           ? {}
-          : { search_before_date_filter: usDate(query.publishedBefore, '/') }),
+          : { search_before_date_filter: usDate(query.publishedBefore) }),
       }),
     read: reply =>
-      resultsIn(listField(reply, 'results'), found => ({
-        text: textField(found, 'snippet'),
-        publishedAt: textField(found, 'date') || textField(found, 'last_updated'),
+      resultsIn(listField(reply, 'results'), entry => ({
+        text: textField(entry, 'snippet'),
+        publishedAt: textField(entry, 'date') || textField(entry, 'last_updated'),
       })),
     price: () => parseUsd('0.005'),
   },
@@ -157,29 +156,25 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
       body: '',
     }),
     read: reply =>
-      resultsIn(listField(reply, 'results'), found => ({
-        text: textField(found, 'content'),
-        publishedAt: textField(found, 'publishedDate'),
+      resultsIn(listField(reply, 'results'), entry => ({
+        text: textField(entry, 'content'),
+        publishedAt: textField(entry, 'publishedDate'),
       })),
     price: () => 0,
   },
 }
 
-function post(path: string, body: unknown) {
-  return { method: 'POST', path, body: JSON.stringify(body) } as const
-}
-
 /** Results without an address are skipped. */
 function resultsIn(
   list: readonly unknown[] | null,
-  read: (found: unknown) => { text: string; publishedAt: string },
+  read: (entry: unknown) => { text: string; publishedAt: string },
 ): readonly SearchResult[] | null {
   if (list === null) return null
-  return list.flatMap(found => {
-    const url = textField(found, 'url')
+  return list.flatMap(entry => {
+    const url = textField(entry, 'url')
     if (url === '') return []
-    const { text, publishedAt } = read(found)
-    return [{ title: textField(found, 'title'), url, text, ...(publishedAt === '' ? {} : { publishedAt }) }]
+    const { text, publishedAt } = read(entry)
+    return [{ title: textField(entry, 'title'), url, text, ...(publishedAt === '' ? {} : { publishedAt }) }]
   })
 }
 
@@ -188,12 +183,12 @@ function modeIn(modes: Readonly<Record<string, unknown>>, { mode }: SearchQuery)
   return mode !== null && Object.hasOwn(modes, mode) ? mode : null
 }
 
-function some(name: string, list: readonly string[]): Record<string, readonly string[]> {
+function optionalList(name: string, list: readonly string[]): Record<string, readonly string[]> {
   return list.length === 0 ? {} : { [name]: list }
 }
 
-const upper = (text: string): string => text.toUpperCase()
-const lower = (text: string): string => text.toLowerCase()
+const upperCase = (text: string): string => text.toUpperCase()
+const lowerCase = (text: string): string => text.toLowerCase()
 
 /** The country, if it is a two-letter code. */
 function countryOf(location: SearchLocation | null, name: string, write: (code: string) => string) {
@@ -215,38 +210,39 @@ function dayEnd(day: string): string {
 }
 
 /** `2026-03-01` as `03/01/2026`. */
-function usDate(day: string, mark: string): string {
+function usDate(day: string): string {
   const [year, month, date] = day.split('-')
-  return [month, date, year].join(mark)
+  return `${month}/${date}/${year}`
 }
 
-/** With a list of allowed domains the engine ignores the other one; it does not support paths. */
+/** The engine ignores excluded domains if there are allowed ones, and does not support paths. */
 function parallelSources({ allowedDomains, excludedDomains, publishedAfter }: SearchQuery) {
   const domains =
     allowedDomains.length > 0
       ? { include_domains: allowedDomains.map(hostOf) }
-      : some('exclude_domains', wholeHosts(excludedDomains))
+      : optionalList('exclude_domains', wholeHosts(excludedDomains))
   const policy = { ...domains, ...(publishedAfter === null ? {} : { after_date: publishedAfter }) }
   return Object.keys(policy).length === 0 ? {} : { source_policy: policy }
 }
 
 function firecrawlDates({ publishedAfter, publishedBefore }: SearchQuery) {
   if (publishedAfter === null && publishedBefore === null) return {}
-  const from = publishedAfter === null ? '' : `,cd_min:${usDate(publishedAfter, '/')}`
-  const dateRange = publishedBefore === null ? '' : `,cd_max:${usDate(publishedBefore, '/')}`
-  return { tbs: `cdr:1${from}${dateRange}` }
+  const minDate = publishedAfter === null ? '' : `,cd_min:${usDate(publishedAfter)}`
+  const maxDate = publishedBefore === null ? '' : `,cd_max:${usDate(publishedBefore)}`
+  return { tbs: `cdr:1${minDate}${maxDate}` }
 }
 
-/** Domains as search words, for engines without fields for them; as many as fit. */
+/** The query with the domains as search operators that fit, for engines without fields for domains. */
 function withSites({ query, allowedDomains, excludedDomains }: SearchQuery, maxChars: number): string {
-  let whole = cut(query, maxChars)
+  let queryText = cutQuery(query, maxChars)
   const allowed = allowedDomains.map(domain => `site:${hostOf(domain)}`)
-  const words = [
+  const operators = [
     ...(allowed.length > 1 ? [`(${allowed.join(' OR ')})`] : allowed),
     ...wholeHosts(excludedDomains).map(host => `-site:${host}`),
   ]
-  for (const word of words) if (whole.length + 1 + word.length <= maxChars) whole += ` ${word}`
-  return whole
+  for (const operator of operators)
+    if (queryText.length + 1 + operator.length <= maxChars) queryText += ` ${operator}`
+  return queryText
 }
 
 /** The host of a domain list entry, without path and wildcard. */
@@ -254,11 +250,11 @@ function hostOf(entry: string): string {
   return entry.replace(/\/.*$/, '').replace(/^\*\./, '')
 }
 
-/** Entries without path and wildcard. For others an engine that only supports hosts would exclude too much. */
+/** The entries without path and wildcard: an engine that only supports hosts would exclude too much for others. */
 function wholeHosts(list: readonly string[]): readonly string[] {
   return list.filter(entry => !entry.includes('/') && !entry.includes('*'))
 }
 
-function cut(text: string, maxChars: number): string {
+function cutQuery(text: string, maxChars: number): string {
   return text.length <= maxChars ? text : text.slice(0, maxChars).toWellFormed()
 }

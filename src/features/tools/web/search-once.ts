@@ -9,15 +9,15 @@ import type { WebEngines } from './engines.ts'
 import { citableOf, foundText } from './found-text.ts'
 import { engineFor, searchQuery, searchSettings } from './search-settings.ts'
 
-interface OneSearch {
+interface PluginSearch {
   readonly query: string
   readonly parameters: Readonly<Record<string, unknown>>
   /** Path of the parameters, for errors. */
   readonly path: string
   readonly signal: AbortSignal
-  /** The key with which it shares the engine. */
+  /** The caller, whose key takes turns with others at the engine. */
   readonly caller: Pick<Caller, 'keyHash'>
-  /** Only simulated models may answer. */
+  /** True if only simulated models may answer. */
   readonly isSimulated: boolean
   /** The fee is owed as soon as the engine is called. */
   readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
@@ -27,26 +27,26 @@ interface OneSearch {
 export async function searchOnce(
   engines: WebEngines,
   log: Log,
-  { query, parameters, path, signal, bill, isSimulated, caller: { keyHash } }: OneSearch,
+  { query, parameters, path, signal, bill, isSimulated, caller: { keyHash } }: PluginSearch,
 ): Promise<{ text: string; results: readonly Citable[]; engine: string }> {
   const settings = searchSettings(parameters, path)
   const engine = engineFor(settings, engines.servingModel(isSimulated))
-  const searchTerms = searchQuery(settings, engine, {
+  const engineQuery = searchQuery(settings, engine, {
     query,
     maxResults: Math.min(settings.maxResults, settings.maxTotalResults),
     publishedAfter: null,
     publishedBefore: null,
   })
-  const fee = engines.searchFee(engine, searchTerms.query)
+  const fee = engines.searchFee(engine, engineQuery.query)
   bill.holdFee(fee)
   try {
-    const { results, cost } = await engines.search(engine, searchTerms.query, searchTerms.admits, {
+    const { results, cost } = await engines.search(engine, engineQuery.query, engineQuery.admits, {
       keyHash,
       signal,
     })
     bill.dropFee(fee)
     bill.addSearch(cost)
-    const numbers = results.map((_, at) => at + 1)
+    const numbers = results.map((_, index) => index + 1)
     return { text: foundText(query, results, numbers), results: citableOf(results), engine: engine.name }
   } catch (thrown) {
     if (!(thrown instanceof EngineFailure)) throw thrown

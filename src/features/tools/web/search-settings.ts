@@ -22,24 +22,24 @@ export interface SearchSettings {
   readonly allowedDomains: readonly string[]
   readonly excludedDomains: readonly string[]
   readonly location: SearchLocation | null
-  /** Null: the whole web. */
+  /** Null for a search of the whole web. */
   readonly xSearch: XSearch | null
 }
 
-/** The place in which a search runs: at the provider, or with a search engine. */
+/** A search runs at the provider, or with a search engine. */
 type SearchPlace =
   | { readonly native: true }
-  /** Null: no engine is configured. */
+  /** `engine` is null if none is configured. */
   | { readonly native: false; readonly engine: WebEngine | null }
 
 type Fields = Readonly<Record<string, unknown>>
 
-const RESULTS_DEFAULT = 5
-const TOTAL_DEFAULT = 50
+const DEFAULT_RESULTS = 5
+const DEFAULT_TOTAL_RESULTS = 50
 const CONTEXT_CHARS: Readonly<Record<string, number>> = { low: 5_000, medium: 15_000, high: 30_000 }
-const CONTEXT_DEFAULT = 'medium'
+const DEFAULT_CONTEXT = 'medium'
 /** Maximum characters of one result; the schema has the same limit. */
-const CHARS_MAX = 100_000
+const MAX_RESULT_CHARS = 100_000
 
 /** @throws GatewayError invalid_request that names the field */
 export function searchSettings(fields: Fields, path: string): SearchSettings {
@@ -52,20 +52,23 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
   ]
   refuseDomains(allowed, `${path}.allowed_domains`)
   refuseDomains(excluded, `${path}.excluded_domains`)
-  const size = filled(fields['search_context_size']) ?? CONTEXT_DEFAULT
+  const size = filled(fields['search_context_size']) ?? DEFAULT_CONTEXT
   return {
     path,
     engine: filled(fields['engine']) ?? 'auto',
     mode: filled(fields['mode']),
-    maxResults: count(fields['max_results']) ?? RESULTS_DEFAULT,
-    maxTotalResults: count(fields['max_total_results']) ?? TOTAL_DEFAULT,
-    maxUses: count(fields['max_uses']) ?? Number.POSITIVE_INFINITY,
-    maxChars: Math.min(CHARS_MAX, count(fields['max_characters']) ?? CONTEXT_CHARS[size] ?? CHARS_MAX),
+    maxResults: numberOrNull(fields['max_results']) ?? DEFAULT_RESULTS,
+    maxTotalResults: numberOrNull(fields['max_total_results']) ?? DEFAULT_TOTAL_RESULTS,
+    maxUses: numberOrNull(fields['max_uses']) ?? Number.POSITIVE_INFINITY,
+    maxChars: Math.min(
+      MAX_RESULT_CHARS,
+      numberOrNull(fields['max_characters']) ?? CONTEXT_CHARS[size] ?? MAX_RESULT_CHARS,
+    ),
     allowedDomains: allowed,
     excludedDomains: excluded,
     location: (fields['user_location'] ?? null) as SearchLocation | null,
-    xSearch: xSearchOf(fields['x_search'], (field, why) => {
-      throw refuseField(`${path}.x_search.${field}`, why)
+    xSearch: xSearchOf(fields['x_search'], (field, reason) => {
+      throw refuseField(`${path}.x_search.${field}`, reason)
     }),
   }
 }
@@ -78,10 +81,10 @@ export function searchPlace(
 ): SearchPlace {
   const { engine, path } = settings
   const limitsDomains = settings.allowedDomains.length + settings.excludedDomains.length > 0
-  const hosted = endpoint.hosts('web_search')
+  const isHosted = endpoint.hosts('web_search')
   const canLimit = !limitsDomains || endpoint.searchesDomains !== false
   if (engine === 'native') {
-    if (!hosted)
+    if (!isHosted)
       throw refuseField(`${path}.engine`, 'the provider of this model has no web search of its own')
     if (!canLimit)
       throw refuseField(`${path}.engine`, "the provider's own web search cannot be limited to domains")
@@ -89,7 +92,7 @@ export function searchPlace(
   }
   // No provider's web search supports the settings of x_search.
   const searchesX = settings.xSearch === null || engines.byDefault === null
-  if (engine === 'auto' && hosted && canLimit && searchesX) return { native: true }
+  if (engine === 'auto' && isHosted && canLimit && searchesX) return { native: true }
   const isMissing = engine === 'auto' && engines.byDefault === null
   return { native: false, engine: isMissing ? null : engineFor(settings, engines) }
 }
@@ -103,11 +106,11 @@ export function engineFor(
   const engine = engineName === 'auto' ? engines.byDefault : engines.engineNamed(engineName)
   if (engine === null) {
     const subject = engineName === 'auto' ? 'no search engine' : `the ${engineName} search engine`
-    const not = engineName === 'auto' ? 'is configured' : 'is not configured'
-    throw refuseField(`${path}.engine`, `${subject} ${not}; the operator can set tools.webSearch.engines`)
+    const state = engineName === 'auto' ? 'is configured' : 'is not configured'
+    throw refuseField(`${path}.engine`, `${subject} ${state}; the operator can set tools.webSearch.engines`)
   }
-  const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
-  if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')
+  const hasBothLists = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
+  if (hasBothLists && engine.kind !== 'exa' && engine.kind !== 'perplexity')
     throw refuseField(`${path}.excluded_domains`, 'must not be set together with allowed_domains')
   return engine
 }
@@ -146,10 +149,10 @@ export function fieldsOf(tool: RequestedTool, path: string): { fields: Fields; p
 }
 
 function refuseDomains(list: readonly string[], path: string): void {
-  const why = domainsRefusal(list)
-  if (why !== null) throw refuseField(path, why)
+  const reason = domainsRefusal(list)
+  if (reason !== null) throw refuseField(path, reason)
 }
 
-export function count(value: unknown): number | null {
+export function numberOrNull(value: unknown): number | null {
   return typeof value === 'number' ? value : null
 }

@@ -4,17 +4,17 @@
  */
 
 /** Control and format characters (invisible, tag and bidirectional ones), except tab, line feed and the two joiners. */
-const HIDDEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}]/gu
+const HIDDEN_CHARACTERS = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}]/gu
 
 /** The text without hidden characters, lines ended by line feeds. */
-export function shownText(text: string): string {
-  return text.toWellFormed().replace(/\r\n?/g, '\n').replace(HIDDEN, '')
+export function visibleText(text: string): string {
+  return text.toWellFormed().replace(/\r\n?/g, '\n').replace(HIDDEN_CHARACTERS, '')
 }
 
 /** Like `shownText`, in one line. */
-export function shownTitle(text: string, maxChars: number): string {
+export function visibleTitle(text: string, maxChars: number): string {
   return cutText(
-    shownText(text.slice(0, maxChars * 4))
+    visibleText(text.slice(0, maxChars * 4))
       .replace(/\s+/g, ' ')
       .trim(),
     maxChars,

@@ -15,27 +15,29 @@ export interface XSearch {
   readonly to: string | null
 }
 
-const DOMAINS = ['x.com', 'twitter.com']
-const HOST = /^(?:www\.|mobile\.)?(?:x|twitter)\.com$/
+const X_DOMAINS = ['x.com', 'twitter.com']
+const X_HOST = /^(?:www\.|mobile\.)?(?:x|twitter)\.com$/
 /** Ids of posts count milliseconds since this time, shifted by 22 bits. */
-const FIRST_MS = 1_288_834_974_657n
-const SHIFT = 22n
-const POST = /^\/([^/]+)\/status\/(\d{1,19})(?:\/|$)/
+const ID_EPOCH_MS = 1_288_834_974_657n
+const ID_SHIFT_BITS = 22n
+const POST_PATH = /^\/([^/]+)\/status\/(\d{1,19})(?:\/|$)/
 const DAY_MS = 86_400_000
 
-/** Null: the setting is absent. `refuse` gets the invalid field. */
-export function xSearchOf(value: unknown, refuse: (field: string, why: string) => never): XSearch | null {
+/** The checked setting; null if it is absent. `refuse` gets the invalid field. */
+export function xSearchOf(value: unknown, refuse: (field: string, reason: string) => never): XSearch | null {
   if (typeof value !== 'object' || value === null) return null
   const fields = value as Readonly<Record<string, unknown>>
   const handles = (name: string): ReadonlySet<string> => {
     const list = fields[name]
-    return new Set(Array.isArray(list) ? list.map(each => String(each).replace(/^@/, '').toLowerCase()) : [])
+    return new Set(
+      Array.isArray(list) ? list.map(handle => String(handle).replace(/^@/, '').toLowerCase()) : [],
+    )
   }
   const day = (name: string): string | null => {
     const text = fields[name]
     if (typeof text !== 'string' || text === '') return null
-    const found = /^\d{4}-\d\d-\d\d(?=T|$)/.exec(text)?.[0] ?? ''
-    return Number.isNaN(Date.parse(found)) ? refuse(name, 'must be a day as YYYY-MM-DD') : found
+    const dayText = /^\d{4}-\d\d-\d\d(?=T|$)/.exec(text)?.[0] ?? ''
+    return Number.isNaN(Date.parse(dayText)) ? refuse(name, 'must be a day as YYYY-MM-DD') : dayText
   }
   const allowed = handles('allowed_x_handles')
   return {
@@ -58,26 +60,26 @@ export function xQuery(
     query: {
       ...query,
       query: [query.query, ...words].join(' '),
-      allowedDomains: DOMAINS,
+      allowedDomains: X_DOMAINS,
       excludedDomains: [],
       publishedAfter,
       publishedBefore,
     },
     admits(url) {
-      if (!HOST.test(url.hostname)) return false
+      if (!X_HOST.test(url.hostname)) return false
       const handle = url.pathname.split('/', 2)[1]?.toLowerCase() ?? ''
       if (excluded.has(handle) || (allowed !== null && !allowed.has(handle))) return false
-      return isWithin(url, publishedAfter, publishedBefore)
+      return isPostedWithin(url, publishedAfter, publishedBefore)
     },
   }
 }
 
-/** Days are derived from the id of a post; a page that is not a post has none. */
-function isWithin({ pathname }: URL, after: string | null, before: string | null): boolean {
+/** True if a post was made within these days, which its id shows. A page that is not a post is never within. */
+function isPostedWithin({ pathname }: URL, after: string | null, before: string | null): boolean {
   if (after === null && before === null) return true
-  const id = POST.exec(pathname)?.[2]
+  const id = POST_PATH.exec(pathname)?.[2]
   if (id === undefined) return false
-  const postedMs = Number((BigInt(id) >> SHIFT) + FIRST_MS)
+  const postedMs = Number((BigInt(id) >> ID_SHIFT_BITS) + ID_EPOCH_MS)
   return (
     (after === null || postedMs >= Date.parse(after)) &&
     (before === null || postedMs < Date.parse(before) + DAY_MS)

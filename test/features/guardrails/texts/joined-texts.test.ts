@@ -18,7 +18,7 @@ const SCANNER = compileRules({
 
 /** The texts as a model gets them. */
 function redacted(...said: readonly string[]): readonly string[] {
-  const texts = said.map(text => ({ text, who: 'user', read: 'later' }) as const)
+  const texts = said.map(text => ({ text, who: 'user', order: 'later' }) as const)
   const joined = joinedTexts(texts)
   const scan = ({ text }: { readonly text: string }) => SCANNER.scan(text, 'user')
   const findings = withCrossing(texts.map(scan), joined, joined.map(scan))
@@ -51,21 +51,25 @@ function crossingOneByOne(
   const all = findings.map(own => [...own])
   for (const [number, { text, stretches }] of joined.entries()) {
     for (const finding of crossing[number] ?? []) {
-      const parts = stretches.filter(({ at, length }) => at < finding.end && finding.start < at + length)
-      const isKnown = parts.some(({ index, from, at }) =>
+      const parts = stretches.filter(
+        ({ position, length }) => position < finding.end && finding.start < position + length,
+      )
+      const isKnown = parts.some(({ index, start: from, position }) =>
         findings[index]?.some(
           ({ rule, start, end }) =>
-            rule === finding.rule && start - from < finding.end - at && finding.start - at < end - from,
+            rule === finding.rule &&
+            start - from < finding.end - position &&
+            finding.start - position < end - from,
         ),
       )
       if (parts.length < 2 || isKnown) continue
-      for (const [place, { index, from, at, length }] of parts.entries()) {
+      for (const [place, { index, start: from, position, length }] of parts.entries()) {
         all[index]?.push({
           ...finding,
-          start: from + Math.max(0, finding.start - at),
-          end: from + Math.min(length, finding.end - at),
+          start: from + Math.max(0, finding.start - position),
+          end: from + Math.min(length, finding.end - position),
           replacement: place === 0 ? finding.replacement : '',
-          ...(place === 0 ? { rest: text.slice(at + length, finding.end) } : {}),
+          ...(place === 0 ? { continuedText: text.slice(position + length, finding.end) } : {}),
         })
       }
     }
@@ -87,7 +91,7 @@ t.test('of any texts, what crosses is found in all of its parts', async t => {
   const long = fc.tuple(piece, fc.nat(300), piece).map(([a, blanks, b]) => a + ' '.repeat(blanks) + b)
   fc.assert(
     fc.property(fc.array(fc.oneof(piece, piece, long), { maxLength: 30 }), said => {
-      const texts = said.map(text => ({ text, who: 'user', read: 'later' }) as const)
+      const texts = said.map(text => ({ text, who: 'user', order: 'later' }) as const)
       const joined = joinedTexts(texts)
       const scan = ({ text }: { readonly text: string }) => SCANNER.scan(text, 'user')
       const [own, crossing] = [texts.map(scan), joined.map(scan)]

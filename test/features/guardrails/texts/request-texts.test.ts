@@ -86,9 +86,9 @@ t.test('the example at the head of request-texts.ts', async t => {
     ],
   })
   t.same(textsOf(request), [
-    { text: 'Call Ann', who: 'user', read: 'later' },
-    { text: '{"to":"Ann"}', who: 'other', read: 'later', isJson: true },
-    { text: 'calm', who: 'other', read: 'later' },
+    { text: 'Call Ann', who: 'user', order: 'later' },
+    { text: '{"to":"Ann"}', who: 'other', order: 'later', isJson: true },
+    { text: 'calm', who: 'other', order: 'later' },
     { text: 'A name', who: 'other' },
   ])
   const said: string[] = []

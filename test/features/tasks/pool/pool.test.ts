@@ -50,7 +50,7 @@ const AMPLE = { deadlineMs: 60_000 }
 interface Setup {
   readonly clock?: Clock
   readonly threads?: number
-  readonly waitingMax?: number
+  readonly maxWaitingTasks?: number
   readonly heapMb?: number
 }
 
@@ -113,7 +113,7 @@ t.test('an input that cannot be copied fails, and the worker goes on', async t =
 })
 
 t.test('of a burst, as many wait as may, the others are told at once, and each has one outcome', async t => {
-  const { pool, metrics, counted } = startPool(t, { threads: 2, waitingMax: 50 })
+  const { pool, metrics, counted } = startPool(t, { threads: 2, maxWaitingTasks: 50 })
   await Promise.all([pool.run('echo', 0, AMPLE), pool.run('echo', 0, AMPLE)])
   const gate = createGate()
   const held = [

@@ -44,7 +44,7 @@ function startQueue(t: Test, slots: Set<ScriptedSlot>, options: Partial<TaskQueu
       pool: 'evaluation',
       clock: new TestClock(),
       metrics: createMetrics(),
-      waitingMax: 10,
+      maxWaitingJobs: 10,
       waitingPerKey: 10,
       runningPerKey: 10,
       endCancelled: false,
@@ -115,15 +115,15 @@ t.test('a job that had begun when its worker died is not tried again', async t =
 t.test('a worker that is starting is given no job, but makes room for one more to wait', async t => {
   const slot = new ScriptedSlot()
   slot.state = 'starting'
-  const { queue, run, ready } = startQueue(t, new Set([slot]), { waitingMax: 2 })
+  const { queue, run, ready } = startQueue(t, new Set([slot]), { maxWaitingJobs: 2 })
   const outcomes = ['a', 'b', 'c'].map(task => run(task))
   t.equal(await run('d'), 'overloaded')
   t.same(slot.posted, [])
-  t.equal(queue.waiting, 3)
+  t.equal(queue.waitingJobs, 3)
   slot.state = 'ready'
   ready()
   t.same(slot.posted, ['a'])
-  t.equal(queue.waiting, 2)
+  t.equal(queue.waitingJobs, 2)
   await queue.close(0)
   t.same(await Promise.all(outcomes), ['cancelled', 'cancelled', 'cancelled'])
 })
@@ -150,14 +150,14 @@ t.test('a key that fills its places is refused, and another one is not', async t
   const flood = ['a1', 'a2', 'a3', 'a4'].map(task => run(task, { key: 'a' }))
   const other = run('b1', { key: 'b' })
   t.equal(await flood[3], 'overloaded')
-  t.equal(queue.waiting, 3)
+  t.equal(queue.waitingJobs, 3)
   for (let job = 0; job < 4; job++) await next(slot)
   t.same(slot.posted, ['a1', 'a2', 'b1', 'a3'])
   t.equal(await other, null)
 })
 
 t.test('a refusal tells whether the jobs of its own key left no room', async t => {
-  const { queue } = startQueue(t, new Set([new ScriptedSlot()]), { waitingPerKey: 2, waitingMax: 3 })
+  const { queue } = startQueue(t, new Set([new ScriptedSlot()]), { waitingPerKey: 2, maxWaitingJobs: 3 })
   const ask = (task: string, key: string) =>
     queue.run(task, null, { ...USUAL, key }).catch((error: unknown) => error)
   const flood = ['a1', 'a2', 'a3', 'a4'].map(task => ask(task, 'a'))
@@ -202,7 +202,7 @@ t.test('workers that start expect the task of a job before they are looked for',
 
 t.test('in a full queue the key with most jobs makes room for the others', async t => {
   const slot = new ScriptedSlot()
-  const { run } = startQueue(t, new Set([slot]), { waitingMax: 3 })
+  const { run } = startQueue(t, new Set([slot]), { maxWaitingJobs: 3 })
   const flood = ['a1', 'a2', 'a3', 'a4'].map(task => run(task, { key: 'a' }))
   const other = run('b1', { key: 'b' })
   t.equal(await flood[3], 'overloaded')
@@ -271,7 +271,7 @@ t.test('a job ends at the end of its time to wait, and then at the end of its ti
   const waiting = run('b', { waitMs: 20 })
   clock.advance(20)
   t.equal(await waiting, 'timeout')
-  t.equal(queue.waiting, 0)
+  t.equal(queue.waitingJobs, 0)
   clock.advance(30)
   t.equal(await running, 'timeout')
 })
