@@ -148,6 +148,7 @@ t.test('settings and combinations that cannot be are 400 and name the field', as
     ],
     [{ model: 'ash/model-0', models: ['nvidia/switchyard'] }, /^models\[0\]: .*cannot be a fallback/],
     [switchyard('ash/model-0', 'nobody/none'), /^models\[1\]: is not a text model/],
+    [switchyard('ash/model-0', 'ash/model-0', 'nobody/none'), /^models\[2\]: is not a text model/],
     [switchyard('ash/model-0:free'), /^models\[0\]: .*not aliases/],
     [
       switchyard('ash/model-0', 'birch/model-1', 'cedar/model-2', 'elm/model-3'),

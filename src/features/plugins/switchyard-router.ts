@@ -85,7 +85,8 @@ class ActiveSwitchyard implements ActivePlugin {
 
   async #candidates(exchange: Exchange): Promise<readonly RoutableModel[]> {
     const { models, rankings } = this.#deps
-    const requestedIds = [...new Set(exchange.prompt.models ?? [])]
+    const requested = exchange.prompt.models ?? []
+    const requestedIds = [...new Set(requested)]
     if (requestedIds.length === 0) {
       const ranked = models.ids().filter(id => rankings.overall(id) > 0)
       const ids = ranked.toSorted((a, b) => rankings.overall(b) - rankings.overall(a))
@@ -97,19 +98,19 @@ class ActiveSwitchyard implements ActivePlugin {
     if (requestedIds.length > MAX_CANDIDATES) {
       throw refuseField('models', `must have at most ${MAX_CANDIDATES} models for ${SLUG}`)
     }
-    for (const [index, name] of requestedIds.entries()) {
+    const pathOf = (name: string): string => `models[${requested.indexOf(name)}]`
+    for (const name of requestedIds) {
       const kind = models.kindOf(name)
-      if (kind === null) throw refuseField(`models[${index}]`, 'is not a text model: GET /v1/models lists all ids')
+      if (kind === null) throw refuseField(pathOf(name), 'is not a text model: GET /v1/models lists all ids')
       if (kind === 'other') {
-        throw refuseField(`models[${index}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
+        throw refuseField(pathOf(name), `${SLUG} accepts model ids, not aliases, variants or routers`)
       }
     }
     const usableModels = await models.of(exchange, requestedIds, this.#variants)
     const usable = new Set(usableModels.map(({ id }) => id))
-    const unusableIndex = requestedIds.findIndex(name => !usable.has(name))
-    if (unusableIndex !== -1) {
-      throw refuseField(`models[${unusableIndex}]`, 'no endpoint of this model may serve the request')
-    }
+    const unusable = requestedIds.find(name => !usable.has(name))
+    if (unusable !== undefined)
+      throw refuseField(pathOf(unusable), 'no endpoint of this model may serve the request')
     return usableModels
   }
 
