@@ -100,9 +100,7 @@ class OpenContainers implements Containers {
     const engine = await this.#workingEngine()
     if (id !== null && !CONTAINER_NAME.test(id)) throw notFoundError()
     const existing = id === null ? null : this.#find(owner, id)
-    if (existing !== null && existing.policy !== policyOf(terms)) {
-      throw new GatewayError('conflict', 'The network policy of a container cannot change while it exists')
-    }
+    if (existing !== null) checkPolicy(existing, terms)
     this.#checkNetwork(engine, terms)
     if (existing !== null) {
       existing.sleepMs = terms.sleepAfterSeconds * 1000
@@ -115,7 +113,8 @@ class OpenContainers implements Containers {
     const opening = this.#opening.get(key) ?? this.#create(engine, owner, key, terms)
     this.#opening.set(key, opening)
     try {
-      await opening
+      // Another call may have begun to create it, with other terms.
+      checkPolicy(await opening, terms)
     } finally {
       this.#opening.delete(key)
     }
@@ -362,6 +361,12 @@ function largestOf(entries: readonly ContainerEntry[], byBytes: boolean): string
   }
   const [first] = [...totals].toSorted(([, bytesA], [, bytesB]) => bytesB - bytesA)
   return first?.[0] ?? ''
+}
+
+/** @throws GatewayError `conflict` */
+function checkPolicy({ policy }: ContainerEntry, terms: ContainerTerms): void {
+  if (policy !== policyOf(terms))
+    throw new GatewayError('conflict', 'The network policy of a container cannot change while it exists')
 }
 
 function policyOf({ allowedDomains }: ContainerTerms): string {

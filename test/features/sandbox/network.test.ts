@@ -148,3 +148,14 @@ t.test('a list is one of a container, and the setting may forbid it', { skip }, 
   t.teardown(() => closed.close())
   await t.rejects(closed.containers.check(terms), { message: /setting tools\.sandbox\.network/ })
 })
+
+t.test("two calls that open a name at once do not get each other's network", { skip }, async t => {
+  const world = sandboxWorld({ engine: 'bubblewrap' })
+  t.teardown(() => world.close())
+  const [without, reaching] = await Promise.allSettled([
+    world.containers.open(OWNER, 'shared', TERMS),
+    world.containers.open(OWNER, 'shared', { ...TERMS, allowedDomains: ['allowed.test'] }),
+  ])
+  t.equal(without.status, 'fulfilled')
+  t.match(reaching, { status: 'rejected', reason: { code: 'conflict' } })
+})
