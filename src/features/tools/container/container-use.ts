@@ -141,8 +141,12 @@ export function useContainer(
   let copiedFiles: ReadonlyMap<string, FileRecord> = new Map()
   let copying: Promise<void> | null = null
 
+  /** After a failure, the next call tries again. */
   function open(): Promise<Container> {
-    openedContainer ??= sandbox.open(owner, wanted.id, wanted.terms)
+    openedContainer ??= sandbox.open(owner, wanted.id, wanted.terms).catch(thrown => {
+      openedContainer = null
+      throw thrown
+    })
     return openedContainer
   }
 
@@ -217,7 +221,10 @@ export function useContainer(
     },
     async run(codes, bounds, signal) {
       const container = await open()
-      copying ??= copyFiles(container)
+      copying ??= copyFiles(container).catch(thrown => {
+        copying = null
+        throw thrown
+      })
       await copying
       const before = new Map((await container.list()).map(file => [file.path, file]))
       const reply = await container.run({ codes, ...bounds }, signal)
