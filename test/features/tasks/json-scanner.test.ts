@@ -193,10 +193,10 @@ t.test('a fault has its place, in bytes and in lines', async t => {
   const document = '{\n  "a": "é",\n  "b": tru\n}'
   for (const window of WINDOWS) {
     const scanner = new JsonScanner(memorySource(Buffer.from(document)), undefined, window)
-    t.match(faultOf(scanner), { kind: 'malformed', place: { line: 3, offset: 25 } })
+    t.match(faultOf(scanner), { kind: 'malformed', position: { line: 3, offset: 25 } })
   }
   const cut = new JsonScanner(memorySource(Buffer.from('[\n1,')))
-  t.match(faultOf(cut), { kind: 'ends', place: { line: 2, offset: 4 } })
+  t.match(faultOf(cut), { kind: 'ends', position: { line: 2, offset: 4 } })
 })
 
 t.test('nesting of any depth takes a bit for each level', async t => {
