@@ -90,7 +90,7 @@ export async function embed(
   recording: Observation | null,
 ): Promise<EmbeddingsOutcome> {
   const exchange = new EmbeddingsExchange(call, unixSeconds(deps.clock))
-  if (recording !== null) exchange.transport = recording.overheard(deps.client)
+  if (recording !== null) exchange.transport = recording.recordingTransport(deps.client)
   let conclusion: Conclusion = null
   try {
     await runStages(STAGES, deps, exchange)

@@ -121,7 +121,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       if (recording !== null) {
         exchange.recording = recording
         exchange.answer.isRead = true
-        exchange.transport = recording.overheard(exchange.transport ?? deps.client)
+        exchange.transport = recording.recordingTransport(exchange.transport ?? deps.client)
       }
       let stageRun: void | Promise<void>
       try {

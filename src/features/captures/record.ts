@@ -158,7 +158,9 @@ function documentIn(
   if (output === null) return raw(null)
   if (replyBytes > 4 * MAX_BODY_BYTES) return raw({ left_out: 'longer than 1 MiB' })
   const json = JSON.stringify(output)
-  return json.length > MAX_BODY_BYTES ? raw({ left_out: 'longer than 1 MiB' }) : withoutSecretsIn(remover, json)
+  return json.length > MAX_BODY_BYTES
+    ? raw({ left_out: 'longer than 1 MiB' })
+    : withoutSecretsIn(remover, json)
 }
 
 /** JSON without secrets. If there were any, it becomes a text, because the remaining document may be invalid JSON. */

@@ -133,6 +133,8 @@ function hasOwnFinding(
 ): boolean {
   return ownFindings.some(
     ownFinding =>
-      ownFinding.rule === rule && ownFinding.start - from < end - position && start - position < ownFinding.end - from,
+      ownFinding.rule === rule &&
+      ownFinding.start - from < end - position &&
+      start - position < ownFinding.end - from,
   )
 }

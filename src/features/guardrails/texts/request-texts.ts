@@ -229,7 +229,9 @@ export function withTexts(request: ResponsesRequest, texts: readonly string[]): 
 /** Like `textsOf`, with empty texts in place of those that `before`, an earlier form of the request, already had. */
 export function unseenTexts(request: ResponsesRequest, before: ResponsesRequest): readonly RequestText[] {
   const knownTexts = new Set(textsOf(before).map(({ text }) => text))
-  return textsOf(request).map(requestText => (knownTexts.has(requestText.text) ? { ...requestText, text: '' } : requestText))
+  return textsOf(request).map(requestText =>
+    knownTexts.has(requestText.text) ? { ...requestText, text: '' } : requestText,
+  )
 }
 
 /** Replaces every text, always in the same order. Unchanged parts are shared with the request. */
@@ -336,6 +338,7 @@ function renameFields(
 
 function planOfKind(value: Fields, plan: Plan): Plan {
   let planOfValue = plan
-  while (planOfValue.kinds !== null) planOfValue = planOfValue.kinds.table.get(value[planOfValue.kinds.tag]) ?? ALL_TEXT
+  while (planOfValue.kinds !== null)
+    planOfValue = planOfValue.kinds.table.get(value[planOfValue.kinds.tag]) ?? ALL_TEXT
   return planOfValue
 }

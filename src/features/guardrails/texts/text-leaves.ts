@@ -136,7 +136,9 @@ function disguisedText(type: string, base64: string): string | null {
   const start = Buffer.from(base64.slice(0, SNIFFED_BASE64_CHARS), 'base64')
   if (start.includes(0)) return null
   // A character may be cut at the end.
-  const isText = [0, 1, 2, 3].some(cutBytes => isUtf8(start.subarray(0, Math.max(0, start.length - cutBytes))))
+  const isText = [0, 1, 2, 3].some(cutBytes =>
+    isUtf8(start.subarray(0, Math.max(0, start.length - cutBytes))),
+  )
   return isText ? decodedText(base64, false) : null
 }
 

@@ -94,7 +94,8 @@ function latestOf(states: ReadonlyMap<string, SuspendedSubagent>): Iterable<Susp
   const latest = new Map<string, SuspendedSubagent>()
   for (const state of states.values()) {
     const latestKnown = latest.get(state.callId)
-    if (latestKnown === undefined || latestKnown.suspensions < state.suspensions) latest.set(state.callId, state)
+    if (latestKnown === undefined || latestKnown.suspensions < state.suspensions)
+      latest.set(state.callId, state)
   }
   return latest.values()
 }
