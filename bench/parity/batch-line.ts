@@ -8,7 +8,7 @@ import { fields, list, NOTHING, type Said, text } from './said.ts'
 
 const POLL_MS = 50
 /** Three tries of a request that fails take a few seconds; some recorded failures ask to wait for 48 s after each. */
-const PATIENT_WAIT_MS = 600_000
+const PATIENCE_MS = 600_000
 const HEADERS = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
 
 interface BatchLine {
@@ -41,7 +41,7 @@ export async function endedLine(
   reader: DialectReader,
   id: string,
 ): Promise<BatchLine> {
-  for (let waitedMs = 0; waitedMs < PATIENT_WAIT_MS; waitedMs += POLL_MS) {
+  for (let waitedMs = 0; waitedMs < PATIENCE_MS; waitedMs += POLL_MS) {
     const reply = await client.ask({ method: 'GET', url: `${gateway.url}/batches/${id}`, headers: HEADERS })
     const batch = fields(JSON.parse(bodyText(reply.body)))
     if (batch['results'] != null) return lineOf(batch, reader)

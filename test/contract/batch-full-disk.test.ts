@@ -10,7 +10,7 @@ import { batchBody, batchCaller, requestsOf } from '../support/batch-calls.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 
 function smallDisk(t: Pick<Test, 'teardown'>, megabytes: number): string | null {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-disk-'))
@@ -58,7 +58,7 @@ for (const [what, megabytes, bodyBytes] of [
     const list = await call('GET', '/batches')
     t.equal((list.document['data'] as unknown[]).length, 1, 'what was there is still there, and nothing more')
     const isRecovered = async () => (await call('POST', '/batches', batchBody(requestsOf(2)))).status === 202
-    if (what === 'the upload') t.ok(await eventually(isRecovered, PATIENT_WAIT_MS), 'what fits is taken again')
+    if (what === 'the upload') t.ok(await eventually(isRecovered, PATIENCE_MS), 'what fits is taken again')
     t.equal(await gateway.stop(), 0)
   })
 }

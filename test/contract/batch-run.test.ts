@@ -6,7 +6,7 @@ import { caller } from '../support/management.ts'
 import type { LineReplied } from '../support/provider.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 
 t.test('a batch that was accepted is run, and its results and sums are there', async t => {
   const { provider, settings } = await startLineProvider(t, text => (text === 'bad' ? { status: 400 } : {}))
@@ -34,18 +34,18 @@ t.test('a batch that was accepted is run, and its results and sums are there', a
   // Another thread has written the record; it is in the database within a second.
   const ask = caller(`${gateway.url}/v1`, gateway.apiKey)
   const path = `/generation?id=${batch.results?.[0]?.response?.request_id}`
-  t.ok(await eventually(async () => (await ask('GET', path)).status === 200, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await ask('GET', path)).status === 200, PATIENCE_MS))
   t.match((await ask('GET', path)).data, { total_cost: 0.000017, streamed: false })
   t.ok(
     await eventually(async () => {
       const lines = (outcome: string) => gateway.metric('gateway_batch_items_total', { outcome })
       return (await lines('completed')) === 2 && (await lines('failed')) === 1
-    }, PATIENT_WAIT_MS),
+    }, PATIENCE_MS),
   )
   t.ok(
     await eventually(
       async () => (await gateway.metric('gateway_batches', { status: 'completed' })) === 1,
-      PATIENT_WAIT_MS,
+      PATIENCE_MS,
     ),
   )
   t.equal(await gateway.stop(), 0)
@@ -79,7 +79,7 @@ t.test(
     const client = new BatchClient(gateway.url, gateway.apiKey)
     const { id } = await client.create(['a', 'held', 'held'])
     await client.until(id, ({ request_counts }) => request_counts.completed === 1)
-    t.ok(await eventually(async () => provider.running === 2, PATIENT_WAIT_MS))
+    t.ok(await eventually(async () => provider.running === 2, PATIENCE_MS))
     t.match(await client.cancel(id), { status: /^cancell/ })
     const batch = await client.ended(id)
     t.match(batch, { status: 'cancelled', request_counts: { total: 3, completed: 1, failed: 0 } })
@@ -99,7 +99,7 @@ t.test('a gateway that is stopped puts its lines back, and the next one runs the
   const short = { ...settings, timeouts: { drainMs: 200 } }
   const first = await startGatewayProcess(t, short, environment)
   const { id } = await new BatchClient(first.url, first.apiKey).create(['a', 'held 1', 'held 2'])
-  t.ok(await eventually(async () => provider.running === 2, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => provider.running === 2, PATIENCE_MS))
   t.equal(await first.stop(), 0)
   t.equal(provider.left, 2, 'their calls are closed')
   const second = await startGatewayProcess(t, short, { ...environment, GATEWAY_API_KEY: first.apiKey })

@@ -19,8 +19,8 @@ import { tempFolder } from '../support/temp-folder.ts'
 const MODEL = 'acme/fast-1'
 const VAULT_KEYS = `k1:${randomBytes(32).toString('base64')}`
 /** Only a fault takes so long. */
-const PATIENT_WAIT_MS = 60_000
-const eventually = (holds: () => boolean | Promise<boolean>) => within(holds, PATIENT_WAIT_MS)
+const PATIENCE_MS = 60_000
+const eventually = (holds: () => boolean | Promise<boolean>) => within(holds, PATIENCE_MS)
 
 /** A provider that answers with what it was asked. */
 async function startProvider(t: Test): Promise<string> {

@@ -24,9 +24,9 @@ const OWN_KEY = `sk-canary-own-${randomBytes(16).toString('hex')}`
 const MODEL = 'acme/fast-1'
 const DAY_MS = 86_400_000
 /** Only a fault takes so long. */
-const PATIENT_WAIT_MS = 30_000
+const PATIENCE_MS = 30_000
 
-const eventually = (holds: () => boolean | Promise<boolean>) => within(holds, PATIENT_WAIT_MS)
+const eventually = (holds: () => boolean | Promise<boolean>) => within(holds, PATIENCE_MS)
 
 type Script = (request: IncomingMessage, body: string, response: ServerResponse) => void
 

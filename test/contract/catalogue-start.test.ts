@@ -10,7 +10,7 @@ import { CLI, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from '../support/product.ts'
 import { eventually } from '../support/stream-probe.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 
-const PATIENT_WAIT_MS = 30_000
+const PATIENCE_MS = 30_000
 
 async function sim(
   t: Test,
@@ -54,7 +54,7 @@ t.test('with one key and an address, a model of the provider answers with its pr
     },
   )
   // A provider that was never asked before is asked before the gateway listens, but not waited for for long.
-  t.ok(await eventually(async () => (await ids(gateway)).includes('openai/echo'), PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await ids(gateway)).includes('openai/echo'), PATIENCE_MS))
   const { status, usage } = await ask(gateway, { model: 'openai/echo' })
   t.equal(status, 200)
   t.match(usage, {
@@ -87,7 +87,7 @@ t.test('lists of providers outlive a restart, and follow the provider', async t 
   const gateway = await startGatewayProcess(t, file)
   t.same(await ids(gateway), ['acme/echo'])
   models = [...models, { id: 'echo-2', prices: null, contextLength: 4_096 }]
-  t.ok(await eventually(async () => (await ids(gateway)).includes('acme/echo-2'), PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await ids(gateway)).includes('acme/echo-2'), PATIENCE_MS))
   models = []
   await gateway.stop()
   await provider.close()
@@ -134,7 +134,7 @@ t.test('a file of models is imported beside a running gateway', async t => {
   })
   t.match(stdout, 'imported 3 models; 2 of them have a provider here')
   t.match(stderr, '3 models read, 3 of them with prices')
-  t.ok(await eventually(async () => (await ids(gateway)).length === 2, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await ids(gateway)).length === 2, PATIENCE_MS))
   t.same(await ids(gateway), ['many/echo', 'acme/echo'])
   t.match((await ask(gateway, { model: 'many/echo' })).usage, { cost: 0.000003 })
   t.match((await ask(gateway, { model: 'acme/echo' })).usage, { cost: 0.000003 })
@@ -173,11 +173,11 @@ t.test(
     })
     const text = stream.text()
     writeFileSync(key, 'second-key\n')
-    t.ok(await eventually(() => isUsed('second-key'), PATIENT_WAIT_MS))
+    t.ok(await eventually(() => isUsed('second-key'), PATIENCE_MS))
     t.match(await text, /event: response\.completed/, 'the stream with the old key ends in order')
     rmSync(key)
     const told = 'configuration not reloaded: providers[0].apiKeyFile: cannot be read (ENOENT)'
-    t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENT_WAIT_MS))
+    t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENCE_MS))
     t.ok(await isUsed('second-key'))
     t.equal(gateway.stdout().includes('-key'), false, 'no key is logged')
     t.equal(await gateway.stop(), 0)
@@ -197,7 +197,7 @@ t.test('providers and models change while a stream runs; a faulty file changes n
   const loadedAt = () => gateway.metric('gateway_config_last_reload_success_timestamp_seconds')
   const startedAt = await loadedAt()
   t.equal(await reloaded(), 1, 'the start counts')
-  t.ok(Math.abs(Date.now() / 1000 - Number(startedAt)) < PATIENT_WAIT_MS / 1000)
+  t.ok(Math.abs(Date.now() / 1000 - Number(startedAt)) < PATIENCE_MS / 1000)
   const stream = await fetch(`${gateway.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
@@ -206,7 +206,7 @@ t.test('providers and models change while a stream runs; a faulty file changes n
   const text = stream.text()
   writeFileSync(gateway.configFile, JSON.stringify({ ...file, models: [model('acme/new')] }))
   t.ok(
-    await eventually(async () => (await ids(gateway)).join() === 'acme/new', PATIENT_WAIT_MS),
+    await eventually(async () => (await ids(gateway)).join() === 'acme/new', PATIENCE_MS),
     'seen by polling',
   )
   t.equal((await ask(gateway, { model: 'acme/new' })).status, 200)
@@ -217,7 +217,7 @@ t.test('providers and models change while a stream runs; a faulty file changes n
   t.ok(
     await eventually(
       async () => gateway.stdout().includes('configuration not reloaded: models[0].oops: unknown setting'),
-      PATIENT_WAIT_MS,
+      PATIENCE_MS,
     ),
   )
   t.same(await ids(gateway), ['acme/new'])
@@ -230,7 +230,7 @@ t.test('providers and models change while a stream runs; a faulty file changes n
   ] as const) {
     spoil()
     const told = `gateway.yaml: ${fault}`
-    t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENT_WAIT_MS), fault)
+    t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENCE_MS), fault)
     t.same(await ids(gateway), ['acme/new'], fault)
     t.equal(await reloaded(), 0, fault)
   }
@@ -239,10 +239,10 @@ t.test('providers and models change while a stream runs; a faulty file changes n
     JSON.stringify({ ...file, models: [model('acme/third')], timeouts: { requestMs: 5_000 } }),
   )
   process.kill(gateway.pid, 'SIGHUP')
-  t.ok(await eventually(async () => (await ids(gateway)).join() === 'acme/third', PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await ids(gateway)).join() === 'acme/third', PATIENCE_MS))
   // The new catalogue serves before the line is written.
   const told = /"needRestart":"timeouts".*configuration reloaded/
-  t.ok(await eventually(() => told.test(gateway.stdout()), PATIENT_WAIT_MS), 'the log tells it')
+  t.ok(await eventually(() => told.test(gateway.stdout()), PATIENCE_MS), 'the log tells it')
   t.equal(await reloaded(), 1)
   t.ok(Number(await loadedAt()) > takenAt)
   t.equal(await gateway.stop(), 0)

@@ -9,7 +9,7 @@ import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { caller } from '../support/management.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 
 /** A small file system of the test's own; null where mounting is not allowed. */
 function smallDisk(t: Pick<Test, 'teardown'>): string | null {
@@ -68,7 +68,7 @@ t.test('a full disk costs no request and no record, and management is told to co
       t.equal((await respond()).status, 200)
       full++
       return (await gateway.metric('gateway_usage_records_waiting')) > 0
-    }, PATIENT_WAIT_MS),
+    }, PATIENCE_MS),
     'records wait in memory, and a gauge tells it',
   )
   const refused = await fetch(`${gateway.url}/v1/keys`, {
@@ -84,20 +84,20 @@ t.test('a full disk costs no request and no record, and management is told to co
     await eventually(async () => {
       const told = (await readiness()) as { status: string; degraded?: readonly string[] }
       return told.status === 'ready' && told.degraded?.includes('disk') === true
-    }, PATIENT_WAIT_MS),
+    }, PATIENCE_MS),
     'it is ready, and says what is wrong',
   )
   unlinkSync(join(disk, 'filler'))
-  t.ok(await eventually(async () => (await call('POST', '/keys', { name: 'x' })).status === 201, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await call('POST', '/keys', { name: 'x' })).status === 201, PATIENCE_MS))
   t.ok(
-    await eventually(async () => !('degraded' in ((await readiness()) as object)), PATIENT_WAIT_MS),
+    await eventually(async () => !('degraded' in ((await readiness()) as object)), PATIENCE_MS),
     'it recovers by itself',
   )
   t.ok(
     await eventually(
       async () =>
         (await gateway.metric('gateway_usage_records_waiting')) === 0 && (await requests()) === full + 1,
-      PATIENT_WAIT_MS,
+      PATIENCE_MS,
     ),
     'and no record is lost',
   )

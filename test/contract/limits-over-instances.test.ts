@@ -5,7 +5,7 @@ import {
   ASK,
   countedInRedis,
   newDatabase,
-  PATIENT_WAIT_MS,
+  PATIENCE_MS,
   startLimited as start,
   withinOneMinute,
 } from '../support/limited-gateway.ts'
@@ -57,7 +57,7 @@ t.test(
       // Room for one request more, which is the one that hears of it.
       await one.change(apiKey, { limit: 0.001 * (change + 1) })
       const sinceMs = performance.now()
-      t.ok(await eventually(isHeard, PATIENT_WAIT_MS))
+      t.ok(await eventually(isHeard, PATIENCE_MS))
       times.push(performance.now() - sinceMs)
       t.notOk(await isHeard(), 'it is the new limit that counts')
     }
@@ -153,7 +153,7 @@ t.test(
       return more >= 80
     }
     // The whole limit counts again, once the ledger has been read.
-    t.ok(await eventually(whole, PATIENT_WAIT_MS), `${more} of the 80 that are left`)
+    t.ok(await eventually(whole, PATIENCE_MS), `${more} of the 80 that are left`)
     t.equal(more, 80)
   },
 )

@@ -2,7 +2,7 @@
 import t from 'tap'
 import {
   ASK,
-  PATIENT_WAIT_MS,
+  PATIENCE_MS,
   PRICED,
   recordsOf,
   startLimited as start,
@@ -33,7 +33,7 @@ t.test('two threads admit exactly as many of a thousand requests as a key may sp
     return list.find(key => key['name'] === 'limited')
   }
   const isUsed = async () => (await used())?.['usage'] === 0.25
-  t.ok(await eventually(isUsed, PATIENT_WAIT_MS), 'the ledger says the same')
+  t.ok(await eventually(isUsed, PATIENCE_MS), 'the ledger says the same')
   t.equal((await used())?.['limit_remaining'], 0)
   t.equal(await recordsOf(gateway, 1000, 250), 250, 'what was refused leaves no record')
   t.ok((await gateway.metric('gateway_overhead_seconds_count', { stage: 'admit' })) >= 1000)
@@ -88,7 +88,7 @@ t.test('failed and aborted requests give back what was set aside', async t => {
     t.ok(busy.byStatus.has(429), 'and are set aside while it runs')
     leave.abort()
     const free = async () => (await gateway.metric('gateway_requests_in_flight')) === 0
-    t.ok(await eventually(free, PATIENT_WAIT_MS))
+    t.ok(await eventually(free, PATIENCE_MS))
   }
 })
 
@@ -102,7 +102,7 @@ t.test('an organization that has no credits left is told so, and goes on when it
   t.match(none.bodies.get(402)?.body, 'Insufficient credits')
   await manage('/credits', { amount: 0.01 })
   const isServed = async () => (await askMany([target], ASK, 1)).byStatus.has(200)
-  t.ok(await eventually(isServed, PATIENT_WAIT_MS))
+  t.ok(await eventually(isServed, PATIENCE_MS))
   const rest = await askMany([target], ASK, 50)
   t.equal(rest.byStatus.get(200), 9)
   t.equal(refusedFor(rest.byStatus), 41)

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { countedInRedis, PATIENT_WAIT_MS } from '../support/limited-gateway.ts'
+import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
 import { caller } from '../support/management.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { startToldProvider } from '../support/provider.ts'
@@ -73,7 +73,7 @@ for (const carrier of CARRIERS) {
           t.equal((await manage('PATCH', `/keys/${hashKey(key)}`, { disabled: false, limit: 1 })).status, 200)
           const isAdmitted = async () =>
             (await fetch(`${node.url}/v1/key`, { headers: { authorization: `Bearer ${key}` } })).ok
-          t.ok(await eventually(isAdmitted, PATIENT_WAIT_MS))
+          t.ok(await eventually(isAdmitted, PATIENCE_MS))
           const { reply, answered } = await stream(node, key)
           t.equal(answered.status, 200)
           t.equal((await manage('PATCH', `/keys/${hashKey(key)}`, change)).status, 200)
@@ -85,7 +85,7 @@ for (const carrier of CARRIERS) {
           const id = String(answered.headers.get('x-generation-id'))
           const isBilled = async () =>
             (await manage('GET', `/generation?id=${id}`)).data['tokens_completion'] === 7
-          t.ok(await eventually(isBilled, PATIENT_WAIT_MS), 'the usage of the provider is charged')
+          t.ok(await eventually(isBilled, PATIENCE_MS), 'the usage of the provider is charged')
         }
       }
     },

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { SIM_FORMATS, simModel, simProvider } from '../../src/apps/simulator/rows.ts'
 import { createSim } from '../../src/apps/simulator/simulator.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { countedInRedis, PATIENT_WAIT_MS } from '../support/limited-gateway.ts'
+import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { ask, counted, drawFrom, idOf, numberOf, resume, textOf } from '../support/resumable.ts'
@@ -85,7 +85,7 @@ t.test('nothing is kept after the window, in the process and in Redis', { skip: 
   const isEmpty = async () =>
     (await gateway.metric('gateway_resumable_bytes')) === 0 &&
     (await client.keys('sluice:transcript/*')).length === 0
-  t.ok(await eventually(isEmpty, PATIENT_WAIT_MS))
+  t.ok(await eventually(isEmpty, PATIENCE_MS))
   t.equal((await resume(idOf(whole), null, { port, apiKey })).status, 404)
 })
 

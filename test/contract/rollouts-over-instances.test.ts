@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { rolloutPosition } from '../../src/pipeline/routing/route-targets.ts'
 import type { Route } from '../../src/protocol/route.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { countedInRedis, PATIENT_WAIT_MS } from '../support/limited-gateway.ts'
+import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
 import { caller } from '../support/management.ts'
 import { postOnce } from '../support/many-requests.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
@@ -69,7 +69,7 @@ async function startNodes(t: Test, carrier: (typeof CARRIERS)[number], rollouts:
     )
   const first = nodes.flatMap(() => rollouts.map(({ steps }) => steps[0]))
   t.ok(
-    await eventually(async () => JSON.stringify(await shares()) === JSON.stringify(first), PATIENT_WAIT_MS),
+    await eventually(async () => JSON.stringify(await shares()) === JSON.stringify(first), PATIENCE_MS),
     'both nodes know of the begun rollouts',
   )
   return { nodes, gateways, provider, schema }
@@ -173,13 +173,13 @@ t.test(
       eventually(async () => {
         await ask(name)
         return (await states(name)).every(each => each === state)
-      }, PATIENT_WAIT_MS)
+      }, PATIENCE_MS)
     t.ok(await endsAs(bad, 'rolled_back'), 'a candidate that fails is taken back by itself')
     t.ok(await endsAs(route, 'promoted'), 'one that is as good is promoted')
     const isEverywhere = (name: string, model: string) => async () =>
       (await ask(name)).every(each => each === model)
-    t.ok(await eventually(isEverywhere(route, CANDIDATE), PATIENT_WAIT_MS))
-    t.ok(await eventually(isEverywhere(bad, BASE), PATIENT_WAIT_MS))
+    t.ok(await eventually(isEverywhere(route, CANDIDATE), PATIENCE_MS))
+    t.ok(await eventually(isEverywhere(bad, BASE), PATIENCE_MS))
     const failed = provider.requests.filter(({ model }) => model === 'acme/bad').length
     await ask(bad)
     t.equal(provider.requests.filter(({ model }) => model === 'acme/bad').length, failed, 'it is left alone')

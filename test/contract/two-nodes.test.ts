@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { countedInRedis, PATIENT_WAIT_MS } from '../support/limited-gateway.ts'
+import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
 import { type Caller, caller } from '../support/management.ts'
 import { askMany, postOnce } from '../support/many-requests.ts'
 import { type PostgresSchema, postgresSchema, withoutPostgres } from '../support/postgres.ts'
@@ -183,7 +183,7 @@ t.test(
     bySecret.set(fresh, [])
     const isTold = (node: number) =>
       (bySecret.get(old) ?? []).filter(each => each.node === node && each.sentMs > endsMs + 1_000).length > 5
-    t.ok(await eventually(async () => isTold(0) && isTold(1), PATIENT_WAIT_MS))
+    t.ok(await eventually(async () => isTold(0) && isTold(1), PATIENCE_MS))
     isOver = true
     await Promise.all(load)
     const [byOld = [], byFresh = []] = [bySecret.get(old), bySecret.get(fresh)]
@@ -257,7 +257,7 @@ t.test(
     t.equal((byStatus.get(402) ?? 0) + (byStatus.get(429) ?? 0), 700)
     const spent = async (by: Caller) => Number((await by('GET', `/keys/${hashKey(apiKey)}`)).data['usage'])
     for (const by of [manage, manageByTwo])
-      t.ok(await eventually(async () => (await spent(by)) === 0.3, PATIENT_WAIT_MS))
+      t.ok(await eventually(async () => (await spent(by)) === 0.3, PATIENCE_MS))
     // Only completed days are listed.
     const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)
     await schema.client.query('update usage set created_at = $1 || substr(created_at, 11)', [yesterday])
@@ -268,7 +268,7 @@ t.test(
     const shares = () => Promise.all([one, two].map(node => node.metric('gateway_usage_records_total')))
     const sum = async () => (await shares()).reduce((total, share) => total + share)
     // A thread that does not answer a scrape in time has its old counts in it.
-    await eventually(async () => (await sum()) >= 300, PATIENT_WAIT_MS)
+    await eventually(async () => (await sum()) >= 300, PATIENCE_MS)
     t.equal(await sum(), 300)
     t.ok(
       (await shares()).every(share => share > 0),
@@ -298,7 +298,7 @@ t.test(
         [...byStatus.keys()].filter(status => ![200, 402, 429].includes(status)),
         [],
       )
-      t.ok(await eventually(async () => Math.round((await spent()) * 1000) === served, PATIENT_WAIT_MS))
+      t.ok(await eventually(async () => Math.round((await spent()) * 1000) === served, PATIENCE_MS))
     }
     t.comment(`${served} requests of 300 were served, ${provider.calls.length} reached the provider`)
     t.ok(served <= 300, `${served} served`)

@@ -13,7 +13,7 @@ import { type Prometheus, startPrometheus } from './prometheus.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const SCRAPE_MS = 500
 /** For an alert to fire, or to end: much longer than the longest window, since the machine may be busy. */
-const PATIENT_WAIT_MS = 180_000
+const PATIENCE_MS = 180_000
 
 /** What the times of the rules become: windows, offsets, and `for`. The expressions stay what they are. */
 const TIMES: Readonly<Record<string, string>> = {
@@ -140,7 +140,7 @@ export async function watchAlerts(
         )
         return found !== undefined
       }
-      if (!t.ok(await eventually(isFound, PATIENT_WAIT_MS), `${name} fires`)) return
+      if (!t.ok(await eventually(isFound, PATIENCE_MS), `${name} fires`)) return
       t.comment(
         `${name} fired after ${((performance.now() - sinceMs) / 1000).toFixed(1)} s: ${found?.annotations['description']}`,
       )
@@ -162,7 +162,7 @@ export async function watchAlerts(
     async ends(t, name) {
       const sinceMs = performance.now()
       if (
-        t.ok(await eventually(async () => (await firing(name)).length === 0, PATIENT_WAIT_MS), `${name} ends`)
+        t.ok(await eventually(async () => (await firing(name)).length === 0, PATIENCE_MS), `${name} ends`)
       ) {
         seen.add(name)
         t.comment(`${name} ended after ${((performance.now() - sinceMs) / 1000).toFixed(1)} s`)

@@ -36,7 +36,7 @@ t.setTimeout(1_800_000)
 
 const missing = missingTools()
 const skip = missing.length > 0 && process.env['CI'] !== 'true' ? `${missing.join(' and ')} not found` : false
-const PATIENT_WAIT_MS = 120_000
+const PATIENCE_MS = 120_000
 const FAULTS = join(import.meta.dirname, 'thread-faults.ts')
 const MIB = 1024 * 1024
 /** So that thousands of requests do not push what matters out of the log that is kept here. */
@@ -71,7 +71,7 @@ async function logs(
       .stdout()
       .split('\n')
       .find(line => line.includes(`"msg":"${message}`))
-  t.ok(await eventually(() => find() !== undefined, PATIENT_WAIT_MS), `the log says: ${message}`)
+  t.ok(await eventually(() => find() !== undefined, PATIENCE_MS), `the log says: ${message}`)
   for (const field of fields) t.match(find(), `"${field}":`)
 }
 
@@ -94,7 +94,7 @@ t.test('a jump of spending', { skip }, async t => {
   })
   // A day, and an hour more.
   const isOld = async () => (await watch.prometheus.ask('gateway_cost_usd_total offset 55s')).length > 0
-  t.ok(await eventually(isOld, PATIENT_WAIT_MS))
+  t.ok(await eventually(isOld, PATIENCE_MS))
   model.name = 'm/dear'
   await watch.fires(t, 'SluiceSpendingJumps')
   t.equal((await caller(`${gateway.url}/v1`, managementKey)('GET', '/activity')).status, 200)
@@ -305,7 +305,7 @@ t.test('a process that is away, and one that starts again and again', { skip }, 
   const watch = await watchAlerts(t, gateway.adminUrl)
   const isScraped = async (value: string) =>
     (await watch.prometheus.ask('up{job="sluice"}')).some(({ value: [, up] }) => up === value)
-  t.ok(await eventually(() => isScraped('1'), PATIENT_WAIT_MS))
+  t.ok(await eventually(() => isScraped('1'), PATIENCE_MS))
   // Before the first scrape there is none.
   await watch.ends(t, 'SluiceAbsent')
   await gateway.kill()
@@ -315,7 +315,7 @@ t.test('a process that is away, and one that starts again and again', { skip }, 
   const stop = keepOn(async () => {
     await gateway.kill()
     gateway = await start()
-    await eventually(() => isScraped('1'), PATIENT_WAIT_MS)
+    await eventually(() => isScraped('1'), PATIENCE_MS)
   })
   await watch.fires(t, 'SluiceRestartsOften')
   await stop()
@@ -367,7 +367,7 @@ t.test('threads that crash, and one that hangs', { skip }, async t => {
 
   // It waits longer before each restart; one that hangs before it is up would be down.
   const isUp = async () => (await gateway.metric('gateway_threads', { state: 'up' })) === 1
-  t.ok(await eventually(isUp, PATIENT_WAIT_MS), 'the thread is up again')
+  t.ok(await eventually(isUp, PATIENCE_MS), 'the thread is up again')
   writeFileSync(join(folder, 'thread-hangs'), '')
   await watch.fires(t, 'SluiceThreadDown', { state: 'silent' })
   t.match(gateway.stdout(), /"component":"threads".*serve-0/)

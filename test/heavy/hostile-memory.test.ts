@@ -13,7 +13,7 @@ const HEAPS = [256, 512, 1024]
 const ROUNDS = 167
 const AT_ONCE = 6
 /** A client of a reply that does not end goes after this long. */
-const PATIENT_WAIT_MS = 1_500
+const PATIENCE_MS = 1_500
 const SEED = 20_261_122
 /** Resident memory afterwards, at most: of the heap, V8 gives back what it likes. */
 const FLOOR_FACTOR = 1.75
@@ -123,13 +123,13 @@ async function attack(
         ? bodies[pick(bodies.length)]
         : request(NAMES[pick(NAMES.length)] ?? '', pick(3) !== 0, '"input":"hi"')
       const { socket, status } = send(gateway, body ?? Buffer.alloc(0))
-      const first = await Promise.race([status, pause(PATIENT_WAIT_MS).then(() => -1)])
+      const first = await Promise.race([status, pause(PATIENCE_MS).then(() => -1)])
       add(statuses, first)
       // A request that its provider lets wait goes on holding what it holds; a stream is read for a while.
       if (first === -1) waiting.push(socket)
       else {
         if (first === 200)
-          await Promise.race([new Promise(resolve => socket.once('close', resolve)), pause(PATIENT_WAIT_MS)])
+          await Promise.race([new Promise(resolve => socket.once('close', resolve)), pause(PATIENCE_MS)])
         socket.destroy()
       }
       await ordinary.ask()

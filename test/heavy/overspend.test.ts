@@ -4,7 +4,7 @@ import {
   countedInRedis,
   type LimitedGateway,
   newDatabase,
-  PATIENT_WAIT_MS,
+  PATIENCE_MS,
   startLimited,
 } from '../support/limited-gateway.ts'
 import { askMany } from '../support/many-requests.ts'
@@ -63,7 +63,7 @@ async function overspends(t: Test, gateways: readonly LimitedGateway[]): Promise
       const settled = now > 0 && now === before
       before = now
       return settled
-    }, PATIENT_WAIT_MS)
+    }, PATIENCE_MS)
     t.ok(before > 0 && before <= LIMIT_USD + PIECE_USD, `${name}: ${before} USD spent of ${LIMIT_USD}`)
     t.comment(`${name}: ${JSON.stringify([...byStatus])}, ${before} USD spent of ${LIMIT_USD}`)
   }

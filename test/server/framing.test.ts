@@ -37,7 +37,7 @@ function witness(): Witness {
 }
 
 /** For what has to come; it is a fault when it does not. */
-const PATIENT_WAIT_MS = 30_000
+const PATIENCE_MS = 30_000
 
 interface Expected {
   /** An answer or the end of the connection has to come. Otherwise the server may also wait for more bytes. */
@@ -62,7 +62,7 @@ async function play(
   const { server } = front
   while (server.openRequests > 0) await turns(1)
   const client = new RawClient(front.port)
-  const limit = AbortSignal.timeout(PATIENT_WAIT_MS)
+  const limit = AbortSignal.timeout(PATIENCE_MS)
   const until = async (came: () => boolean) => {
     while (!client.closed && !came() && !limit.aborted) await turns(1)
   }

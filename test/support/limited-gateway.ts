@@ -57,14 +57,14 @@ export async function startLimited(
 }
 
 /** How long is waited for what the processes do on their own; a busy machine takes its time. */
-export const PATIENT_WAIT_MS = 60_000
+export const PATIENCE_MS = 60_000
 
 /** Whether all instances come to count in Redis. */
 export const countedInRedis = (gateways: readonly GatewayProcess[]): Promise<boolean> =>
   eventually(async () => {
     const degraded = await Promise.all(gateways.map(gateway => gateway.metric('gateway_quota_degraded')))
     return degraded.every(value => value === 0)
-  }, PATIENT_WAIT_MS)
+  }, PATIENCE_MS)
 
 /**
  * Usage records of all threads, once so many requests are over and at least so many records are made: a thread that
@@ -74,9 +74,9 @@ export async function recordsOf(gateway: GatewayProcess, requests: number, recor
   const made = () => gateway.metric('gateway_usage_records_total')
   await eventually(
     async () => (await gateway.metric('gateway_requests_total', { route: '/responses' })) >= requests,
-    PATIENT_WAIT_MS,
+    PATIENCE_MS,
   )
-  await eventually(async () => (await made()) >= records, PATIENT_WAIT_MS)
+  await eventually(async () => (await made()) >= records, PATIENCE_MS)
   return made()
 }
 

@@ -1,7 +1,7 @@
 /** Waits with a deadline: a test that would hang fails instead, and reports what it was waiting for. */
 
 /** For what comes in a moment; a busy machine takes its time. */
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 
 const inVain = (what: string): Error => new Error(`waited in vain for ${what}`)
 
@@ -10,7 +10,7 @@ const BUSY_TURNS = 100
 
 /** Resolves when it holds, which it is asked again and again. @throws Error that names `what` */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const endMs = performance.now() + PATIENT_WAIT_MS
+  const endMs = performance.now() + PATIENCE_MS
   for (let turn = 0; !(await holds()); turn++) {
     if (performance.now() > endMs) throw inVain(what)
     await new Promise<void>(
@@ -22,7 +22,7 @@ export async function until(what: string, holds: () => boolean | Promise<boolean
 /** Settles as the promise does. @throws Error that names `what` */
 export async function awaited<T>(what: string, promise: Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => late.reject(inVain(what)), PATIENT_WAIT_MS)
+  const timer = setTimeout(() => late.reject(inVain(what)), PATIENCE_MS)
   try {
     return await Promise.race([promise, late.promise])
   } finally {

@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 import { SIM_FORMATS, simModel, simProvider } from '../../src/apps/simulator/rows.ts'
 import { createSim } from '../../src/apps/simulator/simulator.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from './gateway-process.ts'
-import { countedInRedis, PATIENT_WAIT_MS } from './limited-gateway.ts'
+import { countedInRedis, PATIENCE_MS } from './limited-gateway.ts'
 import { caller } from './management.ts'
 import { postgresSchema } from './postgres.ts'
 import { ownRedis } from './redis-server.ts'
@@ -163,7 +163,7 @@ export async function retryAtTwoNodes(t: Test, requests: number): Promise<void> 
   t.ok(replays > 0 && replays < requests, `${replays} of them were replays`)
   const spent = async (apiKey: string) =>
     Math.round(Number((await caller(`${next().url}/v1`, apiKey)('GET', '/key')).data['usage']) / PRICE)
-  t.ok(await eventually(async () => (await spent(mine)) === requests, PATIENT_WAIT_MS), 'one bill each')
+  t.ok(await eventually(async () => (await spent(mine)) === requests, PATIENCE_MS), 'one bill each')
 
   for (const sent of all.slice(0, 20)) {
     const other = await send(next(), mine, { ...sent, body: { ...sent.body, top_p: 0.5 } }, null)
@@ -172,6 +172,6 @@ export async function retryAtTwoNodes(t: Test, requests: number): Promise<void> 
     t.match(theirs, { status: 200, replayed: false }, 'another key has a run of its own')
   }
   t.equal(sim.state.requests, requests + 20)
-  t.ok(await eventually(async () => (await spent(foreign)) === 20, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await spent(foreign)) === 20, PATIENCE_MS))
   t.equal(await spent(mine), requests)
 }

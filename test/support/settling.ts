@@ -1,5 +1,5 @@
 /** Measures how long threads and nodes take to act on a change. */
-import { PATIENT_WAIT_MS } from './limited-gateway.ts'
+import { PATIENCE_MS } from './limited-gateway.ts'
 
 /** New connections each: with two threads, the chance that one of them is not asked is one in 500,000. */
 export const SETTLED = 20
@@ -13,7 +13,7 @@ export async function lastWrongMs(isRight: () => Promise<boolean>): Promise<numb
   let wrongMs = 0
   for (let right = 0; right < SETTLED; ) {
     const sentMs = performance.now() - sinceMs
-    if (sentMs > PATIENT_WAIT_MS) return Number.POSITIVE_INFINITY
+    if (sentMs > PATIENCE_MS) return Number.POSITIVE_INFINITY
     if (await isRight()) right++
     else {
       wrongMs = sentMs

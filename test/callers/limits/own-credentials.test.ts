@@ -11,7 +11,7 @@ import { demand, demandOfBoth } from './demand.ts'
 
 const USD = 1e12
 const MICROS = 1e6
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 const SILENT = { fault: () => undefined, notice: () => undefined }
 
 const CALLER: Caller = {
@@ -65,10 +65,10 @@ async function start(t: Test, rule: Rule, redisUrl: string | null) {
     spending: { sum: async () => 0, credits: async () => rule.credits ?? 0 },
     clock,
     log: SILENT,
-    silenceMs: PATIENT_WAIT_MS,
+    silenceMs: PATIENCE_MS,
   })
   t.teardown(() => counters.close())
-  if (redisUrl !== null) t.ok(await eventually(() => !counters.degraded, PATIENT_WAIT_MS))
+  if (redisUrl !== null) t.ok(await eventually(() => !counters.degraded, PATIENCE_MS))
   const quota = createQuota({
     counters,
     clock,

@@ -28,7 +28,7 @@ function exceededOf({ exceeded, rooms }: ReserveResult): LimitExceeded | null {
 }
 
 /** For what comes in a moment on a machine that is not busy; a late answer of Redis is no silence either. */
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 /** No test waits until an instance counts as dead. */
 const ALIVE_MS = 600_000
 /** After this a Redis that says nothing counts as away, where a test is about that. */
@@ -73,7 +73,7 @@ function instance(
       },
       credits: async () => 0,
     },
-    silenceMs: options.silenceMs ?? PATIENT_WAIT_MS,
+    silenceMs: options.silenceMs ?? PATIENCE_MS,
     ...(options.aliveMs === undefined ? {} : { aliveMs: options.aliveMs }),
   })
   t.teardown(() => counters.close())
@@ -107,7 +107,7 @@ const rate = (amount: number, ceiling: number): CounterEntry => ({
 })
 
 const ready = (...instances: Instance[]): Promise<boolean> =>
-  eventually(() => instances.every(each => !each.degraded), PATIENT_WAIT_MS)
+  eventually(() => instances.every(each => !each.degraded), PATIENCE_MS)
 
 const admitted = (answers: readonly (LimitExceeded | null)[]): number =>
   answers.filter(answer => answer === null).length
@@ -146,7 +146,7 @@ t.test('what one instance gives back is there for another', WITH_REDIS, async t 
   t.equal(await one.take(entries), null)
   t.match(await two.take([money(1, 10)]), { index: 0, total: 10 })
   one.settle(entries, [4])
-  t.ok(await eventually(async () => (await two.take([money(6, 10)])) === null, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await two.take([money(6, 10)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 10)]), { total: 10 })
 })
 
@@ -169,7 +169,7 @@ t.test(
     const ask = await operator(t, redis)
     killed = true
     await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-    t.ok(await eventually(() => dead.degraded, PATIENT_WAIT_MS))
+    t.ok(await eventually(() => dead.degraded, PATIENCE_MS))
 
     const living = instance(t, redis, books)
     const [sign = '', ...others] = (await ask('KEYS', 'test:alive/*')) as string[]
@@ -180,7 +180,7 @@ t.test(
     const left = Number(await ask('PTTL', sign))
     t.ok(left > 0 && left <= ALIVE_MS, `which ends by itself in ${left} ms`)
     await ask('PEXPIRE', sign, '1')
-    t.ok(await eventually(async () => (await living.take([money(7, 10)])) === null, PATIENT_WAIT_MS))
+    t.ok(await eventually(async () => (await living.take([money(7, 10)])) === null, PATIENCE_MS))
     t.match(await living.take([money(1, 10)]), { index: 0, total: 10 }, 'the ledger was read again')
   },
 )
@@ -224,7 +224,7 @@ t.test('Redis is killed: nobody waits, shares are kept to, and it comes back', W
   await redis.start()
   t.ok(await ready(one, two))
   t.ok(
-    await eventually(async () => (await one.take([money(1, 100)])) !== null, PATIENT_WAIT_MS),
+    await eventually(async () => (await one.take([money(1, 100)])) !== null, PATIENCE_MS),
     'what runs is known again',
   )
   t.same(one.lines, ['redis is unavailable', 'redis is available again'])
@@ -253,7 +253,7 @@ t.test('Redis that hangs is no different, and a short silence does no harm', WIT
   t.ok(await ready(one))
   books.spent = 0
   const exact = async () => (await one.take([money(97, 100)])) === null
-  t.ok(await eventually(exact, PATIENT_WAIT_MS), 'three are reserved, neither more nor fewer')
+  t.ok(await eventually(exact, PATIENCE_MS), 'three are reserved, neither more nor fewer')
   t.match(await one.take([money(1, 100)]), { total: 100 })
 })
 
@@ -270,7 +270,7 @@ t.test(
     await redis.start()
     t.ok(await ready(one))
     t.ok(
-      await eventually(async () => (await one.take([money(30, 100)])) === null, PATIENT_WAIT_MS),
+      await eventually(async () => (await one.take([money(30, 100)])) === null, PATIENCE_MS),
       'the whole limit counts',
     )
     t.match(await one.take([money(1, 100)]), { total: 100, ceiling: 100 })
@@ -286,13 +286,13 @@ t.test('Redis that lost its data begins with the ledger and with what runs', WIT
   const entries = [money(50, 100)]
   t.equal(await one.take(entries), null)
   await redis.kill()
-  t.ok(await eventually(() => one.degraded, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
   await redis.start()
   t.ok(await ready(one))
-  t.ok(await eventually(async () => (await one.take([money(40, 100)])) === null, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await one.take([money(40, 100)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 100)]), { total: 100 })
   one.settle(entries, [0])
-  t.ok(await eventually(async () => (await one.take([money(50, 100)])) === null, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await one.take([money(50, 100)])) === null, PATIENCE_MS))
 })
 
 t.test('what Redis never heard of is made up for when it is back', WITH_REDIS, async t => {
@@ -308,9 +308,9 @@ t.test('what Redis never heard of is made up for when it is back', WITH_REDIS, a
   await ask('CLIENT', 'PAUSE', '600000', 'WRITE')
   one.settle(entries, [4])
   const held = async () => /^blocked_clients:1\r$/m.test(String(await ask('INFO', 'clients')))
-  t.ok(await eventually(held, PATIENT_WAIT_MS))
+  t.ok(await eventually(held, PATIENCE_MS))
   await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-  t.ok(await eventually(() => one.degraded, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
   await ask('CLIENT', 'UNPAUSE')
   books.spent = 4
   t.ok(await ready(one))
@@ -326,7 +326,7 @@ t.test('nobody waits for a ledger that is slow while limits are known well enoug
   t.ok(await ready(one))
   t.equal(await one.take([money(1, 100)]), null)
   await redis.kill()
-  t.ok(await eventually(() => one.degraded, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
   t.equal(await one.take([money(1, 100)]), null)
   const gate = Promise.withResolvers<void>()
   books.gate = gate.promise
@@ -334,9 +334,9 @@ t.test('nobody waits for a ledger that is slow while limits are known well enoug
   await redis.start()
   t.ok(await ready(one))
   for (let n = 0; n < 5; n++) t.equal(one.take([money(1, 100)]), null, 'at once')
-  t.ok(await eventually(() => books.reads > readBefore, PATIENT_WAIT_MS), 'while the ledger is being read')
+  t.ok(await eventually(() => books.reads > readBefore, PATIENCE_MS), 'while the ledger is being read')
   gate.resolve()
-  t.ok(await eventually(async () => (await one.take([money(93, 100)])) === null, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await one.take([money(93, 100)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 100)]), { total: 100 })
 })
 
@@ -346,7 +346,7 @@ function gated(books: Books): { readonly begun: () => Promise<boolean>; readonly
   books.gate = gate.promise
   const { reads } = books
   return {
-    begun: () => eventually(() => books.reads > reads, PATIENT_WAIT_MS),
+    begun: () => eventually(() => books.reads > reads, PATIENCE_MS),
     open: () => {
       if (books.gate === gate.promise) books.gate = Promise.resolve()
       gate.resolve()
@@ -366,18 +366,18 @@ t.test('a reply that ends while the ledger is read after an outage is counted on
   const ask = await operator(t, redis)
   const ledger = gated(books)
   await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-  t.ok(await eventually(() => one.degraded, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
   t.ok(await ready(one))
   t.ok(await ledger.begun())
   books.spent = 7
   one.settle(first, [7])
   ledger.open()
   const spent = async (): Promise<number> => Number(await ask('HGET', 'test:usd/k', 's'))
-  t.ok(await eventually(async () => (await spent()) === 7, PATIENT_WAIT_MS), 'which the first read did not see')
-  t.ok(await eventually(async () => (await one.take([money(74, 100)]))?.total === 27, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await spent()) === 7, PATIENCE_MS), 'which the first read did not see')
+  t.ok(await eventually(async () => (await one.take([money(74, 100)]))?.total === 27, PATIENCE_MS))
   books.spent = 20
   one.settle(second, [13])
-  t.ok(await eventually(async () => (await spent()) === 20, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => (await spent()) === 20, PATIENCE_MS))
   t.match(await one.take([money(81, 100)]), { total: 20 })
   t.equal(await one.take([money(80, 100)]), null)
 })
@@ -410,7 +410,7 @@ t.test('replies that end while a missing counter is made anew are counted once',
     late.open()
     await waitFor(clock, asking)
     const spent = async () => (await waitFor(clock, one.take([money(100, 100)])))?.total
-    t.ok(await eventually(async () => (await spent()) === 60, PATIENT_WAIT_MS), lost)
+    t.ok(await eventually(async () => (await spent()) === 60, PATIENCE_MS), lost)
     t.match(await waitFor(clock, one.take([money(41, 100)])), { total: 60 })
   }
 })
@@ -451,7 +451,7 @@ async function twoWithReservations(t: Test) {
     await beat(1)
     return Number(await ask('SCARD', 'test:nodes')) === 2
   }
-  t.ok(await eventually(acquainted, PATIENT_WAIT_MS))
+  t.ok(await eventually(acquainted, PATIENCE_MS))
   await beat(0)
   await beat(1)
   // Answers come in order: no heartbeat is on its way any more.
@@ -474,7 +474,7 @@ async function waitFor<T>(clock: TestClock, answer: T | Promise<T>): Promise<T> 
 
 /** Whether so much fits in the end. */
 const fits = (clock: TestClock, each: Instance, amount: number): Promise<boolean> =>
-  eventually(async () => (await waitFor(clock, each.take([money(amount, 100)]))) === null, PATIENT_WAIT_MS)
+  eventually(async () => (await waitFor(clock, each.take([money(amount, 100)]))) === null, PATIENCE_MS)
 
 t.test(
   'Redis is flushed while requests run: nobody reserves what others have reserved',
@@ -537,11 +537,11 @@ t.test('a dead node is awaited no longer because counters begin meanwhile', WITH
     await beat(0)
     return Number(await ask('SCARD', 'test:nodes')) === 2 && (await awaited()).length === 1
   }
-  t.ok(await eventually(alone, PATIENT_WAIT_MS))
+  t.ok(await eventually(alone, PATIENCE_MS))
   const before = await awaited()
   await ask('DEL', 'test:usd/other')
   t.match(await waitFor(clocks[0], one.take([money(1, 100, 'usd/other')])), { index: 0 })
-  t.ok(await eventually(alone, PATIENT_WAIT_MS))
+  t.ok(await eventually(alone, PATIENCE_MS))
   t.same(await awaited(), before)
 })
 
@@ -558,7 +558,7 @@ t.test('one counter is gone in which the other has spent and reserves nothing', 
   const { unshipped, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
   unshipped[1] = 50
   two.settle(second, [50])
-  t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
   await ask('DEL', 'test:usd/k')
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
   await beat(1)
@@ -574,7 +574,7 @@ t.test(
       const { unshipped, clocks, one, two, first, second, beat, ask } = await twoWithReservations(t)
       unshipped[1] = 50
       two.settle(second, [50])
-      t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENT_WAIT_MS))
+      t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
       await ask(...lost.split(' '))
       t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
       unshipped[0] = 30
@@ -642,7 +642,7 @@ t.test('a reply of several minutes that has just ended is recent spending', WITH
   for (let seconds = 0; seconds < 90; seconds++) await beat(1)
   unshipped[1] = 50
   two.settle(second, [50])
-  t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
   await ask('DEL', 'test:usd/k')
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
   await beat(1)
@@ -684,25 +684,25 @@ t.test('after a loss the ledger is read for a few counters at a time', WITH_REDI
   await turns(100)
   t.equal(books.reads - before, 3, 'so that requests find a connection')
   gate.open()
-  t.ok(await eventually(async () => Number(await ask('EXISTS', 'test:awaited-until')) === 0, PATIENT_WAIT_MS))
+  t.ok(await eventually(async () => Number(await ask('EXISTS', 'test:awaited-until')) === 0, PATIENCE_MS))
   for (const entry of entries) t.equal(await waitFor(clock, one.take([entry])), null)
 })
 
 t.test('Redis restarts empty: both write again what they have reserved', WITH_REDIS, async t => {
   const { redis, clocks, one, two, first, second } = await twoWithReservations(t)
   await redis.kill()
-  t.ok(await eventually(() => one.degraded && two.degraded, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => one.degraded && two.degraded, PATIENCE_MS))
   await redis.start()
   const back = async (): Promise<boolean> => {
     for (const clock of clocks) clock.advance(1_000)
     await turns(5)
     return !one.degraded && !two.degraded
   }
-  t.ok(await eventually(back, PATIENT_WAIT_MS))
+  t.ok(await eventually(back, PATIENCE_MS))
   const full = async (each: Instance, at: 0 | 1) =>
     (await waitFor(clocks[at], each.take([money(11, 100)])))?.total === 90
-  t.ok(await eventually(() => full(one, 0), PATIENT_WAIT_MS), 'ten are left')
-  t.ok(await eventually(() => full(two, 1), PATIENT_WAIT_MS))
+  t.ok(await eventually(() => full(one, 0), PATIENCE_MS), 'ten are left')
+  t.ok(await eventually(() => full(two, 1), PATIENCE_MS))
   one.settle(first, [0])
   two.settle(second, [0])
   t.ok(await fits(clocks[0], one, 90))
@@ -735,9 +735,9 @@ t.test('commands that a hanging Redis reads late change nothing', WITH_REDIS, as
     await turns(5)
     return !one.degraded
   }
-  t.ok(await eventually(back, PATIENT_WAIT_MS))
+  t.ok(await eventually(back, PATIENCE_MS))
   const exact = async (): Promise<boolean> => (await waitFor(clock, one.take([money(77, 100)])))?.total === 24
-  t.ok(await eventually(exact, PATIENT_WAIT_MS), '4 are spent and 20 reserved')
+  t.ok(await eventually(exact, PATIENCE_MS), '4 are spent and 20 reserved')
   one.settle(late, [0])
   t.ok(await fits(clock, one, 96))
 })
@@ -752,7 +752,7 @@ t.test('no message repeats the password of the URL', WITH_REDIS, async t => {
     spending: { sum: async () => 0, credits: async () => 0 },
   })
   t.teardown(() => counters.close())
-  t.ok(await eventually(() => lines.length > 0, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => lines.length > 0, PATIENCE_MS))
   t.notMatch(JSON.stringify(lines.map(line => (line instanceof Error ? line.message : line))), 'secret-word')
 })
 
@@ -781,10 +781,10 @@ t.test(
     t.match(await one.take([place(3)]), { total: 3, ceiling: 3 })
     await ask('FLUSHALL')
     const isBack = async () => Number(await ask('EXISTS', 'test:parallel/k')) === 1
-    t.ok(await eventually(isBack, PATIENT_WAIT_MS))
+    t.ok(await eventually(isBack, PATIENCE_MS))
     const isWhole = async () =>
       ((await ask('HVALS', 'test:parallel/k')) as string[]).reduce((sum, each) => sum + Number(each), 0) === 3
-    t.ok(await eventually(isWhole, PATIENT_WAIT_MS), 'each instance tells again what runs')
+    t.ok(await eventually(isWhole, PATIENCE_MS), 'each instance tells again what runs')
     t.match(await one.take([place(3)]), { total: 3, ceiling: 3 })
     one.settle(running, [0])
     t.equal(await two.take([place(3)]), null, 'the place of a request that ended is free everywhere')

@@ -30,7 +30,7 @@ import { TestClock } from '../../support/test-clock.ts'
 import { Block, FAULT_CHANNEL, type Order } from './faulty-thread.ts'
 
 /** For what comes in a moment on a machine that is not busy. */
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 
 const ENTRY = new URL('./faulty-thread.ts', import.meta.url)
 
@@ -91,7 +91,7 @@ async function start(
       const block = new Block()
       blocks.push(block)
       order({ thread, fault: { block: block.shared } })
-      if (!(await eventually(() => block.holds, PATIENT_WAIT_MS))) throw new Error('the thread goes on')
+      if (!(await eventually(() => block.holds, PATIENCE_MS))) throw new Error('the thread goes on')
       return block
     },
     stream: (model: string, agent?: Agent) =>
@@ -129,20 +129,20 @@ t.test('a thread that dies tells its streams, is replaced, and disturbs nobody e
   const streams = (count: number, name: string) =>
     Array.from({ length: count }, (_, index) => stream(`sim/${index % 2 === 0 ? '' : 'chat-'}${name}`))
   const [long, short] = [streams(24, 'write-10000-20'), streams(12, 'write-60-20')]
-  t.ok(await eventually(() => [...long, ...short].every(probe => probe.events > 5), PATIENT_WAIT_MS))
+  t.ok(await eventually(() => [...long, ...short].every(probe => probe.events > 5), PATIENCE_MS))
   order({ thread: 'serve-0', fault: 'throw' })
   const over = new Set<Probe>()
   for (const probe of long) void probe.result.then(() => over.add(probe))
-  t.ok(await eventually(() => over.size > 0, PATIENT_WAIT_MS), 'the end is told long before they would be over')
+  t.ok(await eventually(() => over.size > 0, PATIENCE_MS), 'the end is told long before they would be over')
   t.ok(
     await eventually(
       () => lines.some(line => line['msg'] === 'serve thread died; restarting it'),
-      PATIENT_WAIT_MS,
+      PATIENCE_MS,
     ),
   )
   const before = new Map(long.map(probe => [probe, probe.events]))
   const goesOn = (probe: Probe) => over.has(probe) || probe.events > (before.get(probe) ?? 0) + 20
-  t.ok(await eventually(() => long.every(goesOn), PATIENT_WAIT_MS), 'those of the other thread go on')
+  t.ok(await eventually(() => long.every(goesOn), PATIENCE_MS), 'those of the other thread go on')
   const [dead, survivors] = [[...over], long.filter(probe => !over.has(probe))]
   for (const probe of survivors) probe.abort()
   const results = await Promise.all([...dead, ...short].map(probe => probe.result))
@@ -157,9 +157,9 @@ t.test('a thread that dies tells its streams, is replaced, and disturbs nobody e
         .match(/^gateway_threads{state="down"}.*|^gateway_thread_restarts_total .*/gm)
         ?.join('\n') ?? '',
     )
-  t.ok(await eventually(restarted, PATIENT_WAIT_MS))
+  t.ok(await eventually(restarted, PATIENCE_MS))
   const both = async () => (await admin('/metrics')).text.includes('gateway_threads{state="up"} 2')
-  t.ok(await eventually(both, PATIENT_WAIT_MS), 'all threads are up again')
+  t.ok(await eventually(both, PATIENCE_MS), 'all threads are up again')
   const after = await Promise.all(Array.from({ length: 16 }, () => stream('sim/write-3').result))
   t.equal(ends(after, 'response.completed'), 16)
   const counted =
@@ -171,7 +171,7 @@ t.test('a thread that dies tells its streams, is replaced, and disturbs nobody e
     sums = new Map([...text.matchAll(counted)].map(([, outcome = '', count]) => [outcome, Number(count)]))
     return [...sums.values()].reduce((sum, count) => sum + count, 0) >= long.length + short.length + 16
   }
-  t.ok(await eventually(all, PATIENT_WAIT_MS), 'every request is counted')
+  t.ok(await eventually(all, PATIENCE_MS), 'every request is counted')
   t.equal(sums.get('completed'), completed + 16)
   t.equal(sums.get('failed'), failed, 'what the dead thread counted is still counted')
   t.equal(sums.get('aborted'), survivors.length)
@@ -183,10 +183,10 @@ t.test('a thread that hangs is told of, takes the readiness with it, and both co
     lines.some(line => line['msg'] === message && line['thread'] === 'serve-1')
   t.equal((await admin('/readyz')).status, 200)
   const hanging = await block('serve-1')
-  t.ok(await eventually(said('serve thread is not responding'), PATIENT_WAIT_MS))
+  t.ok(await eventually(said('serve thread is not responding'), PATIENCE_MS))
   t.match(await admin('/readyz'), { status: 503, text: /a serve thread hangs/ })
   hanging.release()
-  t.ok(await eventually(said('serve thread is responding again'), PATIENT_WAIT_MS))
+  t.ok(await eventually(said('serve thread is responding again'), PATIENCE_MS))
   t.equal((await admin('/readyz')).status, 200)
   t.notOk(lines.some(line => line['thread'] === 'serve-0'))
 })
@@ -215,7 +215,7 @@ t.test('a key that was changed counts in all threads at once', async t => {
 t.test('readiness goes first, then the listener; a second order to stop cuts the wait short', async t => {
   const { supervisor, admin, stream } = await start(t, { timeouts: { drainDelayMs: 60_000 } })
   const running = stream('sim/write-10000-20')
-  t.ok(await eventually(() => running.events > 3, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => running.events > 3, PATIENCE_MS))
   const stopped = supervisor.drain(60_000)
   t.match(await admin('/readyz'), { status: 503, text: /draining/ })
   t.equal(ends([await stream('sim/write-3').result], 'response.completed'), 1, 'still taken')
@@ -269,18 +269,18 @@ t.test('a thread that dies again and again leaves no files, and all it recorded 
     return ends(results, 'response.completed') === results.length
   }
   for (let deaths = 0; deaths < 3; deaths++) {
-    t.ok(await eventually(ask, PATIENT_WAIT_MS))
+    t.ok(await eventually(ask, PATIENCE_MS))
     const running = Array.from({ length: 4 }, () => stream('sim/write-60-20'))
-    t.ok(await eventually(() => running.every(probe => probe.events > 3), PATIENT_WAIT_MS))
+    t.ok(await eventually(() => running.every(probe => probe.events > 3), PATIENCE_MS))
     const writers = new Set(readdirSync(shipper.folder))
     order({ thread: 'serve-0', fault: 'throw' })
     for (const { result } of running) {
       const { status, headers } = await result
       if (status === 200) ids.push(String(headers['x-generation-id']))
     }
-    t.ok(await eventually(() => readdirSync(shipper.folder).some(name => !writers.has(name)), PATIENT_WAIT_MS))
+    t.ok(await eventually(() => readdirSync(shipper.folder).some(name => !writers.has(name)), PATIENCE_MS))
   }
-  t.ok(await eventually(ask, PATIENT_WAIT_MS), 'it serves again')
+  t.ok(await eventually(ask, PATIENCE_MS), 'it serves again')
   await shipper.ship()
   t.equal(spoolFiles(shipper.folder).length, 1, 'only the living writer has a file')
   t.ok(ids.length >= 44, `${ids.length} answers`)
@@ -305,6 +305,6 @@ t.test('what a thread had reserved when it ended is given back', async t => {
   }
   const entries = { serve: new URL('./reserving-thread.ts', import.meta.url) }
   await start(t, { threads: 1 }, { counters: watched, entries })
-  t.ok(await eventually(() => given.length > 0, PATIENT_WAIT_MS), 'it is given back')
+  t.ok(await eventually(() => given.length > 0, PATIENCE_MS), 'it is given back')
   t.same(given[0], { id: 'requests/k/1', used: [], left: 0 })
 })

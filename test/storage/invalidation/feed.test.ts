@@ -14,7 +14,7 @@ import { ownRedis, WITHOUT_REDIS } from '../../support/redis-server.ts'
 import { eventually } from '../../support/stream-probe.ts'
 
 /** For what comes in a moment on a machine that is not busy; a late answer is no silence either. */
-const PATIENT_WAIT_MS = 60_000
+const PATIENCE_MS = 60_000
 
 const ALL: Invalidation = { kind: 'all' }
 const KEY: Invalidation = { kind: 'key', hash: 'a'.repeat(64) }
@@ -34,7 +34,7 @@ const MANY: Invalidation = {
 type Where = InvalidationFeedOptions['config']
 
 const whereOf = (redisUrl: string | null, storageUrl: string): Where => ({
-  redis: { url: redisUrl, prefix: 'test:', silenceMs: PATIENT_WAIT_MS },
+  redis: { url: redisUrl, prefix: 'test:', silenceMs: PATIENCE_MS },
   storage: { url: storageUrl },
 })
 
@@ -44,7 +44,7 @@ function instance(t: Test, where: Where) {
   const feed = startInvalidationFeed({
     config: where,
     clock: systemClock,
-    silenceMs: PATIENT_WAIT_MS,
+    silenceMs: PATIENCE_MS,
     log: {
       fault: (_, message) => void lines.push(message),
       notice: (_, message) => void lines.push(message),
@@ -60,7 +60,7 @@ type Instance = ReturnType<typeof instance>
 
 /** Each connection that stands is told as a change of everything. */
 const connected = (instances: readonly Instance[]) =>
-  eventually(() => instances.every(({ heard }) => heard.length > 0), PATIENT_WAIT_MS)
+  eventually(() => instances.every(({ heard }) => heard.length > 0), PATIENCE_MS)
 
 const forget = (instances: readonly Instance[]): void => {
   for (const { heard } of instances) heard.length = 0
@@ -78,7 +78,7 @@ async function told(
   expected: Invalidation = change,
 ): Promise<boolean> {
   by.feed.publish(change)
-  return eventually(() => knows(to, expected), PATIENT_WAIT_MS)
+  return eventually(() => knows(to, expected), PATIENCE_MS)
 }
 
 /**
@@ -92,7 +92,7 @@ async function settled(by: Instance, to: readonly Instance[]): Promise<boolean> 
     by.feed.publish(mark)
     // What could not be said as itself comes as a change of everything.
     const answered = () => to.every(each => knows(each, mark) || everything(each))
-    if (!(await eventually(answered, PATIENT_WAIT_MS))) return false
+    if (!(await eventually(answered, PATIENCE_MS))) return false
     if (to.every(each => knows(each, mark))) {
       forget(to)
       return true
@@ -112,7 +112,7 @@ async function suite(t: Test, where: Where, cut: (t: Test) => Promise<void>, men
   t.ok(await told(two, three, GUARDRAILS))
   t.ok(await told(two, three, CREDENTIALS))
   t.ok(await told(two, three, END_USER))
-  t.ok(await eventually(() => one.heard.length === 3 && two.heard.length === 1, PATIENT_WAIT_MS))
+  t.ok(await eventually(() => one.heard.length === 3 && two.heard.length === 1, PATIENCE_MS))
   t.same(one.heard, [GUARDRAILS, CREDENTIALS, END_USER])
   t.same(two.heard, [KEY], 'nobody hears of their own')
   t.ok(await told(three, one, MANY, ALL), 'what is too long is told as a change of everything')
@@ -192,7 +192,7 @@ t.test('a change that met a cut speaking connection is made up for', { skip: WIT
     t.ok(await settled(one, [two]))
     t.ok(Number(await silence()) > 0)
     one.feed.publish(KEY)
-    t.ok(await eventually(() => everything(two), PATIENT_WAIT_MS), 'nobody had to publish again')
+    t.ok(await eventually(() => everything(two), PATIENCE_MS), 'nobody had to publish again')
     t.same(one.heard, [], 'the listening connection was not cut')
   }
   t.ok(await settled(one, [two]))
@@ -208,12 +208,12 @@ t.test('what cannot be told stays owed until it is told', { skip: WITHOUT_REDIS 
     Number(/cmdstat_publish:.*rejected_calls=(\d+)/.exec(String(await ask('INFO', 'commandstats')))?.[1] ?? 0)
   await ask('ACL', 'SETUSER', 'default', '-publish')
   one.feed.publish(KEY)
-  t.ok(await eventually(async () => (await refused()) >= 2, PATIENT_WAIT_MS), 'it is tried again by itself')
+  t.ok(await eventually(async () => (await refused()) >= 2, PATIENCE_MS), 'it is tried again by itself')
   one.feed.publish(CREDENTIALS)
   await silence()
   t.same(two.heard, [])
   await ask('ACL', 'SETUSER', 'default', '+publish')
-  t.ok(await eventually(() => everything(two), PATIENT_WAIT_MS))
+  t.ok(await eventually(() => everything(two), PATIENCE_MS))
   t.ok(two.heard.every(change => change.kind === 'all'))
 })
 
