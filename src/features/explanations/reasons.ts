@@ -201,7 +201,8 @@ function changes({ changes: reported }: Explanation): string[] {
   const texts = reported
     .slice(0, MAX_SHOWN_CHANGES)
     .map(({ field, action, reason }) => `${action} ${field} (${reason})`)
-  const remainder = reported.length > MAX_SHOWN_CHANGES ? `; and ${reported.length - MAX_SHOWN_CHANGES} more` : ''
+  const remainder =
+    reported.length > MAX_SHOWN_CHANGES ? `; and ${reported.length - MAX_SHOWN_CHANGES} more` : ''
   return [`The request was changed for the provider: ${texts.join('; ')}${remainder}.`]
 }
 

@@ -60,7 +60,8 @@ async function writeAll(handle: FileHandle, source: ContentSource): Promise<void
     await mapSystemError(() => handle.writeFile(chunk))
     writtenBytes += chunk.byteLength
   }
-  if (writtenBytes !== source.bytes) throw new TypeError('the source has another number of bytes than it states')
+  if (writtenBytes !== source.bytes)
+    throw new TypeError('the source has another number of bytes than it states')
 }
 
 /** Opens regular files only: no link is followed, and no pipe is waited for. */

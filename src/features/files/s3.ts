@@ -68,7 +68,9 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   async function enter(keyHash: string): Promise<() => void> {
     const leaveSlot = await slots.enter(keyHash)
     if (leaveSlot !== null) return leaveSlot
-    throw slots.isFull(keyHash) ? keyFullError() : serviceUnavailable(new Error('too many file transfers are running'))
+    throw slots.isFull(keyHash)
+      ? keyFullError()
+      : serviceUnavailable(new Error('too many file transfers are running'))
   }
 
   /** Resolves with the head of a successful answer. */

@@ -115,7 +115,11 @@ export function sweep(
         next[index] = hit
       }
       if (hit === null || hit.start >= until) continue
-      if (bestHit === null || hit.start < bestHit.start || (hit.start === bestHit.start && hit.end > bestHit.end)) {
+      if (
+        bestHit === null ||
+        hit.start < bestHit.start ||
+        (hit.start === bestHit.start && hit.end > bestHit.end)
+      ) {
         bestHit = hit
         bestShape = shape
       }

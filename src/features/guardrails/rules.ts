@@ -84,7 +84,8 @@ export function redact(
       if (open !== null) close(open)
       open = { start, end, finding }
     } else {
-      const replacing: Finding = open.finding.action === 'mask' && action === 'redact' ? finding : open.finding
+      const replacing: Finding =
+        open.finding.action === 'mask' && action === 'redact' ? finding : open.finding
       open = { start: open.start, end: Math.max(open.end, end), finding: replacing }
     }
   }

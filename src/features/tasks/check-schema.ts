@@ -70,7 +70,10 @@ function validateValue(value: unknown, schema: Schema | boolean) {
     // A schema that refers to itself without end, or a value nested deeper than a comparison goes.
     if (error instanceof RangeError) throw new TaskFailure('too_complex', 'the schema cannot be evaluated')
     // The validator quotes the schema.
-    throw new TaskFailure('bad_schema', 'schema: has a $ref that leads nowhere, or a keyword of the wrong type')
+    throw new TaskFailure(
+      'bad_schema',
+      'schema: has a $ref that leads nowhere, or a keyword of the wrong type',
+    )
   }
 }
 

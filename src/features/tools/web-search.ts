@@ -99,7 +99,8 @@ class WebSearchSession implements ToolSession {
       const placement = searchPlace(entry.settings, engines, endpoint)
       if (placement.native) return { native: nativeTool(entry.tool) as Tool }
       entry.engine = placement.engine
-      if (placement.engine === null && isProviderTool(entry.tool)) return { tool: entry.tool, missing: NO_ENGINE }
+      if (placement.engine === null && isProviderTool(entry.tool))
+        return { tool: entry.tool, missing: NO_ENGINE }
       // If only the simulator can search, a real model gets this as an error.
       if (placement.engine === null && webEngines.byDefault === null) engineFor(entry.settings, engines)
       return declaration(entry.tool)

@@ -169,7 +169,8 @@ function guardReply(
 /** The task pool for the texts of one key: keys take turns, and a full pool slows down their callers. */
 function onBehalfOf({ keyHash }: Caller, tasks: GuardTasks): GuardTasks {
   return {
-    run: (name, input, options) => tasks.run(name, input, { waitMs: PATIENT_WAIT_MS, key: keyHash, ...options }),
+    run: (name, input, options) =>
+      tasks.run(name, input, { waitMs: PATIENT_WAIT_MS, key: keyHash, ...options }),
   }
 }
 

@@ -101,7 +101,10 @@ const PLACE_NAMES =
   /^(?:Airport|Avenue|Bridge|Building|Center|Centre|College|County|Foundation|Hall|Hospital|Hotel|Institute|Library|Museum|Park|Prize|River|School|Square|Station|Street|Tower|University)$/
 
 const shapeWithHead = (name: string, head: string, namePattern: string): Shape => {
-  const expression = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${head})(?<named>${namePattern})(?![\\p{L}\\p{N}_])`, 'gu')
+  const expression = new RegExp(
+    `(?<![\\p{L}\\p{N}_])(?:${head})(?<named>${namePattern})(?![\\p{L}\\p{N}_])`,
+    'gu',
+  )
   return {
     find(text, from): Hit | null {
       // The head is before the hit, so it may be before `from`.

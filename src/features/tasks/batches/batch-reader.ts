@@ -359,7 +359,10 @@ export class BatchReader {
 
   #jsonError({ kind, position }: JsonFault): BatchFault {
     if (kind === 'utf8') return new BatchFault('invalid_request', 'The request body is not valid UTF-8')
-    return new BatchFault('invalid_request', `${this.#path()}: ${FAULT_TEXTS[kind]} (${positionText(position)})`)
+    return new BatchFault(
+      'invalid_request',
+      `${this.#path()}: ${FAULT_TEXTS[kind]} (${positionText(position)})`,
+    )
   }
 
   #positionText(): string {
