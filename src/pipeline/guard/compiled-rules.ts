@@ -87,7 +87,11 @@ export function outputRulesOf(policy: Policy, applied: readonly AppliedGuardrail
   const { windowBytes, overlapBytes } = policy.output
   // One guardrail may have the wider window, another one the wider overlap.
   const size = { windowBytes: Math.max(windowBytes, overlapBytes + 1), overlapBytes }
-  return { rules, size, isInline: rules.allRules.cost.placeFor(size.windowBytes + CONTEXT_CHARS) === 'inline' }
+  return {
+    rules,
+    size,
+    isInline: rules.allRules.cost.placeFor(size.windowBytes + CONTEXT_CHARS) === 'inline',
+  }
 }
 
 function rulesOf(
