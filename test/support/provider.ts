@@ -4,6 +4,7 @@
  * otherwise; a parrot speaks all four formats.
  */
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Test } from 'tap'
 import { READERS, type SimFormat } from '../../src/apps/simulator/ask.ts'
 import { type ReplyPart, tallyOf } from '../../src/apps/simulator/reply.ts'
@@ -53,6 +54,19 @@ export type Answer<Of = ScriptedReply> = Of | ((response: ServerResponse) => voi
 /** Answers one request. */
 export type AnswerTo = (request: ProviderRequest) => Answer | Promise<Answer>
 
+/** Numbers connections. Their ports cannot tell them apart: the system gives the port of a closed one to a later one. */
+const connectionNumbers = new WeakMap<Socket, number>()
+let connectionCount = 0
+
+function connectionNumber(socket: Socket): number {
+  let number = connectionNumbers.get(socket)
+  if (number === undefined) {
+    number = ++connectionCount
+    connectionNumbers.set(socket, number)
+  }
+  return number
+}
+
 /** A request that the provider got, and its reply. */
 export class ProviderRequest {
   readonly path: string
@@ -63,7 +77,7 @@ export class ProviderRequest {
   /** First segment of the path: under which base URL it came. */
   readonly base: string
   readonly key: string
-  /** Port of the caller: tells connections apart. */
+  /** The same number for all requests of one connection. */
   readonly connection: number
   /** True once the gateway has closed it before its end. */
   closed = false
@@ -78,7 +92,7 @@ export class ProviderRequest {
     this.model = String(this.body['model'])
     this.base = url.split('/')[1] ?? ''
     this.key = (headers.authorization ?? '').replace(/^Bearer /, '')
-    this.connection = socket.remotePort ?? 0
+    this.connection = connectionNumber(socket)
     this.#response = response
   }
 
