@@ -160,5 +160,5 @@ t.test('lines that the ledger cannot store are no records', async t => {
   ]
   for (const fields of bad) t.equal(parseLine(JSON.stringify(fields)), null)
   const text = `${JSON.stringify(good)}\n\n{"id":"gen-\n5\nnull\n${JSON.stringify(good)}\n`
-  t.match(parseLines(text), { records: [good, good], spoilt: 3 })
+  t.match(parseLines(text), { records: [good, good], invalidLines: 3 })
 })
