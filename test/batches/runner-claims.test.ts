@@ -127,7 +127,7 @@ t.test('a drain lets lines end within its time and gives the rest back at once, 
   t.equal(world.provider.left, 2, 'their calls are closed')
   t.equal((await world.records()).length, 1, 'what runs again has no record')
   const counts = await world.store.batches.work.counts(id)
-  t.match(counts, { waiting: 2, claimed: 0, done: 1 }, 'nobody has to wait for a lease')
+  t.match(counts, { waiting: 2, claimed: 0, finished: 1 }, 'nobody has to wait for a lease')
   const other = await world.another()
   other.runner.wake()
   await world.reaches(id, 'completed')

@@ -137,7 +137,7 @@ class Model {
       unchecked: 0,
       waiting: LINES - claimed - done.length,
       claimed,
-      done: done.length,
+      finished: done.length,
     })
     const waiting = this.lines.filter(line => line.owner === null && line.result === null)
     equal(

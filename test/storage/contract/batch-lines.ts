@@ -33,10 +33,10 @@ export async function batchLinesContract(t: Test, opened: Opened): Promise<void>
       first.map(({ fence: _, ...line }) => line),
       someLines(2).map(line => ({ ...line, batchId: id, tries: 0 })),
     )
-    t.same(await work.counts(id), { unchecked: 0, waiting: 3, claimed: 2, done: 0 })
+    t.same(await work.counts(id), { unchecked: 0, waiting: 3, claimed: 2, finished: 0 })
     t.same(numbersOf(await claim(batches, id, 'two', 10)), [2, 3, 4])
     t.same(await claim(batches, id, 'one', 10), [], 'not even by their owner again')
-    t.same(await work.counts(id), { unchecked: 0, waiting: 0, claimed: 5, done: 0 })
+    t.same(await work.counts(id), { unchecked: 0, waiting: 0, claimed: 5, finished: 0 })
     t.equal(await work.nextLineAt(id), null)
     t.equal(await work.nextLineAt('batch_unknown'), null)
   })
@@ -105,7 +105,7 @@ export async function batchLinesContract(t: Test, opened: Opened): Promise<void>
       'one',
       first.map(line => ({ ...line, tries: 3, notBeforeMs: 0 })),
     )
-    t.same(await work.counts(id), { unchecked: 0, waiting: 0, claimed: 3, done: 0 })
+    t.same(await work.counts(id), { unchecked: 0, waiting: 0, claimed: 3, finished: 0 })
     const results = again.map(line => someResult(line))
     t.same(await work.finish('two', results), results)
     t.same(
@@ -143,7 +143,7 @@ export async function batchLinesContract(t: Test, opened: Opened): Promise<void>
       notBeforeMs: NOW_MS + (at === 0 ? 200 : 100),
     }))
     await work.giveBack('one', [...back, ...back])
-    t.same(await work.counts(id), { unchecked: 0, waiting: 5, claimed: 0, done: 0 })
+    t.same(await work.counts(id), { unchecked: 0, waiting: 5, claimed: 0, finished: 0 })
     t.equal(await work.nextLineAt(id), 0)
     t.same(numbersOf(await claim(batches, id, 'two', 1, NOW_MS + 500)), [3])
     t.same(numbersOf(await claim(batches, id, 'two', 10, NOW_MS + 99)), [4])
@@ -195,7 +195,7 @@ export async function batchLinesContract(t: Test, opened: Opened): Promise<void>
     t.same(await work.finish('one', []), [])
     t.match(await batches.find('org_1', 'ws_1', id), { completed: 1, failed: 1, usage: first.usage })
     t.match(await batches.find('org_1', 'ws_1', other.id), { completed: 1, failed: 0, usage: foreign.usage })
-    t.same(await work.counts(id), { unchecked: 0, waiting: 0, claimed: 4, done: 2 })
+    t.same(await work.counts(id), { unchecked: 0, waiting: 0, claimed: 4, finished: 2 })
     const tier = {
       ...fifth,
       usage: someUsageOf(9, { serviceTier: 'flex', isByok: true, cost: '9'.repeat(40) }),

@@ -193,7 +193,7 @@ export async function batchReadingContract(t: Test, opened: Opened): Promise<voi
       t.equal(await batches.list({ ...PLACE, after: id }, 10), null)
       t.equal(await batches.work.move(id, BATCH_STATUSES, 'validating', at(2)), null)
       t.equal(await batches.work.claimBatch(id, 'one', NOW_MS, NOW_MS + 1), null)
-      t.same(await batches.work.counts(id), { unchecked: 0, waiting: 0, claimed: 0, done: 0 })
+      t.same(await batches.work.counts(id), { unchecked: 0, waiting: 0, claimed: 0, finished: 0 })
     }
     t.equal((await batches.list(PLACE, 100))?.items.length, 4)
     t.equal((await batches.work.open()).length, 4)

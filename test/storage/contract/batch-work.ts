@@ -130,20 +130,20 @@ export async function batchWorkContract(t: Test, opened: Opened): Promise<void> 
     const { work } = batches
     const { id } = await accept(batches, { lines: 7 })
     const claim = present(await work.claimBatch(id, 'one', NOW_MS, NOW_MS + LEASE_MS))
-    t.same(await work.counts(id), { unchecked: 7, waiting: 0, claimed: 0, done: 0 })
+    t.same(await work.counts(id), { unchecked: 7, waiting: 0, claimed: 0, finished: 0 })
     t.same(await work.uncheckedLines(id, { limit: 3 }), someLines(3))
     const failure = (number: number) =>
       ({ number, outcome: 'failed', result: `{"error":${number}}`, usage: NO_USAGE }) as const
     t.equal(await work.markChecked(id, claim, 2, [failure(0), failure(2), failure(3)]), true)
-    t.same(await work.counts(id), { unchecked: 4, waiting: 1, claimed: 0, done: 2 })
+    t.same(await work.counts(id), { unchecked: 4, waiting: 1, claimed: 0, finished: 2 })
     t.same(await work.uncheckedLines(id, { limit: 10 }), someLines(4, 3))
     t.same(await work.uncheckedLines(id, { limit: 10, maxBytes: 26 }), someLines(2, 3))
     t.equal(await work.markChecked(id, claim, 2, [failure(1), failure(2)]), true)
     t.equal(await work.markChecked(id, claim, 1, []), true)
-    t.same(await work.counts(id), { unchecked: 4, waiting: 1, claimed: 0, done: 2 }, 'a line is checked once')
+    t.same(await work.counts(id), { unchecked: 4, waiting: 1, claimed: 0, finished: 2 }, 'a line is checked once')
     const paid = { ...failure(6), usage: someUsageOf(5) }
     t.equal(await work.markChecked(id, claim, 99, [paid, paid]), true)
-    t.same(await work.counts(id), { unchecked: 0, waiting: 4, claimed: 0, done: 3 })
+    t.same(await work.counts(id), { unchecked: 0, waiting: 4, claimed: 0, finished: 3 })
     t.same(await work.uncheckedLines(id, { limit: 10 }), [])
     t.same(
       (await allResults(batches, id)).map(({ number, customId, outcome, result }) => [
@@ -170,7 +170,7 @@ export async function batchWorkContract(t: Test, opened: Opened): Promise<void> 
     const failures = [{ number: 0, outcome: 'failed', result: '{}', usage: NO_USAGE }] as const
     for (const wrong of [old, { ...claim, owner: 'one' }, { ...claim, fence: claim.fence + 1 }])
       t.equal(await work.markChecked(id, wrong, 2, failures), false)
-    t.same(await work.counts(id), { unchecked: 3, waiting: 0, claimed: 0, done: 0 })
+    t.same(await work.counts(id), { unchecked: 3, waiting: 0, claimed: 0, finished: 0 })
     await work.move(id, ['validating'], 'cancelling', at(1))
     t.equal(await work.markChecked(id, claim, 2, failures), false)
     t.same(await allResults(batches, id), [])

@@ -90,9 +90,9 @@ export async function fileContract(t: Test, opened: Opened): Promise<void> {
     t.same(await listed({ after: b }), [[a], false])
     t.same(await listed({ oldestFirst: true, after: b }, 1), [[c], true])
     t.same(await listed({ purpose: 'vision' }), [[d, a], false])
-    t.same(await listed({ nameHas: '.tXt' }), [[c, b, a], false])
-    t.same(await listed({ nameHas: '%_' }), [[a], false], 'no character is a wildcard')
-    t.same(await listed({ nameHas: '\\' }), [[], false])
+    t.same(await listed({ nameContains: '.tXt' }), [[c, b, a], false])
+    t.same(await listed({ nameContains: '%_' }), [[a], false], 'no character is a wildcard')
+    t.same(await listed({ nameContains: '\\' }), [[], false])
     t.equal(await listed({ after: 'nobody' }), null)
   })
 

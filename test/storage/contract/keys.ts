@@ -59,7 +59,7 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     t.equal(await ratesOf(foreign), null, 'another organization')
     const changed = await keys.change('org_1', limited.hash, { rateLimit: null }, LATER)
     t.equal(changed?.rateLimit, null)
-    t.same(await ratesOf(limited), { key: null, workspace: wide, ofEndUsers: true })
+    t.same(await ratesOf(limited), { key: null, workspace: wide, hasEndUserLimits: true })
   })
 
   await t.test('a key is found with its own policy for loops, or that of its workspace', async t => {

@@ -107,10 +107,10 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     ]
     const lines = records.map(record => `${lineOf(record)}\n`)
     const [one = '', ...more] = lines
-    t.same(await ledger.addLines(''), { added: 0, spoilt: 0 })
-    t.same(await ledger.addLines(one), { added: 1, spoilt: 0 })
-    t.same(await ledger.addLines([...more, one, ...more].join('')), { added: 2, spoilt: 0 })
-    t.same(await ledger.addLines(lines.join('')), { added: 0, spoilt: 0 })
+    t.same(await ledger.addLines(''), { added: 0, invalidLines: 0 })
+    t.same(await ledger.addLines(one), { added: 1, invalidLines: 0 })
+    t.same(await ledger.addLines([...more, one, ...more].join('')), { added: 2, invalidLines: 0 })
+    t.same(await ledger.addLines(lines.join('')), { added: 0, invalidLines: 0 })
     for (const record of records) t.same(await ledger.find(record.id, 'org_1'), record)
     t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), {
       requests: 3,
@@ -127,13 +127,13 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     const [one, two, three] = [someUsage(), someUsage(), someUsage({ cost: 1 })]
     const torn = lineOf(someUsage()).slice(0, 100)
     const text = `${lineOf(one)}\n\n${torn}\n${JSON.stringify(two)}\n{}\n5\n${JSON.stringify({ ...one, id: 'gen-x', cost: 0.5 })}\n${lineOf(three)}\n`
-    t.same(await ledger.addLines(text), { added: 3, spoilt: 4 })
-    t.same(await ledger.addLines(text), { added: 0, spoilt: 4 })
+    t.same(await ledger.addLines(text), { added: 3, invalidLines: 4 })
+    t.same(await ledger.addLines(text), { added: 0, invalidLines: 4 })
     for (const record of [one, two, three]) t.same(await ledger.find(record.id, 'org_1'), record)
     t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 3 })
     t.same(await ledger.addLines(`\n${lineOf(someUsage())}\n\n\n${lineOf(someUsage())}\n`), {
       added: 2,
-      spoilt: 0,
+      invalidLines: 0,
     })
   })
 

@@ -52,7 +52,7 @@ export async function serviceJobsContract(t: Test, opened: Opened): Promise<void
     const second = await openJob(batches, id, 3)
     t.equal(second.job.number, 1)
     t.same(numbersOf(await claim(batches, id, 'other', 10, LATER_MS)), [5], 'their leases never end')
-    t.same(await batches.work.counts(id), { unchecked: 0, waiting: 0, claimed: 6, done: 0 })
+    t.same(await batches.work.counts(id), { unchecked: 0, waiting: 0, claimed: 6, finished: 0 })
     t.equal(await batches.work.nextLineAt(id), null)
     t.same(
       await batches.jobs.openJobs(),
@@ -171,7 +171,7 @@ export async function serviceJobsContract(t: Test, opened: Opened): Promise<void
     t.same(await batches.work.finish('runner', results), [])
     t.same(await batches.jobs.lines(job, { after: -1, limit: 9 }), [])
     t.equal((await allResults(batches, id)).length, 3)
-    t.same(await batches.work.counts(id), { unchecked: 0, waiting: 0, claimed: 0, done: 3 })
+    t.same(await batches.work.counts(id), { unchecked: 0, waiting: 0, claimed: 0, finished: 3 })
   })
 
   await t.test('lines of a job that failed in a way that may pass go back to the queue', async t => {

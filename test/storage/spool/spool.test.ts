@@ -172,7 +172,7 @@ t.test('lines that a kill or a full disk left half written spoil nothing else', 
   appendFileSync(path, 'x'.repeat(1100 * 1024))
   t.same(
     parseLines(readSpool(path, piece?.offset ?? 0)?.lines ?? ''),
-    { records: [], spoilt: 1 },
+    { records: [], invalidLines: 1 },
     'nor waited for without a bound',
   )
   spool.close()
