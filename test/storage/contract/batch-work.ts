@@ -140,7 +140,11 @@ export async function batchWorkContract(t: Test, opened: Opened): Promise<void> 
     t.same(await work.uncheckedLines(id, { limit: 10, maxBytes: 26 }), someLines(2, 3))
     t.equal(await work.markChecked(id, claim, 2, [failure(1), failure(2)]), true)
     t.equal(await work.markChecked(id, claim, 1, []), true)
-    t.same(await work.counts(id), { unchecked: 4, waiting: 1, claimed: 0, finished: 2 }, 'a line is checked once')
+    t.same(
+      await work.counts(id),
+      { unchecked: 4, waiting: 1, claimed: 0, finished: 2 },
+      'a line is checked once',
+    )
     const paid = { ...failure(6), usage: someUsageOf(5) }
     t.equal(await work.markChecked(id, claim, 99, [paid, paid]), true)
     t.same(await work.counts(id), { unchecked: 0, waiting: 4, claimed: 0, finished: 3 })
