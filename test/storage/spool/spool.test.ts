@@ -210,9 +210,9 @@ t.test(
     for (let at = 0; at < 1_200; at++) {
       spool.append({ ...record, id: 'gen-' + at })
       // Groups of one, of some, and one that fills the disk on its way.
-      if (at % 3 === 0) await spool.written()
+      if (at % 3 === 0) await spool.whenWritten()
     }
-    await spool.written()
+    await spool.whenWritten()
     const [file] = spoolFiles(process.argv[2])
     const full = readFileSync(file.path, 'utf8')
     const raised = spawnSync('prlimit', ['--pid', String(process.pid), '--fsize=unlimited'])
