@@ -1,7 +1,6 @@
 /**
- * Sends events as an event stream, with heartbeats; drops a reader that reads nothing (`timeouts.stallMs`). Hot path:
- * one corked write for all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
- * The stream's single timer checks the clock when it fires, and is set again for the remaining time.
+ * Sends events as an event stream; `client-stream.ts` has its heartbeats and slow readers. Hot path: one corked write for
+ * all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'

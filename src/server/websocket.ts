@@ -212,7 +212,11 @@ export class WebSockets implements KeyedRequests {
     try {
       action(session)
     } catch (thrown) {
-      this.#deps.log.fault('server', 'WebSocket message failed', thrown)
+      this.#deps.log.fault(
+        'server',
+        'handling an event of a WebSocket failed; its connection was dropped',
+        thrown,
+      )
       session.drop()
     }
   }

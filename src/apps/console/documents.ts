@@ -120,10 +120,10 @@ class DocumentReply implements Reply {
   }
 
   copyTo(): void {
-    throw new TypeError('a view is asked for once')
+    throw new TypeError('the document of a console view can be neither copied nor repeated')
   }
 
   repeat(): void {
-    throw new TypeError('a view is asked for once')
+    throw new TypeError('the document of a console view can be neither copied nor repeated')
   }
 }

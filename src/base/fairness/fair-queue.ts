@@ -32,7 +32,7 @@ export class FairQueue<Entry extends QueueEntry> {
   #running = 0
   #now = 0
 
-  /** @param maxWaiting maximum of waiting entries */
+  /** @param maxWaiting above this number of waiting entries, `add` returns the one that has to leave */
   constructor(maxWaiting: number) {
     this.#maxWaiting = maxWaiting
   }

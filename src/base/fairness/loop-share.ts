@@ -19,7 +19,10 @@ export const loopPhase = {
 
 /** Milliseconds of a turn that such work may always use. Work that has begun may exceed it. */
 const MIN_SHARE_MS = 2
-/** After a wait it may use this part of the time that all other work needed in the last turn: a third of the loop. */
+/**
+ * Such work that is left over from a turn may use, in the next one, the time of all other work since then multiplied by
+ * this: a third of the loop in all.
+ */
 const SHARE_OF_OTHER_WORK = 0.5
 
 export class LoopShare {

@@ -49,8 +49,8 @@ export class Stopwatch {
   #stage = STAGE_INDEX.parse
   #previous = STAGE_INDEX.parse
   /**
-   * Monotonic milliseconds at which the current stage began; precise enough for the first decisions of the stage.
-   * Written only here.
+   * Monotonic milliseconds at which the current stage began. Code at the start of a stage may use it as the current
+   * time instead of reading the clock again. Written only here.
    */
   enteredMs: number
   #attemptMs = 0

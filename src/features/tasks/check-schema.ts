@@ -208,7 +208,7 @@ class Copier {
         return
       case 'list':
         if (!Array.isArray(value) || value.length === 0)
-          throw badSchema(`${keyword} must be a list of schemas`)
+          throw badSchema(`${keyword} must be a list of at least one schema`)
         if (keyword !== 'prefixItems') this.#branches += value.length
         if (this.#branches > MAX_BRANCHES) throw tooLarge()
         copy[keyword] = [...(copy[keyword] ?? []), ...this.#copyList(value, depth)]

@@ -149,7 +149,7 @@ const IMPLIED_TYPES: ReadonlyMap<string, string> = new Map([
   ['thinking_delta', 'thinking'],
 ])
 
-/** Opens a block of the model; null for other kinds. */
+/** Opens a block that the model wrote; null for the provider's own tools (see `HostedCalls`) and for unknown types. */
 export function openBlock(output: Output, block: Json, index: number): Block | null {
   return OPENERS.get(textOrEmpty(block['type']))?.(output, block, index) ?? null
 }

@@ -152,7 +152,7 @@ export class HostedCalls {
     return [id, this.#beginCall(kind, id, {})]
   }
 
-  /** Call at the end of the reply. Calls without a result continue in the next turn. */
+  /** Ends the open calls, at the end of the reply. A call without a result continues in the next turn. */
   end(): void {
     for (const call of this.#running.values()) call.finish(null)
     this.#running.clear()

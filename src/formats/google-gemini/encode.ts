@@ -28,8 +28,8 @@ function writeGemini({ request, stream, isOwnApi }: ModelRequest, endpoint: Endp
   const config = generationConfig(request, endpoint)
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
-  const isAlone = texts.length > 0 && contents.length === 0
-  const additions = hasBegin ? BEGIN_ADDED : isAlone ? INSTRUCTIONS_MOVED : []
+  const hasOnlyInstructions = texts.length > 0 && contents.length === 0
+  const additions = hasBegin ? BEGIN_ADDED : hasOnlyInstructions ? INSTRUCTIONS_MOVED : []
   const thinkingChanges = unstoppedThinking(request, model)
   const isChanged =
     needsUserTurn || omittedTools.length > 0 || omissions.length > 0 || thinkingChanges !== null

@@ -213,8 +213,8 @@ export class Citations {
   annotationsOf(messages: readonly ReplyText[]): readonly PlacedAnnotation[] {
     if (this.#citations.length === 0 || messages.length === 0) return []
     const replyText = messages.map(message => message.text).join('')
-    const bytes = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
-    const units = unitsOf(replyText, bytes)
+    const byteOffsets = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
+    const units = unitsOf(replyText, byteOffsets)
     const annotations: PlacedAnnotation[] = []
     let searchedChars = 0
     for (const { stretch, annotate } of this.#citations) {

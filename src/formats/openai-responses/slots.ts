@@ -227,14 +227,14 @@ export class Slots {
     } else this.#emit({ kind: 'close', item: slot.item, fields: this.#closingFields(slot, final) })
   }
 
-  /** Emits content of an item's form that no delta contained. */
-  settle(slot: Slot, form: Json): void {
-    if (slot.call !== null) slot.call.complete(slot.call.isCustom ? form['input'] : form['arguments'])
+  /** Emits the content of the final item that no delta contained. */
+  settle(slot: Slot, final: Json): void {
+    if (slot.call !== null) slot.call.complete(slot.call.isCustom ? final['input'] : final['arguments'])
     else if (slot.type === 'message')
-      this.#settleParts(slot, partsOf(form['content'], 'output_text'), MESSAGE_FORMS)
+      this.#settleParts(slot, partsOf(final['content'], 'output_text'), MESSAGE_FORMS)
     else if (slot.type === 'reasoning') {
-      this.#settleParts(slot, partsOf(form['summary'], 'summary_text'), REASONING_FORMS)
-      this.#settleParts(slot, partsOf(form['content'], 'reasoning_text'), REASONING_FORMS)
+      this.#settleParts(slot, partsOf(final['summary'], 'summary_text'), REASONING_FORMS)
+      this.#settleParts(slot, partsOf(final['content'], 'reasoning_text'), REASONING_FORMS)
     }
   }
 

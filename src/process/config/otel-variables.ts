@@ -20,7 +20,7 @@ function tracesVariable(environment: Environment, name: string): string | null {
   )
 }
 
-/** Share of the requests by sampler; null: it is in the argument. */
+/** Share of the requests by sampler; null: `OTEL_TRACES_SAMPLER_ARG` has it. */
 const SAMPLERS: Readonly<Record<string, number | null>> = {
   always_on: 1,
   always_off: 0,

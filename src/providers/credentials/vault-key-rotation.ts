@@ -29,7 +29,7 @@ export interface RotationProgress {
 
 interface RotationResult {
   readonly rewrapped: number
-  /** Ids of credentials that could not be rewrapped, because no master key decrypts them. */
+  /** Ids of credentials that were not rewrapped: no master key decrypts them, or they changed at every attempt. */
   readonly failed: readonly string[]
 }
 

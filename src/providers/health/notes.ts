@@ -134,8 +134,16 @@ function readEvent(value: unknown): readonly BreakerEvent[] {
   const { kind, caller: name, forMs, streak, cause, alone, isOther } = value as Record<string, unknown>
   const caller = nameOf(name)
   if (kind === 'open') {
-    const spans = { forMs: boundedSpan(forMs), streak: boundedInteger(streak, 1), cause: causeOf(cause) }
-    return [{ kind, caller, ...spans, alone: namesOf(alone) }]
+    return [
+      {
+        kind,
+        caller,
+        forMs: boundedSpan(forMs),
+        streak: boundedInteger(streak, 1),
+        cause: causeOf(cause),
+        alone: namesOf(alone),
+      },
+    ]
   }
   if (kind === 'probe') return [{ kind, caller, forMs: boundedSpan(forMs), isOther: isOther === true }]
   return kind === 'closed' || kind === 'unproved' ? [{ kind, caller }] : []

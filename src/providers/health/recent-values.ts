@@ -31,12 +31,12 @@ export class RecentValues {
   /** Values that are not positive numbers are ignored. @param weight of the value, relative to others with weight 1 */
   add(nowMs: number, value: number, weight = 1): void {
     if (!(value > 0 && value < Number.POSITIVE_INFINITY)) return
-    const number = Math.floor(nowMs / this.#slotMs)
+    const slotNumber = Math.floor(nowMs / this.#slotMs)
     let newest = this.#slots.at(-1)
-    if (newest === undefined || newest.number < number) {
-      newest = { number, sketch: new Sketch(SKETCH_OPTIONS) }
+    if (newest === undefined || newest.number < slotNumber) {
+      newest = { number: slotNumber, sketch: new Sketch(SKETCH_OPTIONS) }
       this.#slots.push(newest)
-      this.#forget(number)
+      this.#forget(slotNumber)
     }
     newest.sketch.accept(value, weight)
   }

@@ -122,7 +122,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       }
       const reply = await tester.request('GET', '/models', null)
       return reply.status < 500
-        ? pass(`${reply.status} alongside ${tester.others}`)
+        ? pass(`${reply.status} beside ${tester.others} unfinished requests`)
         : fail(`status ${reply.status}`)
     },
   },

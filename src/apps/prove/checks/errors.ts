@@ -75,7 +75,7 @@ const REFUSALS: readonly Refusal[] = [
   {
     name: 'wrong-key',
     asserts: 'an unknown key is refused with 401',
-    matters: "without a key, nobody may spend other people's money",
+    matters: "nobody may spend other people's money with a wrong key",
     options: () => ({ key: UNKNOWN_KEY }),
     statuses: [401],
   },
