@@ -338,8 +338,8 @@ export class BatchRunner {
       this.#closing === null && batch.record.status === 'validating' && !batch.isExpired(clock.nowMs())
     const verbs = { uncheckedLines: work.uncheckedLines, markChecked: counting }
     if (!(await checkBatch({ work: verbs, check }, batch.record, claim, mayContinue))) return
-    const { finished: done } = await work.counts(batch.record.id)
-    if (done < batch.record.total) {
+    const { finished } = await work.counts(batch.record.id)
+    if (finished < batch.record.total) {
       const provider = this.#services.providerOf(batch.record)
       await this.#move(batch, 'in_progress', provider === null ? {} : { service: { provider } })
     } else await this.#move(batch, 'failed', { error: NO_VALID_BODY })

@@ -69,8 +69,6 @@ export class RunningExchange extends RoutedExchange {
   readonly plan: Plan | null
   /** Null: the spending of its session is not counted. */
   sessionSpending: SessionSpending | null = null
-  /** True once the conversation was checked for loops. */
-  isLoopChecked = false
   #debug: DebugNotes | null = null
   /** Writes a failure as the end of its stream; null for exchanges without a client of their own. */
   readonly #tell: LostRightTeller | null

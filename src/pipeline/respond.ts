@@ -11,7 +11,6 @@ import { whenReady } from '../base/maybe-promise.ts'
 import { type Candidate, type ClientRequest, type EndedExchange, endOf } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { ResponseUsage } from '../protocol/response.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
@@ -24,6 +23,7 @@ import { FinalSink, type Outcome, type Sink } from './answer/sink.ts'
 import { openCacheUse, type ResponseCacheDeps } from './cached-request.ts'
 import { type TokenCount, TokenCounter } from './count-tokens.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
+import { answerEmpty } from './empty-answer.ts'
 import { type Conclusion, failureOf, summarize, tellLostRight, writeEnd } from './ending.ts'
 import {
   type ExchangeStage,
@@ -42,7 +42,6 @@ import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import { runOnce } from './response-cache.ts'
 import { checkRights } from './rights.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
-import { requestedModel } from './routing/names.ts'
 import { rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
 import { type StoredFilesDeps, withStoredFiles } from './stored-files.ts'
@@ -56,10 +55,7 @@ import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
-  /**
-   * Answers `generate: false`, with which WebSocket clients open a conversation. The model must be known, but no provider
-   * is called, no spending limit is touched, and no usage is recorded. @throws GatewayError
-   */
+  /** Answers a validated request that needs no model; see `empty-answer.ts`. @throws GatewayError */
   answerEmpty(call: ClientRequest, sink: Sink): void
   /** Runs a validated request for embeddings to its end. Never rejects. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
@@ -153,34 +149,6 @@ async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: Clien
     await rankCandidates(deps, exchange)
   }
   return await counter.count(exchange)
-}
-
-const NO_USAGE: ResponseUsage = {
-  input_tokens: 0,
-  input_tokens_details: { cached_tokens: 0 },
-  output_tokens: 0,
-  output_tokens_details: { reasoning_tokens: 0 },
-  total_tokens: 0,
-  cost: 0,
-}
-
-/** Writes the events `response.created` and `response.completed`. @throws GatewayError for an unknown model */
-function answerEmpty(
-  { catalog, clock }: GatewayDeps,
-  { context, request, dialect }: ClientRequest,
-  sink: Sink,
-): void {
-  const model = requestedModel(request, catalog, dialect)
-  const createdAt = unixSeconds(clock)
-  const response = echoRequest(request, { id: context.id, createdAt, model })
-  sink.cork()
-  sink.write({ type: 'response.created', sequence_number: 0, response: { ...response } })
-  sink.write({
-    type: 'response.completed',
-    sequence_number: 1,
-    response: { ...response, status: 'completed', completed_at: createdAt, usage: NO_USAGE },
-  })
-  sink.end()
 }
 
 async function endFailed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
@@ -379,23 +347,20 @@ function guard(deps: GatewayDeps, exchange: RunningExchange) {
   })
 }
 
-/** Lets plugins work on the request, unless it leads to a disabled tool, or its conversation runs in a circle. */
+/** Refuses a conversation that runs in a circle, then prepares the request. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
-  const { batch, caller, isLoopChecked: isWatched, parent } = exchange
+  const { batch, caller, parent } = exchange
   const { loops } = deps
-  if (
-    caller.loops != null &&
-    loops !== undefined &&
-    batch === undefined &&
-    parent === undefined &&
-    !isWatched
-  ) {
-    exchange.isLoopChecked = true
-    return whenReady(watchLoops(loops, exchange, caller.loops), spending => {
-      exchange.sessionSpending = spending
-      return prepare(deps, exchange)
-    })
-  }
+  if (caller.loops == null || loops === undefined || batch !== undefined || parent !== undefined)
+    return prepareRequest(deps, exchange)
+  return whenReady(watchLoops(loops, exchange, caller.loops), spending => {
+    exchange.sessionSpending = spending
+    return prepareRequest(deps, exchange)
+  })
+}
+
+/** Lets plugins work on the request, unless it leads to a disabled tool. */
+function prepareRequest(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   return whenReady(checkToolWays(deps, exchange), disabled => {
     exchange.disabledTools = disabled
     return runPlugins(deps, exchange)

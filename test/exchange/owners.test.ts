@@ -50,7 +50,6 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
   reservation: [ACCOUNT, RESPOND, 'batches/services/job-drafts.ts'],
   trust: [RESPOND],
   sessionSpending: [RESPOND],
-  isLoopChecked: [RESPOND],
   // The reply.
   transport: [RESPOND, EMBED],
   recording: [RESPOND],

@@ -77,9 +77,9 @@ export function parseCommandLine(words: readonly string[], commands: readonly Co
     const among = commands.filter(({ name }) => name.startsWith(`${beginning} `))
     return { action: 'help', command: split.command, candidates: among.length === 0 ? commands : among }
   }
-  const { command, positionals: rest, options } = split
-  if (command === null) throw new UsageError(unknownCommand(rest, commands))
-  const [argument = '', ...surplus] = command.argument === undefined ? ['', ...rest] : rest
+  const { command, positionals, options } = split
+  if (command === null) throw new UsageError(unknownCommand(positionals, commands))
+  const [argument = '', ...surplus] = command.argument === undefined ? ['', ...positionals] : positionals
   const faults = [
     ...(command.argument === undefined || command.isArgumentOptional === true || argument !== ''
       ? []

@@ -69,10 +69,10 @@ function withVault(options: OptionValues, use: (store: Store, vault: Vault) => P
 function rotationBar() {
   const bar = new ProgressBar(process.stderr, processEnvironment())
   return {
-    show({ rewrapped: done, total }: RotationProgress): void {
-      bar.show(total === 0 ? 1 : done / total, [
-        { text: percent(done, total), rank: 0 },
-        { text: `${count(done)} of ${count(total)}`, rank: 1 },
+    show({ rewrapped, total }: RotationProgress): void {
+      bar.show(total === 0 ? 1 : rewrapped / total, [
+        { text: percent(rewrapped, total), rank: 0 },
+        { text: `${count(rewrapped)} of ${count(total)}`, rank: 1 },
       ])
     },
     end: () => bar.end(),

@@ -160,17 +160,12 @@ export class JobDrafts {
     return [...this.#drafts.values(), ...this.#fullDrafts]
   }
 
-  #add(
-    draft: JobDraft,
-    line: ClaimedLine,
-    { exchange, reservedAmount: reserved }: DeferredCall,
-    text: string,
-  ): void {
+  #add(draft: JobDraft, line: ClaimedLine, { exchange, reservedAmount }: DeferredCall, text: string): void {
     const { reservation } = exchange
     // The draft owns the reservation from now on.
     exchange.reservation = null
     const { batchId, number, fence, tries } = line
-    draft.lines.push({ line: { batchId, number, fence, tries }, text, reservation, reserved })
+    draft.lines.push({ line: { batchId, number, fence, tries }, text, reservation, reserved: reservedAmount })
     const bytes = Buffer.byteLength(text) + 1
     draft.bytes += bytes
     draft.lastMs = this.#options.clock.monotonicMs()

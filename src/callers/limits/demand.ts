@@ -34,12 +34,12 @@ export interface Demand {
 
 /** The maximum number of tokens of an offer that fit into `unspent`; 0 if it cannot be paid. */
 export function maxAffordableTokens(
-  { base, perToken, maxTokens: most, cappable }: Offer,
+  { base, perToken, maxTokens, cappable }: Offer,
   unspent: PicoUsd,
 ): number {
-  if (perToken === 0) return base <= unspent ? most : 0
-  const tokens = Math.min(most, Math.floor((unspent - base) / perToken))
-  return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
+  if (perToken === 0) return base <= unspent ? maxTokens : 0
+  const tokens = Math.min(maxTokens, Math.floor((unspent - base) / perToken))
+  return tokens < (cappable ? Math.min(1, maxTokens) : maxTokens) ? 0 : Math.max(0, tokens)
 }
 
 /** The price of this many output tokens. */

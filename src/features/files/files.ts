@@ -86,12 +86,12 @@ export class Files {
    * @throws GatewayError `payload_too_large`, `conflict` if the workspace is full, or `service_unavailable`
    */
   async create(scope: WorkspaceScope, incoming: Incoming, keyHash: string): Promise<FileRecord> {
-    const { contents, clock, limits: room, readText } = this.#deps
+    const { contents, clock, limits, readText } = this.#deps
     const { filename, purpose, mediaType, source, text } = incoming
-    if (source.bytes > room.maxFileBytes) {
+    if (source.bytes > limits.maxFileBytes) {
       throw new GatewayError(
         'payload_too_large',
-        `The file is too large: the limit is ${room.maxFileBytes} bytes`,
+        `The file is too large: the limit is ${limits.maxFileBytes} bytes`,
       )
     }
     const id = fileId()
@@ -99,9 +99,9 @@ export class Files {
     const createdAt = isoInstant(clock.nowMs())
     const full = await this.#rows.open(
       { id, organizationId, workspaceId, filename, purpose, mediaType, bytes: source.bytes, createdAt },
-      { files: room.maxFiles, bytes: room.maxBytes },
+      { files: limits.maxFiles, bytes: limits.maxBytes },
     )
-    if (full !== null) throw fullWorkspace(full, room)
+    if (full !== null) throw fullWorkspace(full, limits)
     try {
       await contents.put(id, source, keyHash)
       const record = await this.#rows.complete(id, text === null ? 'none' : await readText(id, text, keyHash))

@@ -122,9 +122,9 @@ function plainShape(shape: Shape, plain: Folded): Shape {
 }
 
 /** The position after the character with the last unit before `end`, and after invisible characters that follow it. */
-function positionBehind({ positions: places }: Folded, end: number): number {
-  if (places === null || end === 0) return end
+function positionBehind({ positions }: Folded, end: number): number {
+  if (positions === null || end === 0) return end
   let index = end
-  while (index < places.length - 1 && places[index] === places[end - 1]) index++
-  return places[index] ?? end
+  while (index < positions.length - 1 && positions[index] === positions[end - 1]) index++
+  return positions[index] ?? end
 }

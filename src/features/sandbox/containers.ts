@@ -192,16 +192,13 @@ class OpenContainers implements Containers {
   }
 
   /** @throws GatewayError with the engine or the setting */
-  #checkNetwork(
-    { name, supportsDomains: holdsDomains }: SandboxEngine,
-    { allowedDomains }: ContainerTerms,
-  ): void {
+  #checkNetwork({ name, supportsDomains }: SandboxEngine, { allowedDomains }: ContainerTerms): void {
     if (allowedDomains === null) return
     if (this.#options.settings.network === 'disabled')
       throw noNetworkError(
         'Code in the sandbox has no network access on this gateway (setting tools.sandbox.network)',
       )
-    if (!holdsDomains)
+    if (!supportsDomains)
       throw noNetworkError(
         `The ${name} sandbox engine has no network access; only the bubblewrap engine supports allow-lists (setting tools.sandbox.engine)`,
       )

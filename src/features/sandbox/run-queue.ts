@@ -30,8 +30,8 @@ export class RunQueue {
   run<T>(workspace: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> | null {
     if (this.#mayBegin(workspace)) return this.#begin(workspace, work)
     const waitingOfWorkspace = this.#waiting.filter(entry => entry.workspace === workspace).length
-    const { maxWaiting: waiting, waitingPerWorkspace } = this.#options
-    if (waitingOfWorkspace >= waitingPerWorkspace || this.#waiting.length >= waiting) return null
+    const { maxWaiting, waitingPerWorkspace } = this.#options
+    if (waitingOfWorkspace >= waitingPerWorkspace || this.#waiting.length >= maxWaiting) return null
     return new Promise<T>((resolve, reject) => {
       const abort = (): void => {
         this.#waiting.splice(this.#waiting.indexOf(entry), 1)

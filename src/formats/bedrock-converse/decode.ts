@@ -230,7 +230,7 @@ export class ConverseDecoder implements Decoder {
     const block = this.#blocks.get(index)
     if (block === undefined) return
     this.#blocks.delete(index)
-    const { call, kind, item, signature, encryptedContent: sealed } = block
+    const { call, kind, item, signature, encryptedContent } = block
     if (kind === 'text') return
     if (call !== null) {
       call.end(null)
@@ -238,7 +238,7 @@ export class ConverseDecoder implements Decoder {
     }
     const fields = {
       ...(signature === '' ? undefined : { signature }),
-      ...(sealed === '' ? undefined : { encrypted_content: sealed }),
+      ...(encryptedContent === '' ? undefined : { encrypted_content: encryptedContent }),
     }
     this.#emit({ kind: 'close', item, fields: Object.keys(fields).length === 0 ? null : fields })
   }

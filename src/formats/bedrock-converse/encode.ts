@@ -41,8 +41,8 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const messages = needsUserTurn
     ? [...talk.messages, { role: 'user' as const, content: [{ text: CONTINUE }] }]
     : talk.messages
-  const { config, isForced: forced } = encodeTools(request, talk.calledNames, family)
-  const { inference, additional } = settings({ request, endpoint, family, talk, forced })
+  const { config, isForced } = encodeTools(request, talk.calledNames, family)
+  const { inference, additional } = settings({ request, endpoint, family, talk, forced: isForced })
   const body: ConverseBlock = { messages: withRequestMark(messages, request, family) }
   const set = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value

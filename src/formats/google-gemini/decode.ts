@@ -122,8 +122,8 @@ export class GeminiDecoder implements Decoder {
   }
 
   #readCandidate(candidate: Json): void {
-    const { parts, finish, hasCitations: cites, logprobs } = readCandidate(candidate)
-    if (cites) this.#mayCite = true
+    const { parts, finish, hasCitations, logprobs } = readCandidate(candidate)
+    if (hasCitations) this.#mayCite = true
     // The decoder adds the byte values of tokens, which take more memory than the frame.
     for (const { bytes, top_logprobs: top } of logprobs ?? []) {
       this.#withheld.add(bytes)
@@ -134,7 +134,7 @@ export class GeminiDecoder implements Decoder {
       const part = record(element)
       if (part !== null && this.#readPart(part, logprobsLeft)) logprobsLeft = null
     }
-    if (cites) this.#citations.read(candidate)
+    if (hasCitations) this.#citations.read(candidate)
     if (finish === null) return
     this.#finish = finish
     this.#finishMessage = filled(candidate['finishMessage'])

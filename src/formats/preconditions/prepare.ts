@@ -650,7 +650,7 @@ function hasJsonWord(texts: unknown): boolean {
 }
 
 function limitFields(prompt: Prompt): void {
-  const { maxStops: stops, minOutput } = prompt.demands
+  const { maxStops, minOutput } = prompt.demands
   const { stop, max_output_tokens: maxTokens } = prompt.request
   if (maxTokens != null && maxTokens < minOutput) {
     prompt.changes.push({
@@ -661,5 +661,6 @@ function limitFields(prompt: Prompt): void {
     prompt.set({ max_output_tokens: minOutput })
   }
   // The gateway looks for the others in the reply.
-  if (stops !== null && Array.isArray(stop) && stop.length > stops) prompt.set({ stop: stop.slice(0, stops) })
+  if (maxStops !== null && Array.isArray(stop) && stop.length > maxStops)
+    prompt.set({ stop: stop.slice(0, maxStops) })
 }

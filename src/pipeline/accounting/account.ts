@@ -67,8 +67,9 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
     exchange.reservation = await reserveLater(deps, exchange, demand, error)
   }
   if (rates === undefined) return
-  const { rateStatuses: rooms } = exchange.reservation
-  if (rooms !== undefined) for (const [kind, room] of rooms) rates.setRate(kind, room, deps.clock.nowMs())
+  const { rateStatuses } = exchange.reservation
+  if (rateStatuses !== undefined)
+    for (const [kind, room] of rateStatuses) rates.setRate(kind, room, deps.clock.nowMs())
 }
 
 /** A call within another request takes no slot of its own, nor does a line that a batch service may hold for hours. */

@@ -156,10 +156,10 @@ function outwardOf(names: ReadonlySet<string>, renames: OutwardNames): ReadonlyS
 /** The encoder gives tools the names that the provider takes; see formats/preconditions/. */
 function callerNames(
   flat: ReadonlyMap<string, CallerName>,
-  { callerNames: own }: OutwardNames,
+  { callerNames }: OutwardNames,
 ): Map<string, CallerName> {
   const names = new Map(flat)
-  for (const [outward, name] of own) names.set(outward, flat.get(name) ?? { namespace: null, name })
+  for (const [outward, name] of callerNames) names.set(outward, flat.get(name) ?? { namespace: null, name })
   return names
 }
 

@@ -207,12 +207,12 @@ export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: Respo
   return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])
 }
 
-function isMet(condition: StopCondition, { bill, finish, calledNames: called }: ToolTurn): boolean {
+function isMet(condition: StopCondition, { bill, finish, calledNames }: ToolTurn): boolean {
   switch (condition.type) {
     case 'step_count_is':
       return bill.turns >= condition.step_count
     case 'has_tool_call':
-      return called.includes(condition.tool_name)
+      return calledNames.includes(condition.tool_name)
     case 'max_tokens_used':
       return bill.tokens >= condition.max_tokens
     case 'max_cost':

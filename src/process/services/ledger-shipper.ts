@@ -220,12 +220,12 @@ class SpoolShipper implements LedgerShipper {
   /** Adds the records of a piece. Records that the Store never accepts are set aside after several tries. */
   async #add(path: string, lines: string): Promise<void> {
     try {
-      const { invalidLines: spoilt } = await this.#store.ledger.addLines(lines)
+      const { invalidLines } = await this.#store.ledger.addLines(lines)
       const { shipped } = this.#options
       if (shipped?.isWanted === true) shipped.receive(parseLines(lines).records.map(wholeRecord))
       this.#attempts.delete(path)
-      if (spoilt > 0)
-        this.#options.log.notice('ledger', 'skipped half-written usage records', { lines: spoilt })
+      if (invalidLines > 0)
+        this.#options.log.notice('ledger', 'skipped half-written usage records', { lines: invalidLines })
       return
     } catch (error) {
       const attempts = (this.#attempts.get(path) ?? 0) + 1

@@ -383,16 +383,11 @@ export class UwsSocket implements FrontSocket, LoopWork {
     return accepted
   }
 
-  /** Writes all headers with one call, because the library copies each text by itself; it writes a value unchanged. */
   #writeHead(status: string, headers: readonly string[]): void {
     this.#response.writeStatus(status)
-    const [name, value] = headers
-    if (name === undefined || value === undefined) return
-    let values = value
-    for (let index = 2; index + 1 < headers.length; index += 2) {
-      values += `\r\n${headers[index]}: ${headers[index + 1]}`
+    for (let index = 0; index + 1 < headers.length; index += 2) {
+      this.#response.writeHeader(headers[index] ?? '', headers[index + 1] ?? '')
     }
-    this.#response.writeHeader(name, values)
   }
 
   #aborted(): void {

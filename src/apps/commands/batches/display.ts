@@ -14,7 +14,7 @@ const MIN_LINE_INTERVAL_MS = 5_000
 
 /** The text for one moment; the most important part is dropped last. */
 function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
-  const { batch, rate, endsAtMs: doneAtMs } = moment
+  const { batch, rate, endsAtMs } = moment
   const { completed, failed, total } = batch
   const ended = completed + failed
   const parts: (BarPart | null)[] = [
@@ -26,7 +26,7 @@ function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
       ...(failed === 0 ? {} : { color: 'red' }),
     },
     rate === null ? null : { text: `${rateText(rate)}/s`, rank: 5 },
-    doneAtMs === null ? null : { text: `ETA ${duration(doneAtMs - clock.monotonicMs())}`, rank: 2 },
+    endsAtMs === null ? null : { text: `ETA ${duration(endsAtMs - clock.monotonicMs())}`, rank: 2 },
     { text: `${duration(clock.nowMs() - batch.createdMs)} elapsed`, rank: 6 },
     statePart(moment, clock),
   ]

@@ -123,8 +123,8 @@ export function foldedPosition({ text, positions: places }: Folded, position: nu
 }
 
 /** The position in the original of a unit of the folded text. */
-export function originalPosition({ positions: places }: Folded, position: number): number {
-  return places === null ? position : (places[position] ?? position)
+export function originalPosition({ positions }: Folded, position: number): number {
+  return positions === null ? position : (positions[position] ?? position)
 }
 
 /** Units of one encoded run that are decoded: enough for any instruction, and a bound for plain data. */

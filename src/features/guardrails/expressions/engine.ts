@@ -77,11 +77,11 @@ function createSearch(node: Node, unicode: boolean): Search {
  * start. A search that begins within a run tries its own first start, and continues after the run.
  */
 function createSearchByRuns(node: Node, unicode: boolean): Search {
-  const { assertions: head, firstRepeat: first } = leadingPart(node)
+  const { assertions, firstRepeat } = leadingPart(node)
   const flags = unicode ? 'u' : ''
   const body = writeSource(node, unicode)
-  const asserted = writeSource({ kind: 'sequence', nodes: head }, unicode)
-  const run = classSource(first?.set ?? [], unicode)
+  const asserted = writeSource({ kind: 'sequence', nodes: assertions }, unicode)
+  const run = classSource(firstRepeat?.set ?? [], unicode)
   // Looks back to the nearest earlier start of the run, and no further than the run reaches.
   const unanchored = new RegExp(`${asserted}(?<!${asserted}${run}+?)${body}`, `g${flags}`)
   const starts = new RegExp(asserted, `g${flags}`)

@@ -64,13 +64,13 @@ const START_STATE: State = { tries: 1, before: [], isAtWord: false }
  */
 export function proveLinear(node: Node): Proof | null {
   if (shortestMatch(node) === 0) return null
-  const { assertions: head, firstRepeat: first, later: rest } = leadingPart(node)
+  const { assertions, firstRepeat, later } = leadingPart(node)
   const walk = new Walk()
-  const start = walk.sequence(head, START_STATE, false)
+  const start = walk.sequence(assertions, START_STATE, false)
   if (start === null) return null
-  const isByRuns = first !== null && rest.some(canFail) && entriesWithin(first.set, start) !== 1
-  const next = isByRuns ? walk.firstRepeat(first) : start
-  const searchedNodes = isByRuns || first === null ? rest : [first.node, ...rest]
+  const isByRuns = firstRepeat !== null && later.some(canFail) && entriesWithin(firstRepeat.set, start) !== 1
+  const next = isByRuns ? walk.firstRepeat(firstRepeat) : start
+  const searchedNodes = isByRuns || firstRepeat === null ? later : [firstRepeat.node, ...later]
   if (walk.sequence(searchedNodes, next, true) === null) return null
   return walk.steps > MAX_STEPS ? null : { steps: Math.ceil(walk.steps), isByRuns }
 }
@@ -178,40 +178,40 @@ class Walk {
     }
   }
 
-  #repeat({ set, min: least, max: most }: SetRepeat, state: State, isEnd: boolean): State | null {
+  #repeat({ set, min, max }: SetRepeat, state: State, isEnd: boolean): State | null {
     const { tries, before } = state
     const entryCount = entriesWithin(set, state)
     // If the repeat reads nothing, it may still stand behind a character of its set.
-    const isExact = entryCount === 1 && (least > 0 || isDisjoint(set, before[0] ?? ALL_CHARACTERS))
+    const isExact = entryCount === 1 && (min > 0 || isDisjoint(set, before[0] ?? ALL_CHARACTERS))
     const stateAfter = (factor: number): State => ({
-      tries: tries * factor + (isExact || least > 0 ? 0 : tries),
+      tries: tries * factor + (isExact || min > 0 ? 0 : tries),
       before:
-        least > 0
-          ? Array.from({ length: Math.min(least, MAX_REMEMBERED_CHARACTERS) }, () => set)
+        min > 0
+          ? Array.from({ length: Math.min(min, MAX_REMEMBERED_CHARACTERS) }, () => set)
           : [union(set, before[0] ?? ALL_CHARACTERS)],
       isAtWord: false,
     })
     if (isEnd && entryCount > 1) {
-      this.steps += tries * (least + 1) + 2
+      this.steps += tries * (min + 1) + 2
       return stateAfter(1)
     }
-    const choices = most - least + 1
+    const choices = max - min + 1
     if (entryCount < choices || entryCount === 1) {
       // To read the run and to go back through it.
       this.steps += 3 * tries * entryCount
       return stateAfter(entryCount)
     }
-    if (most === Number.POSITIVE_INFINITY) return null
-    this.steps += 2 * tries * most
+    if (max === Number.POSITIVE_INFINITY) return null
+    this.steps += 2 * tries * max
     return stateAfter(choices)
   }
 
   /** The first repeat, run by run: from the first start of a run, and again from the end of a match within it. */
-  firstRepeat({ set, min: least }: Pick<SetRepeat, 'set' | 'min'>): State {
-    const tries = least > 0 ? 2 : 4
+  firstRepeat({ set, min }: Pick<SetRepeat, 'set' | 'min'>): State {
+    const tries = min > 0 ? 2 : 4
     // Six more steps look back and ahead for the starts.
     this.steps += 3 * tries + 6
-    return { tries, before: least > 0 ? [set] : [], isAtWord: false }
+    return { tries, before: min > 0 ? [set] : [], isAtWord: false }
   }
 
   /** Writes out the repeat: it may end after each iteration from the minimum on. */

@@ -129,12 +129,12 @@ function partsOf({ end }: Finding, stretches: readonly Stretch[], first: number)
 function hasOwnFinding(
   ownFindings: readonly Finding[],
   { rule, start, end }: Finding,
-  { start: from, position }: Stretch,
+  { start: textStart, position }: Stretch,
 ): boolean {
   return ownFindings.some(
     ownFinding =>
       ownFinding.rule === rule &&
-      ownFinding.start - from < end - position &&
-      start - position < ownFinding.end - from,
+      ownFinding.start - textStart < end - position &&
+      start - position < ownFinding.end - textStart,
   )
 }

@@ -137,10 +137,10 @@ function fieldsOf(schema: TSchema, rules: FieldRules): ReadonlyMap<string, Plan>
   )
 }
 
-function variantsPlan({ tag, defaultKind: absentKind, table }: VariantsRule, rules: FieldRules): Plan {
+function variantsPlan({ tag, defaultKind, table }: VariantsRule, rules: FieldRules): Plan {
   const plans = new Map<unknown, Plan>()
   for (const [kind, { schema }] of table) plans.set(kind, kindPlan(kind, schema, rules))
-  const defaultPlan = absentKind === null ? undefined : plans.get(absentKind)
+  const defaultPlan = defaultKind === null ? undefined : plans.get(defaultKind)
   if (defaultPlan !== undefined) plans.set(undefined, defaultPlan)
   return { ...EMPTY_PLAN, kinds: { tag, table: plans } }
 }

@@ -218,8 +218,8 @@ export class BatchReader {
     this.#currentNumber = this.#requests
     this.#currentField = ''
     const scanner = this.#scanner
-    const { body, extraFields: more } = this.#form
-    const knownFields = ['custom_id', ...more, body]
+    const { body, extraFields } = this.#form
+    const knownFields = ['custom_id', ...extraFields, body]
     if (scanner.peek() !== OPEN_BRACE) {
       scanner.skip()
       throw this.#problem(`must be an object with ${knownFields.join(', ')}`)
@@ -246,7 +246,7 @@ export class BatchReader {
           start = scanner.offset
           this.#readBody()
           end = scanner.offset
-        } else if (more.some(extra => extra === name)) {
+        } else if (extraFields.some(extra => extra === name)) {
           if (seenFields.has(name)) throw this.#problem('must not be given twice')
           seenFields.add(name)
           this.#checkField(name)
@@ -258,7 +258,7 @@ export class BatchReader {
     if (customId === null) throw this.#problem(`is required and must be ${CUSTOM_ID_RULE}`)
     this.#currentField = body
     if (start === -1) throw this.#problem('is required and must be an object')
-    for (const name of more) {
+    for (const name of extraFields) {
       this.#currentField = name
       if (!seenFields.has(name)) throw this.#problem('is required')
     }

@@ -143,9 +143,9 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
     close(endsSession) {
       isClosed = true
       connecting?.then(
-        async ({ client, network, endSession: leave }) => {
+        async ({ client, network, endSession }) => {
           const timer = clock.after(CLOSE_TIMEOUT_MS, network.close)
-          if (endsSession) await leave().catch(() => undefined)
+          if (endsSession) await endSession().catch(() => undefined)
           timer.cancel()
           network.close()
           await client.close().catch(() => undefined)
