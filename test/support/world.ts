@@ -401,8 +401,14 @@ export async function startFileTools(t: Test, options: TestGatewayOptions = {}) 
       return { response: response as unknown as ResponseResource, results, events: reply.events }
     },
     keyIn: async (workspaceId: string) => (await addKey('inference', { workspaceId })).key,
-    async upload(name: string, bytes: string | Uint8Array, apiKey?: string, purpose?: string) {
-      return String((await uploadTo(gateway, name, bytes, purpose, apiKey)).document['id'])
+    /** Tries again if the text could not be read, because a busy machine may not start the worker in time. */
+    async upload(name: string, bytes: string | Uint8Array, apiKey = gateway.apiKey, purpose?: string) {
+      for (let triesLeft = 3; ; triesLeft--) {
+        const { id, status } = (await uploadTo(gateway, name, bytes, purpose, apiKey)).document
+        if (status !== 'error' || triesLeft === 0) return String(id)
+        const headers = { authorization: `Bearer ${apiKey}` }
+        await fetch(`${gateway.url}/files/${id}`, { method: 'DELETE', headers })
+      }
     },
     async content(id: string): Promise<string> {
       const headers = { authorization: `Bearer ${gateway.apiKey}` }
