@@ -180,7 +180,7 @@ function framing(
     )
   }
   if (hasBody && !anyMedia && !JSON_TYPE.test(headers.get('content-type') ?? '')) {
-    return new GatewayError('unsupported_media_type', 'Content-Type must be application/json')
+    return new GatewayError('unsupported_media_type', 'Content-Type must be application/json, in UTF-8')
   }
   return {
     headers,
