@@ -50,7 +50,7 @@ export const vaultRotate: Command = {
     })
     if (failed.length === 0) return 0
     complain([
-      `${failed.length} credentials cannot be decrypted with any of the master keys given: ${failed.join(', ')}`,
+      `${failed.length} credentials were not re-encrypted, because no given master key decrypts them or because they changed meanwhile; run the command again: ${failed.join(', ')}`,
     ])
     return EXIT_BAD_CONFIGURATION
   },
