@@ -1,18 +1,16 @@
 /** Client for the admin port of a gateway, with a management key. Each failure is one sentence, without the key. */
 import { systemCode } from '../../../base/errors.ts'
-import { CommandError, type Option, type OptionValues } from '../command.ts'
+import { CommandError, type OptionValues } from '../command.ts'
 import { messageOf } from '../gateway-client.ts'
+import { MANAGEMENT_OPTIONS } from '../management-client.ts'
 import { type PortAddress, type PortTerms, portAddress } from '../port-address.ts'
 import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
 
 export const ADMIN_OPTIONS = {
+  ...MANAGEMENT_OPTIONS,
   url: { value: 'URL', does: 'address of the admin port; default: the one in the configuration' },
-  key: {
-    value: 'KEY',
-    does: 'management key; default: GATEWAY_MANAGEMENT_KEY, or the file that GATEWAY_MANAGEMENT_KEY_FILE names',
-  },
-} as const satisfies Record<string, Option>
+} as const
 
 const SUMMARY_PATH = '/console/data/summary'
 const ANSWER_TIMEOUT_MS = 15_000

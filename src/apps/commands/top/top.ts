@@ -3,7 +3,7 @@
  */
 import { setTimeout as after } from 'node:timers/promises'
 import { processEnvironment } from '../../../process/config/config.ts'
-import { CONFIG_OPTION, type Command, type OptionValues, UsageError } from '../command.ts'
+import { type Command, type OptionValues, UsageError } from '../command.ts'
 import { withManagementKey } from '../management-client.ts'
 import { print } from '../outcome.ts'
 import type { PortAddress } from '../port-address.ts'
@@ -27,7 +27,6 @@ export const top: Command = {
     json: { does: 'one line of JSON for each update, as the admin port returns it' },
     every: { value: 'SECONDS', does: `seconds between two updates; default: ${UPDATE_SECONDS.usual}` },
     ...ADMIN_OPTIONS,
-    config: CONFIG_OPTION,
   },
   async run(options) {
     const everyMs = everyMsOf(options)
