@@ -11,12 +11,6 @@ export interface LoopWork {
   proceed(): void
 }
 
-/** The phase of this thread's event loop. */
-export const loopPhase = {
-  /** True while starts run: everything that had arrived at the last poll has been handled. Written only here. */
-  isAfterPoll: false,
-}
-
 /** Milliseconds of a turn that such work may always use. Work that has begun may exceed it. */
 const MIN_SHARE_MS = 2
 /**
@@ -52,12 +46,10 @@ export class LoopShare {
     const starts = share.#starts
     const pieces = share.#pieces
     share.#isScheduled = false
-    loopPhase.isAfterPoll = true
     if (pieces.length === 0 && starts.length === 1) {
       share.#starts = []
       starts[0]?.proceed()
     } else share.#runPart(starts, pieces)
-    loopPhase.isAfterPoll = false
   }
 
   /** Runs as much of the work as the turn has time for. */

@@ -5,7 +5,6 @@
  */
 import type { Socket } from 'node:net'
 import type { Clock } from '../../../base/clock.ts'
-import { loopPhase } from '../../../base/fairness/loop-share.ts'
 import { LONG_READ_BYTES, type Reader, type ReadTurns } from '../read-turns.ts'
 import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
 import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
@@ -30,7 +29,7 @@ export interface ConnectionLimits {
 
 /** The sender of a request on a connection, with callbacks for its reply. `readMs`: monotonic time of the read. */
 export interface ConnectionUser extends ReplyReceiver {
-  /** Called when the request was written to the connected socket, possibly from inside `send`. */
+  /** Called when the request was written to the connected socket. Never called from inside `send`. */
   onSent(): void
   /** Called when the reply is complete. The connection is already back in its pool, or closed. */
   onDone(readMs: number): void
@@ -121,13 +120,11 @@ export class Connection implements Reader {
   send(request: string, user: ConnectionUser): void {
     this.#user = user
     this.#unsentRequest = request
-    if (!this.#isOpen) return
-    // A poll shows if the provider has closed a kept connection. Until the next one, its request waits.
-    if (loopPhase.isAfterPoll) Connection.#write(this)
-    else setImmediate(Connection.#write, this)
+    // A request on a kept connection waits for one turn of the event loop, which shows if the provider has closed it.
+    if (this.#isOpen) setImmediate(Connection.#write, this)
   }
 
-  /** Writes the waiting request. Static, so that waiting for a poll needs no closure. */
+  /** Writes the waiting request. Static, so that waiting for a turn needs no closure. */
   static #write(connection: Connection): void {
     const request = connection.#unsentRequest
     const user = connection.#user
