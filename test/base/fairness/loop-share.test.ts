@@ -1,7 +1,7 @@
 /** Work that may wait has a part of each turn of the event loop, in its order. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { LoopShare, loopPhase } from '../../../src/base/fairness/loop-share.ts'
+import { LoopShare } from '../../../src/base/fairness/loop-share.ts'
 
 /** A clock that only work and others move on, and what the work has done. */
 function bench() {
@@ -30,20 +30,6 @@ t.test('work is done in the next turn, in its order', async t => {
   share.add(work('d', 50), 'start')
   await turn()
   t.same(done, ['a', 'b', 'c', 'd'])
-})
-
-t.test('work runs after the poll of its turn, and says so while it runs', async t => {
-  const { share, work } = bench()
-  const phases: boolean[] = []
-  const note = () => void phases.push(loopPhase.isAfterPoll)
-  note()
-  for (const count of [1, 2]) {
-    for (let added = 0; added < count; added++) share.add(work('a', 0.1, note), 'start')
-    note()
-    await turn()
-    note()
-  }
-  t.same(phases, [false, false, true, false, false, true, true, false])
 })
 
 t.test('a turn has two milliseconds for it, and what is left keeps its place', async t => {

@@ -1,6 +1,5 @@
 /** One connection to a provider: who is told what, and which request may go out once more on another connection. */
 import t, { type Test } from 'tap'
-import { LoopShare } from '../../../../src/base/fairness/loop-share.ts'
 import { targetOf } from '../../../../src/providers/upstream/client/connect.ts'
 import { Connection, type ConnectionUser } from '../../../../src/providers/upstream/client/connection.ts'
 import { ReadTurns } from '../../../../src/providers/upstream/read-turns.ts'
@@ -102,23 +101,6 @@ t.test('a reply that ends with the connection, or has more behind it, is its las
     await until('the end of the connection', () => pool.gone === 1)
     t.equal(pool.kept, 0, name)
   }
-})
-
-t.test('on a kept connection a request waits for a poll, but one that begins after a poll', async t => {
-  const { clock, connection, send, server } = await connect(t, answering => answering.send(reply(200, '{}')))
-  await send().ended()
-  t.same((await send().ended()).seen, ['sent', 'head 200', 'done'])
-  const notes = new Notes()
-  const seen = new Promise<string[]>(resolve => {
-    const proceed = () => {
-      connection.send(REQUEST, notes)
-      resolve([...notes.seen])
-    }
-    new LoopShare(clock).add({ proceed }, 'start')
-  })
-  t.same(await seen, ['sent'])
-  t.same((await notes.ended()).seen, ['sent', 'head 200', 'done'])
-  t.equal(server.requests.length, 3)
 })
 
 t.test('a request on a new connection is lost with it', async t => {
