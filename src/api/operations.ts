@@ -132,7 +132,7 @@ const HELLO_ROW: Operation = {
   handler: (_, reply) => reply.json(200, { status: 'ok' }),
 }
 
-/** Other versions of it request the base URL itself. */
+/** Other versions of Claude Code request the base URL itself. */
 const ROOT_ROW: Operation = {
   ...HELLO_ROW,
   ...rowStart('HEAD /', 'findRoot', 'Check that the gateway can be reached at its base URL'),

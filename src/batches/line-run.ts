@@ -46,7 +46,7 @@ export interface EndedRun {
 
 /** An admitted line: its limits, and its reporting. */
 export interface AdmittedLine extends RequestContext {
-  /** Names the key for the log line. */
+  /** Sets the key that the log names, and to which the memory of the request counts. */
   assignKey(key: KeyRecord): void
   /** Starts the total deadline. */
   startDeadline(): void

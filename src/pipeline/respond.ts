@@ -347,7 +347,10 @@ function guard(deps: GatewayDeps, exchange: RunningExchange) {
   })
 }
 
-/** Refuses a conversation that runs in a circle, then prepares the request. */
+/**
+ * Looks for loops and for a session that has spent too much, then prepares the request. A finding refuses the request
+ * only if the key's policy is `stop`.
+ */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   const { batch, caller, parent } = exchange
   const { loops } = deps

@@ -169,7 +169,7 @@ export const EMBEDDING_DIMENSIONS_MAX = 16_384
 export const TOKEN_ID_MAX = 2 ** 31 - 1
 /** `input_type`: a word without digits, so that it cannot carry a text past guardrails. */
 export const INPUT_TYPE_PATTERN = '^[A-Za-z][A-Za-z_-]{0,63}$'
-/** Bytes of one encoded vector: the maximum of numbers with all digits of a double, and blanks. */
+/** Bytes of one encoded vector: enough for EMBEDDING_DIMENSIONS_MAX numbers with all their digits, and blanks. */
 export const VECTOR_MAX_BYTES = 512 * 1024
 /** Bytes of a whole reply with vectors: slightly less than a transport reads, so that the error can say what to do. */
 export const EMBEDDINGS_REPLY_MAX_BYTES = 60 * 1024 * 1024

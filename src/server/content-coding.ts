@@ -28,7 +28,7 @@ const CODINGS: ReadonlyMap<string, (bytes: Uint8Array) => Transform> = new Map<
   (bytes: Uint8Array) => Transform
 >([
   ['gzip', () => createGunzip({ chunkSize: CHUNK_BYTES })],
-  // Some clients leave out the two bytes around it that the standard requires.
+  // In the zlib format, as the standard requires; but some clients send the data without its header and checksum.
   [
     'deflate',
     bytes =>

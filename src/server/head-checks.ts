@@ -144,9 +144,10 @@ function framing(
   const length = headers.get('content-length')
   const mayHaveBody = METHODS_WITH_BODY.has(method)
   if (transfer !== undefined) {
-    if (transfer !== 'chunked') return new GatewayError('invalid_request', 'Invalid Transfer-Encoding header')
+    if (transfer !== 'chunked')
+      return new GatewayError('invalid_request', 'Invalid Transfer-Encoding header: only chunked is accepted')
     if (length !== undefined) {
-      return new GatewayError('invalid_request', 'Both Transfer-Encoding and Content-Length')
+      return new GatewayError('invalid_request', 'Send Transfer-Encoding or Content-Length, not both')
     }
   }
   if (length !== undefined && !CONTENT_LENGTH.test(length)) {

@@ -182,7 +182,7 @@ function originFilters(query: URLSearchParams): ModelFilter[] {
   return filters
 }
 
-/** True if an endpoint of the model keeps data in the region. */
+/** True if an endpoint of the model keeps the data of requests in the region. */
 export function isInRegion({ endpoints }: Model, region: DataRegion): boolean {
   return endpoints.some(endpoint => endpoint.region === region)
 }

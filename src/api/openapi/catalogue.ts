@@ -146,7 +146,11 @@ const FILTER_PARAMETERS: readonly ParameterDescription[] = [
   query('model_authors', text, 'Authors, separated by commas: the parts of ids before the slash.'),
   query('providers', text, 'Slugs or names, separated by commas.'),
   query('zdr', Type.Boolean(), 'true: at least one endpoint of the model keeps no data.'),
-  query('region', oneOf('eu', 'europe', 'us'), 'At least one endpoint of the model keeps data there.'),
+  query(
+    'region',
+    oneOf('eu', 'europe', 'us'),
+    'At least one endpoint of the model keeps the data of requests in this region.',
+  ),
   ...['min_age_days', 'max_age_days'].map(name => query(name, amount, 'Days since the model was created.')),
   ...FIGURE_NAMES.flatMap(name => [`min_${name}`, `max_${name}`]).map(name =>
     query(name, amount, 'No model matches, because the gateway has no such figures.'),

@@ -27,7 +27,7 @@ export interface RequestRow {
   /** HTTP status sent to the client, or its best estimate if its thread did not report it. */
   readonly status: number
   readonly outcome: string
-  /** Failure code of the gateway; null: success. */
+  /** Failure code of the gateway; null: it did not fail, but the client may have left. */
   readonly error: string | null
   readonly cause: string | null
   /** Null: there was no content. */

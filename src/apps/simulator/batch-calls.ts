@@ -58,7 +58,7 @@ export function deleteJob(type: string | null): SimBatchAnswer {
   return (batches, _, [id = '']) => {
     const job = batches.jobs.get(id)
     if (job === undefined) return refusal(404, 'No such batch')
-    if (job.end === null) return refusal(400, 'The batch runs')
+    if (job.end === null) return refusal(400, 'The batch is still running: cancel it first')
     batches.jobs.delete(id)
     return ok(type === null ? {} : { id, type })
   }

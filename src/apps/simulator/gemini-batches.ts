@@ -19,7 +19,7 @@ import type { SimBatches, SimJob, SimJobLine } from './batch-jobs.ts'
 
 export function uploadRelated(batches: SimBatches, call: SimBatchCall): SimBatchReply {
   const [metadata, text] = partsOf(call) ?? []
-  if (metadata === undefined || text === undefined) return refusal(400, 'Metadata and a file are needed')
+  if (metadata === undefined || text === undefined) return refusal(400, 'Send two parts: metadata and a file')
   const { id } = batches.addFile(text)
   const displayName = fieldsOf(parsed(metadata)['file'])['displayName']
   return ok({ file: { name: `files/${id}`, displayName, mimeType: 'application/jsonl', state: 'ACTIVE' } })
@@ -34,7 +34,7 @@ export function makeOperation(
   const batch = fieldsOf(parsed(text)['batch'])
   const inputFile = textOf(fieldsOf(batch['inputConfig'])['fileName'])
   const file = batches.files.get(inputFile.replace(/^files\//, ''))
-  if (file === undefined) return refusal(400, 'There is no such file')
+  if (file === undefined) return refusal(400, 'inputConfig.fileName: there is no such file')
   const path = `/models/${model}:generateContent`
   const lines = linesIn(file.text).map(
     (line): SimJobLine => ({ id: textOf(line['key']), path, body: fieldsOf(line['request']) }),

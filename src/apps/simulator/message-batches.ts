@@ -78,7 +78,8 @@ export function messageResults(
   [id = '']: readonly string[],
 ): SimBatchReply {
   const job = batches.jobs.get(id)
-  if (job === undefined || job.end === null) return refusal(404, 'No results')
+  if (job === undefined || job.end === null)
+    return refusal(404, 'There is no such batch, or it has not ended')
   return { status: 200, lines: messageLines(batches, job), breaksAfter: breaksOf(job, true) }
 }
 

@@ -19,7 +19,7 @@ import { listOperations } from './gemini-batches.ts'
 
 export function uploadFile(batches: SimBatches, call: SimBatchCall): SimBatchReply {
   const parts = partsOf(call)
-  if (parts === null || parts.length !== 2) return refusal(400, 'A form with file and purpose is needed')
+  if (parts === null || parts.length !== 2) return refusal(400, 'Send a form with file and purpose')
   const purpose = parts.find(part => part === 'batch')
   const text = parts.find(part => part !== 'batch')
   if (purpose === undefined || text === undefined) return refusal(400, 'purpose must be batch')
@@ -32,7 +32,7 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
   const body = parsed(text)
   const inputFile = textOf(body['input_file_id'])
   const file = batches.files.get(inputFile.replace(/^file-/, ''))
-  if (file === undefined) return refusal(400, 'There is no such file')
+  if (file === undefined) return refusal(400, 'input_file_id: there is no such file')
   if (body['completion_window'] !== '24h') return refusal(400, 'completion_window must be 24h')
   const lines = linesIn(file.text).map(
     (line): SimJobLine => ({
@@ -41,7 +41,8 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
       body: fieldsOf(line['body']),
     }),
   )
-  if (lines.some(({ path }) => path !== body['endpoint'])) return refusal(400, 'Another endpoint in a line')
+  if (lines.some(({ path }) => path !== body['endpoint']))
+    return refusal(400, 'url of a line must be the endpoint')
   const fault = batches.faultOf(textOf(lines[0]?.body['model']))
   if (fault.status !== undefined) return refusal(fault.status, 'Simulated failure')
   const fields = fieldsOf(body['metadata'])

@@ -43,7 +43,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     parameters: objectSchema([], {
       query: {
         type: 'string',
-        description: 'Part of the id, the name or the description; empty finds all',
+        description: 'Part of the id or the name; empty finds all',
       },
       input_modalities: {
         ...modalities,

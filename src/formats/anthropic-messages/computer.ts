@@ -21,7 +21,7 @@ interface Version {
 
 const FIRST_VERSION: Version = { type: 'computer_20250124', beta: 'computer-use-2025-01-24' }
 const LATEST_VERSION: Version = { type: 'computer_20251124', beta: 'computer-use-2025-11-24' }
-/** Models with the first version: Claude 3.7, Opus up to 4.1, Sonnet and Haiku up to 4.5. */
+/** Models with the first version: Claude 3.7, Opus 4 and 4.1, Sonnet 4 and 4.5, Haiku 4.5. */
 const OLDER_MODELS =
   /3[.-]7|(?:sonnet|haiku)-4[.-]5|(?:opus|sonnet)-4(?:[.-][01](?!\d)|[-@](?:\d{8}|latest)|$)/
 

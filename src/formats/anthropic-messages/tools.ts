@@ -117,12 +117,12 @@ function limits(tool: Json, path: string): MessagesBlock {
   if (allowedDomains.length > 0 && blockedDomains.length > 0) {
     throw inexpressible(path, 'this provider accepts either allowed or blocked domains, not both')
   }
-  const wire: MessagesBlock = {}
+  const fields: MessagesBlock = {}
   const uses = wholeNumber(tool['max_uses'])
-  if (uses !== null) wire['max_uses'] = uses
-  if (allowedDomains.length > 0) wire['allowed_domains'] = allowedDomains
-  if (blockedDomains.length > 0) wire['blocked_domains'] = blockedDomains
-  return wire
+  if (uses !== null) fields['max_uses'] = uses
+  if (allowedDomains.length > 0) fields['allowed_domains'] = allowedDomains
+  if (blockedDomains.length > 0) fields['blocked_domains'] = blockedDomains
+  return fields
 }
 
 function userLocation(location: Json): MessagesBlock {

@@ -197,7 +197,7 @@ function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly str
 function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
   return excludedBy.has(BYOK_REQUIRED)
     ? `This workspace uses only its own provider credentials for ${ids.join(', ')}, and none of them is enabled and allowed for this model, API key and user.`
-    : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential to use it.`
+    : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential for a provider that serves ${ids.length === 1 ? 'it' : 'one of them'}.`
 }
 
 /** Availability codes with a more precise error, or an error in the words of a dialect. */

@@ -48,8 +48,8 @@ interface ShadowsDeps extends PursesDeps {
   readonly draw: () => number
 }
 
-/** The part of a request that its shadow needs. */
-interface Shadowed {
+/** What a shadow needs from the exchange that it copies. */
+interface ShadowSource {
   readonly shadowedRollout: ShadowedRollout & { readonly step: number }
   readonly terms: ShadowTerms
   readonly parent: Pick<Exchange, 'id' | 'dataRegion'>
@@ -112,7 +112,7 @@ export class Shadows implements ShadowSender {
   }
 
   /** Null: the request says nothing about its model, or its rollout is over. */
-  #shadowed(end: EndedExchange<RunningExchange>): Shadowed | 'unfit' | null {
+  #shadowed(end: EndedExchange<RunningExchange>): ShadowSource | 'unfit' | null {
     const { exchange } = end
     const record = usageRecord(end)
     const { rollout, requestedModel: route } = record
@@ -158,7 +158,7 @@ export class Shadows implements ShadowSender {
     else if (shadowed !== null) await this.#run(shadowed)
   }
 
-  async #run(shadowed: Shadowed): Promise<void> {
+  async #run(shadowed: ShadowSource): Promise<void> {
     const { shadowedRollout, dialect, request, figures, output } = shadowed
     const purse = this.#purses.open(shadowedRollout, shadowed.terms.budget, 1)
     const { record, response } = await this.#ask(request, dialect, shadowed, purse)
@@ -176,7 +176,7 @@ export class Shadows implements ShadowSender {
     await this.#judge({ request, shadowed: output, shadow: response.output }, shadowed)
   }
 
-  async #judge(pair: Pair, shadowed: Shadowed): Promise<void> {
+  async #judge(pair: Pair, shadowed: ShadowSource): Promise<void> {
     const { judge, draw } = this.#deps
     if (judge === null) return
     const terms = { model: judge.model, word: randomUUID(), isShadowFirst: draw() < 0.5 }
@@ -205,7 +205,7 @@ export class Shadows implements ShadowSender {
   async #ask(
     request: ResponsesRequest,
     dialect: DialectName,
-    { parent, restrictions }: Pick<Shadowed, 'parent' | 'restrictions'>,
+    { parent, restrictions }: Pick<ShadowSource, 'parent' | 'restrictions'>,
     purse: Purse,
     deadlineMs = this.#deps.requestMs,
   ) {

@@ -11,7 +11,7 @@ import type { Tool } from '../../protocol/tools.ts'
 
 /** The name of a tool as the caller knows it. */
 export interface CallerName {
-  /** Null: the tool is in none. */
+  /** Null: the tool is in no namespace. */
   readonly namespace: string | null
   readonly name: string
 }

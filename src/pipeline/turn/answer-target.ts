@@ -233,12 +233,12 @@ class SealMarks {
     if (fields === null || !this.#thoughts.has(item)) return delta
     const maker = makerOf(this.#record)
     const { signature, encrypted_content: encrypted } = fields
-    const isWhole =
+    const mustSeal =
       this.#sealsThoughts && typeof signature === 'string' && signature !== '' && encrypted == null
     const sealedFields = withMaker(fields, maker)
     return {
       ...delta,
-      fields: isWhole ? { ...sealedFields, [SEALED_BY]: { maker, signature } } : sealedFields,
+      fields: mustSeal ? { ...sealedFields, [SEALED_BY]: { maker, signature } } : sealedFields,
     }
   }
 

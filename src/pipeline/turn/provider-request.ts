@@ -104,8 +104,8 @@ export class ProviderRequests {
       },
       endpoint,
     )
-    const isExact = exchange.withMetadata || exchange.request.provider?.require_parameters === true
-    let isChanged = prompt !== outgoing || wire.changes !== undefined || isExact
+    const reportsAllChanges = exchange.withMetadata || exchange.request.provider?.require_parameters === true
+    let isChanged = prompt !== outgoing || wire.changes !== undefined || reportsAllChanges
     if (exchange.clientRequest.losses !== undefined || fitted !== null) isChanged = true
     if (openedPrompt !== prompt) isChanged = true
     if (prompt.stop != null) {
@@ -125,7 +125,14 @@ export class ProviderRequests {
     }
     if (isChanged) {
       const lostReasoning = openedPrompt === prompt ? NO_CHANGES : lostThoughts(prompt, openedPrompt)
-      noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact, fitted, lostReasoning })
+      noteChanges(exchange, attempt, prompt, {
+        outgoing,
+        wire,
+        format,
+        reportsAllChanges,
+        fitted,
+        lostReasoning,
+      })
     }
     if (MARKED_OBJECTS.count !== markedBefore || (exchange.request as MaybeWritten)[AS_WRITTEN] === true)
       return { ...wire, isWritten: true }
@@ -232,7 +239,7 @@ interface Sending {
   readonly wire: WireRequest
   readonly format: Format
   /** True: marks are counted too, for which the whole body is read. */
-  readonly isExact: boolean
+  readonly reportsAllChanges: boolean
   readonly fitted: FittedRequest | null
   /** The loss of reasoning that only another provider can read. */
   readonly lostReasoning: readonly Change[]
@@ -248,7 +255,7 @@ function noteChanges(
   { clientRequest }: Exchange,
   attempt: AttemptRecord,
   prompt: ResponsesRequest,
-  { outgoing, wire, format, isExact, fitted, lostReasoning }: Sending,
+  { outgoing, wire, format, reportsAllChanges, fitted, lostReasoning }: Sending,
 ): void {
   const dropped = (field: string): Change => ({ field, action: 'dropped', reason: NO_SUCH_FIELD })
   const changes: Change[] = [
@@ -257,7 +264,7 @@ function noteChanges(
       .map(dropped),
     ...(attempt.stops === undefined ? [] : [STOPS_ADDED]),
     ...changedSettings(format.name, outgoing, wire.body),
-    ...(isExact ? lostMarks(prompt, wire.body) : []).map(
+    ...(reportsAllChanges ? lostMarks(prompt, wire.body) : []).map(
       (field): Change => ({
         field,
         action: field === 'cache_control' ? 'dropped' : 'changed',

@@ -291,19 +291,19 @@ export class CatalogueKeeper {
   /** The provider's list if it has changed, otherwise null. Never rejects. */
   async #askOne(provider: Provider): Promise<CatalogueSource | null> {
     const { clock, log } = this.#deps
-    const source = providerSource(provider.slug)
+    const sourceName = providerSource(provider.slug)
     try {
       this.#client ??= this.#deps.createClient()
       const terms = { clock, signal: this.#closing.signal }
       const { models, leftOut } = await listModels(this.#client, provider, terms)
-      const before = this.#lists.get(source)
+      const before = this.#lists.get(sourceName)
       // An empty list is more likely a fault than a provider without models.
       if (models.length === 0) throw new Error('its list of models is empty')
       if (this.#failing.delete(provider.slug))
         log.notice('catalog', 'listing the models of a provider again', { provider: provider.slug })
-      const list = sourceOf(source, models, clock)
-      if (before?.version === list.version) return null
-      this.#lists.set(source, { version: list.version, models })
+      const source = sourceOf(sourceName, models, clock)
+      if (before?.version === source.version) return null
+      this.#lists.set(sourceName, { version: source.version, models })
       if (leftOut > 0) {
         log.notice('catalog', 'a provider has too many models in its list; the rest are ignored', {
           provider: provider.slug,
@@ -311,7 +311,7 @@ export class CatalogueKeeper {
           leftOut,
         })
       }
-      return list
+      return source
     } catch (error) {
       if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {
         this.#failing.add(provider.slug)

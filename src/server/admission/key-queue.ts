@@ -68,8 +68,8 @@ export class KeyQueue {
   }
 
   /**
-   * Gives a request its slot; returns null if it has it now. Otherwise the promise resolves when the request gets the
-   * slot, and rejects when it no longer waits. A request without an end user waits only if others do.
+   * Gives a request its slot. Returns null if one was free. Otherwise the promise resolves when the request gets a slot,
+   * and rejects when it no longer waits. A request without an end user waits only if others do.
    * @param organizationId of the end user; null if there is none
    * @throws GatewayError `rate_limit_exceeded`
    */

@@ -35,7 +35,7 @@ export class RecordedProviders {
     return `${this.#url}/${encodeURIComponent(slug)}`
   }
 
-  /** The next request: its recorded calls are played in their order. */
+  /** Begins the next request: each provider plays the replies to its recorded calls in their order. */
   begin(calls: readonly RecordedCall[]): void {
     this.#pendingCalls = [...calls]
     this.#isSimulated = false

@@ -163,8 +163,8 @@ const ROWS: readonly Row[] = [
   {
     name: 'retry-after',
     weight: 'should',
-    asserts: 'with the limit of the provider comes Retry-After',
-    matters: 'SDKs wait as long as it says, and otherwise guess',
+    asserts: 'the answer at the limit of the provider has Retry-After',
+    matters: 'SDKs wait as long as Retry-After says, and otherwise guess',
     async run(tester, proved) {
       const { reply } = await limitedAnswer(tester, proved)
       const after = reply.headers.get('retry-after') ?? reply.headers.get('retry-after-ms')

@@ -44,12 +44,12 @@ function fieldOne(message: Buffer): number | Buffer | undefined {
   }
   while (position < message.length) {
     const tag = varint()
-    const wire = tag & 7
-    if (wire !== WIRE_VARINT && wire !== WIRE_BYTES) return undefined
+    const wireType = tag & 7
+    if (wireType !== WIRE_VARINT && wireType !== WIRE_BYTES) return undefined
     const value = varint()
-    const found = wire === WIRE_VARINT ? value : message.subarray(position, position + value)
-    if (tag >> 3 === 1) return found
-    if (wire === WIRE_BYTES) position += value
+    const content = wireType === WIRE_VARINT ? value : message.subarray(position, position + value)
+    if (tag >> 3 === 1) return content
+    if (wireType === WIRE_BYTES) position += value
   }
   return undefined
 }

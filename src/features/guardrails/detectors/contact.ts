@@ -168,7 +168,7 @@ const DIGIT = /\d/
 
 export const detectAddress: Detect = text => {
   if (!DIGIT.test(text)) return noShapes()
-  const shapes = ADDRESS_SHAPES.filter((_shape, form) => ADDRESS_GLANCES[form]?.test(text) === true)
+  const shapes = ADDRESS_SHAPES.filter((_shape, index) => ADDRESS_GLANCES[index]?.test(text) === true)
   return shapes.length === 0 ? noShapes() : shapes
 }
 

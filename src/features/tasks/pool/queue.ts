@@ -38,8 +38,8 @@ export interface JobTerms {
   /** Milliseconds that it may run. */
   readonly runMs: number
   /**
-   * True if it occupies a worker for so long that one worker is kept free of such jobs. Jobs of keys with recent long
-   * ones count too.
+   * True for a job that occupies a worker for tens of milliseconds: one of several workers is kept free of such jobs.
+   * Jobs of a key with recent long jobs also count as long.
    */
   readonly long: boolean
   readonly signal: RequestSignal | undefined

@@ -382,8 +382,8 @@ const CLOSE_OPTION = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i
 function parseHead(text: string) {
   if (FORBIDDEN.test(text)) throw invalidReply()
   const first = text.indexOf('\r\n')
-  const status = STATUS_LINE.exec(first === -1 ? text : text.slice(0, first))
-  if (status === null) throw invalidReply()
+  const statusLine = STATUS_LINE.exec(first === -1 ? text : text.slice(0, first))
+  if (statusLine === null) throw invalidReply()
   const headers: Record<string, string> = Object.create(null)
   let length: number | null = null
   let encoding: string | null = null
@@ -417,7 +417,7 @@ function parseHead(text: string) {
       encoding = encoding === null ? value.toLowerCase() : `${encoding},${value}`
     } else if (name === 'connection') isClosing ||= CLOSE_OPTION.test(value)
   }
-  return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
+  return { status: Number(statusLine[2]), minor: Number(statusLine[1]), headers, length, encoding, isClosing }
 }
 
 /** Lower-case names of headers, by their original spelling: providers repeat a few dozen. */
