@@ -19,6 +19,16 @@ import {
 
 // Web search
 
+/** The search engines that the gateway can ask; `features/tools/web/search-engines.ts` has a row for each. */
+export const SEARCH_ENGINE_KINDS = ['exa', 'parallel', 'firecrawl', 'perplexity', 'searxng'] as const
+export type SearchEngineKind = (typeof SEARCH_ENGINE_KINDS)[number]
+/** Those that also fetch pages; `features/tools/web/page-engines.ts` has a row for each. */
+export const PAGE_ENGINE_KINDS = [
+  'exa',
+  'parallel',
+  'firecrawl',
+] as const satisfies readonly SearchEngineKind[]
+
 const domains = maybe(Type.Array(Type.String()))
 const handles = maybe(Type.Array(Type.String(), { maxItems: SEARCH_HANDLES_MAX }))
 
@@ -57,7 +67,7 @@ export const filters = maybe(
 
 /** Settings that every spelling of the web search tool has. */
 export const searchSettings = {
-  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity', 'searxng')),
+  engine: maybe(oneOf('auto', 'native', ...SEARCH_ENGINE_KINDS)),
   mode: searchMode,
   max_results: maxResults,
   max_total_results: maybe(Type.Integer({ minimum: 1 })),
@@ -113,7 +123,7 @@ const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
 const PARAMETERS = {
   web_search: Type.Object(searchSettings),
   web_fetch: Type.Object({
-    engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter', 'exa', 'parallel', 'firecrawl')),
+    engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter', ...PAGE_ENGINE_KINDS)),
     max_uses: positive,
     max_content_tokens: positive,
     allowed_domains: texts,

@@ -3,7 +3,14 @@
  * client leaves out is not added to the request. A new plugin adds its row here.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { maxResults, maxUses, searchMode, userLocation, xSearch } from './gateway-tools.ts'
+import {
+  maxResults,
+  maxUses,
+  SEARCH_ENGINE_KINDS,
+  searchMode,
+  userLocation,
+  xSearch,
+} from './gateway-tools.ts'
 import { AnyObject, maybe, oneOf, text, variants } from './json/schema.ts'
 import {
   ALIGNMENT_RETRIES_MAX,
@@ -114,7 +121,8 @@ const SwitchyardRouter = Type.Object({
 const Web = Type.Object({
   id: Type.Literal('web'),
   enabled,
-  engine: maybe(oneOf('native', 'exa', 'firecrawl', 'parallel', 'perplexity', 'searxng')),
+  // Sorted, as the OpenAPI document always had them.
+  engine: maybe(oneOf('native', ...SEARCH_ENGINE_KINDS.toSorted())),
   max_results: maxResults,
   max_uses: maxUses,
   mode: searchMode,

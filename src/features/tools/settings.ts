@@ -12,11 +12,9 @@ import {
   required,
   setting,
 } from '../../base/settings/setting.ts'
+import { SEARCH_ENGINE_KINDS } from '../../protocol/gateway-tools.ts'
 import type { StorageSettings } from '../../storage/settings.ts'
 import type { SandboxSettings } from '../sandbox/settings.ts'
-
-/** APIs of search engines; `web/` has a row for each. */
-export const SEARCH_ENGINE_KINDS = ['exa', 'parallel', 'firecrawl', 'perplexity', 'searxng'] as const
 
 const Fee = Type.String({
   pattern: '^\\d{1,3}(\\.\\d{1,12})?$',

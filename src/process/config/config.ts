@@ -8,6 +8,8 @@ import { Value } from '@sinclair/typebox/value'
 import { parse as parseYaml } from 'yaml'
 import { ConfigError, checkFile, Faults, joinPath } from '../../base/settings/check.ts'
 import { fileSchema } from '../../base/settings/setting.ts'
+import { SEARCH_ENGINES } from '../../features/tools/web/search-engines.ts'
+import type { SearchEngineKind } from '../../protocol/gateway-tools.ts'
 import {
   type Environment,
   readKeyFiles,
@@ -240,9 +242,12 @@ function checkSearchEngines(file: Values, faults: Faults): void {
     const path = `tools.webSearch.engines[${index}]`
     if (names.has(engine['name'])) faults.add(`${path}.name`, 'another engine has this name')
     names.add(engine['name'])
-    if (engine['kind'] === 'searxng' && engine['baseUrl'] === undefined)
-      faults.add(`${path}.baseUrl`, 'is required for searxng')
-    if (engine['kind'] !== 'searxng' && engine['apiKey'] === undefined)
+    const kind = engine['kind'] as SearchEngineKind | undefined
+    if (kind === undefined) continue
+    const { baseUrl, keyHeader } = SEARCH_ENGINES[kind]
+    if (baseUrl === null && engine['baseUrl'] === undefined)
+      faults.add(`${path}.baseUrl`, `is required for ${kind}`)
+    if (keyHeader !== null && engine['apiKey'] === undefined)
       faults.add(`${path}.apiKey`, 'is required for this kind')
   }
   const byDefault = valueAt(file, ['tools', 'webSearch', 'default'])

@@ -1,12 +1,15 @@
 /** Goldens of every search engine: what is asked, what it costs, and how a reply is read. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { Value } from '@sinclair/typebox/value'
 import t from 'tap'
 import { toUsd } from '../../../src/base/money.ts'
-import { SEARCH_ENGINE_KINDS } from '../../../src/features/tools/settings.ts'
+import { SearchEngineSchema } from '../../../src/features/tools/settings.ts'
 import type { SearchQuery, SearchResult } from '../../../src/features/tools/web/engine.ts'
 import { PAGE_ENGINES } from '../../../src/features/tools/web/page-engines.ts'
 import { SEARCH_ENGINES } from '../../../src/features/tools/web/search-engines.ts'
+import { SEARCH_ENGINE_KINDS } from '../../../src/protocol/gateway-tools.ts'
+import { accepted, plugins, tools } from '../../protocol/bodies.ts'
 
 const FOLDER = join(import.meta.dirname, '../../fixtures/web')
 
@@ -28,6 +31,23 @@ t.test('every engine asks and reads as its golden says', async t => {
     }
     for (const { reply, results } of golden.replies) t.same(engine.read(reply), results, kind)
   }
+})
+
+t.test('every engine with a row may be configured and named in a request', t => {
+  for (const engine of Object.keys(SEARCH_ENGINES)) {
+    t.ok(Value.Check(SearchEngineSchema, { name: 'a', kind: engine }), `${engine} in the configuration`)
+    accepted(t, [
+      [`${engine} of a search`, tools({ type: 'gateway:web_search', parameters: { engine } })],
+      [`${engine} of a search, inline`, tools({ type: 'web_search', engine })],
+      [`${engine} of the plugin`, plugins({ id: 'web', engine })],
+    ])
+  }
+  const fetches = Object.keys(PAGE_ENGINES).map(engine => ({
+    type: 'gateway:web_fetch',
+    parameters: { engine },
+  }))
+  accepted(t, [['every engine of a page', tools(...fetches)]])
+  t.end()
 })
 
 t.test('replies of other forms give no results, and never throw', async t => {

@@ -5,7 +5,6 @@
  */
 import { textOrEmpty } from '../../../base/json.ts'
 import type { PicoUsd } from '../../../base/money.ts'
-import type { SearchEngineRow } from '../settings.ts'
 
 /** The user's location, from the caller. */
 export interface SearchLocation {
@@ -55,8 +54,6 @@ export interface EngineRequest {
   /** JSON, or an empty text. */
   readonly body: string
 }
-
-export type EngineKind = SearchEngineRow['kind']
 
 /** Address and key of an engine, for searches and pages. */
 export interface EngineAccess {

@@ -5,18 +5,19 @@
 import type { Clock } from '../../../base/clock.ts'
 import { SlotQueue } from '../../../base/fairness/slot-queue.ts'
 import { type PicoUsd, parseUsd } from '../../../base/money.ts'
+import type { SearchEngineKind } from '../../../protocol/gateway-tools.ts'
 import type { Transport } from '../../../providers/upstream/transport.ts'
 import type { SearchEngineRow } from '../settings.ts'
 import { type ConfiguredEngine, callEngine, EngineFailure, unreadableReply } from './call-engine.ts'
 import type { Admits } from './domains.ts'
-import type { EngineKind, EnginePage, SearchQuery, SearchResult } from './engine.ts'
+import type { EnginePage, SearchQuery, SearchResult } from './engine.ts'
 import { PAGE_ENGINES } from './page-engines.ts'
 import { SEARCH_ENGINES } from './search-engines.ts'
 import { cutText, visibleText, visibleTitle } from './shown-text.ts'
 
 /** An engine for requests. */
 export interface WebEngine extends ConfiguredEngine {
-  readonly kind: EngineKind
+  readonly kind: SearchEngineKind
   readonly searchPrice: PicoUsd | null
   readonly pagePrice: PicoUsd | null
 }

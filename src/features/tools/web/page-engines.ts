@@ -1,8 +1,18 @@
-/** External engines that fetch pages, as an alternative to the gateway's own HTTP client: one row each. Pure. */
+/**
+ * External engines that fetch pages, as an alternative to the gateway's own HTTP client: one row each, its kind in
+ * protocol/gateway-tools.ts. Pure.
+ */
 import { parseUsd } from '../../../base/money.ts'
-import { type EngineKind, field, listField, type PageEngine, post, textField } from './engine.ts'
+import type { PAGE_ENGINE_KINDS, SearchEngineKind } from '../../../protocol/gateway-tools.ts'
+import { field, listField, type PageEngine, post, textField } from './engine.ts'
 
-export const PAGE_ENGINES: Readonly<Partial<Record<EngineKind, PageEngine>>> = {
+type PageEngineKind = (typeof PAGE_ENGINE_KINDS)[number]
+type SearchOnlyKind = Exclude<SearchEngineKind, PageEngineKind>
+
+/** Exactly the kinds that requests may name: one row more or less does not compile. */
+export const PAGE_ENGINES: Readonly<
+  Record<PageEngineKind, PageEngine> & Partial<Record<SearchOnlyKind, undefined>>
+> = {
   // https://exa.ai/docs/reference/get-contents
   exa: {
     baseUrl: 'https://api.exa.ai',

@@ -1,10 +1,10 @@
 /**
  * The search engines: one row each, with the request, the reply and the price. A new engine is a row here, its kind in
- * engine.ts and its goldens in test/fixtures/web. Prices come from the public price lists of 2026. Pure.
+ * protocol/gateway-tools.ts and its goldens in test/fixtures/web. Prices come from the public price lists of 2026. Pure.
  */
 import { type PicoUsd, parseUsd } from '../../../base/money.ts'
+import type { SearchEngineKind } from '../../../protocol/gateway-tools.ts'
 import {
-  type EngineKind,
   field,
   joinedField,
   listField,
@@ -42,7 +42,7 @@ const PERPLEXITY_MAX_DOMAINS = 20
 /** Characters per token, for engines that count tokens. */
 const CHARS_PER_TOKEN = 4
 
-export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
+export const SEARCH_ENGINES: Readonly<Record<SearchEngineKind, SearchEngine>> = {
   // https://exa.ai/docs/reference/search, https://exa.ai/docs/admin/pricing
   exa: {
     baseUrl: 'https://api.exa.ai',
