@@ -15,6 +15,7 @@ import type { GatewayTasks, RunOptions } from '../features/tasks/pool/pool.ts'
 import { STORE_FAILED, type StoreBatchOutput, type StoreVerb } from '../features/tasks/store-batch.ts'
 import type { TASKS } from '../features/tasks/table.ts'
 import { type InputOf, type OutputOf, TaskError } from '../features/tasks/task.ts'
+import { BATCH_WINDOW_HOURS } from '../protocol/limits.ts'
 import type { BatchCreation } from '../protocol/management/batch-creation.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/management/batches.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
@@ -71,8 +72,7 @@ export interface AcceptDeps {
 /** Bounds of one batch, and of all stored batches of a workspace. */
 export type BatchBounds = Pick<BatchSettings, 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'>
 
-/** `completion_window`. */
-const WINDOW_MS = 24 * 3_600_000
+const WINDOW_MS = BATCH_WINDOW_HOURS * 3_600_000
 /** Jobs are short, so that the files of all keys get their turn. A single giant request takes longer. */
 const JOB_BUDGET_MS = 300
 /** Limit for one job: a database may be busy for ten seconds. */

@@ -148,6 +148,10 @@ export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
 /** Maximum body of a management operation: lists of 100 values, with a margin. */
 export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
+/** How long a batch may take. `completion_window` and `expires_at` follow from it. */
+export const BATCH_WINDOW_HOURS = 24
+export const BATCH_WINDOW = `${BATCH_WINDOW_HOURS}h` as const
+
 /** The smallest part of a token estimate that a text really has, for texts of long words and white space. */
 export const MIN_TOKENS_SHARE = 0.75
 /** Largest context of an endpoint, in tokens, for which long inputs are compressed by default. */

@@ -2,6 +2,7 @@
 
 import { sumToUsd } from '../../base/money.ts'
 import { isTerminal } from '../../batches/states.ts'
+import { BATCH_WINDOW } from '../../protocol/limits.ts'
 import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../protocol/management/batches.ts'
 import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
 import { outputFileId, type ResultDocument } from './batch-outputs.ts'
@@ -15,7 +16,7 @@ export function batchDocument(batch: BatchRecord) {
     object: 'batch',
     endpoint,
     model,
-    completion_window: '24h',
+    completion_window: BATCH_WINDOW,
     status,
     created_at: secondsOf(batch.createdAt),
     finalized_at: batch.finalizedAt === null ? null : secondsOf(batch.finalizedAt),

@@ -10,6 +10,7 @@ import {
   unixSeconds,
   usd,
 } from '../../protocol/json/schema.ts'
+import { BATCH_WINDOW } from '../../protocol/limits.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { ServerToolUse } from '../../protocol/response.ts'
@@ -99,7 +100,7 @@ const batchFields = {
   object: Type.Literal('batch'),
   endpoint: oneOf(...BATCH_ENDPOINTS),
   model: text,
-  completion_window: Type.Literal('24h'),
+  completion_window: Type.Literal(BATCH_WINDOW),
   status: oneOf(...BATCH_STATUSES),
   created_at: unixSeconds,
   finalized_at: nullable(unixSeconds),
@@ -136,7 +137,7 @@ const BATCH_EXAMPLE = {
   object: 'batch',
   endpoint: '/v1/responses',
   model: 'sim/echo',
-  completion_window: '24h',
+  completion_window: BATCH_WINDOW,
   status: 'validating',
   created_at: 1795384112,
   finalized_at: null,
@@ -173,7 +174,7 @@ export const BATCHES = tagged('Batches', {
         },
         file: {
           endpoint: '/v1/chat/completions',
-          completion_window: '24h',
+          completion_window: BATCH_WINDOW,
           input_file_id: 'gw_file_Tzj7Kt3rbMo4uCZEFCh4mPqR',
           metadata: { project: 'tea' },
         },

@@ -17,7 +17,7 @@ import type { LedgerStore } from '../../storage/ledger.ts'
 import type { UsageSpool } from '../../storage/spool/spool.ts'
 import { type UsageLine, wholeRecord } from '../../storage/spool/usage-line.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
-import { settleReservation } from './charge.ts'
+import { settleReservation } from './allowance.ts'
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The amount that a request may still spend under its caller's limits: before admission, at each model call, and while
- * a reply streams. Pure, except for the counters behind a reservation.
+ * What a request counts against its caller's limits, in tokens and money: reserved before admission, at each model call
+ * and while a reply streams, and settled at its end. Pure, except for the counters behind a reservation.
  */
 import { GatewayError } from '../../base/errors.ts'
 import { isPending } from '../../base/maybe-promise.ts'
@@ -14,9 +14,10 @@ import {
 } from '../../callers/limits/demand.ts'
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
 import { ASSUMED_OUTPUT_TOKENS } from '../../protocol/limits.ts'
-import type { Allowance } from '../../protocol/records.ts'
+import type { Allowance, Reservation } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { supportsParameter } from '../../providers/parameters.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
 import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
 import { dearestPrices } from './highest-price.ts'
 
@@ -57,6 +58,21 @@ export function demandOf(
     }
   })
   return { offers, tokens }
+}
+
+/** Charges the caller's limits with the cost in the record and the fees beside it; null charges nothing. */
+export function settleReservation(
+  reservation: Reservation,
+  record: Pick<UsageRecord, 'cost' | 'isByok' | 'inputTokens' | 'outputTokens'> | null,
+  fees: PicoUsd = 0,
+): void {
+  if (record === null) {
+    reservation.settle({ cost: 0, isByok: false, tokens: 0 })
+    return
+  }
+  const { cost, isByok, inputTokens, outputTokens } = record
+  const tokens = inputTokens + outputTokens
+  reservation.settle(fees === 0 ? { cost, isByok, tokens } : { cost, isByok, fees, tokens })
 }
 
 function offerOf(

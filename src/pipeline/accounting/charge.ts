@@ -11,10 +11,8 @@ import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { TOOL_PROMPT_FIELD, withNative } from '../../protocol/json/native.ts'
 import type { Pricing } from '../../protocol/provider.ts'
-import type { Reservation } from '../../protocol/records.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/price-rows.ts'
-import type { UsageRecord } from '../../storage/usage.ts'
 import type { ObservedReply } from './estimate.ts'
 import { imagesIn } from './media.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './usage-check.ts'
@@ -255,19 +253,4 @@ export function fixCharge({ attempts, bill, finish, signal }: Exchange, channel:
   if (isWhole && finish === null && !isRefused) bill.charge(null)
   // An answer that was continued and failed in the end costs nothing.
   if (bill.hasParts && !signal.aborted && !isRefused) bill.dropParts()
-}
-
-/** Charges the caller's limits with the cost in the record and the fees beside it; null charges nothing. */
-export function settleReservation(
-  reservation: Reservation,
-  record: Pick<UsageRecord, 'cost' | 'isByok' | 'inputTokens' | 'outputTokens'> | null,
-  fees: PicoUsd = 0,
-): void {
-  if (record === null) {
-    reservation.settle({ cost: 0, isByok: false, tokens: 0 })
-    return
-  }
-  const { cost, isByok, inputTokens, outputTokens } = record
-  const tokens = inputTokens + outputTokens
-  reservation.settle(fees === 0 ? { cost, isByok, tokens } : { cost, isByok, fees, tokens })
 }

@@ -5,7 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck, explain } from '../json/body.ts'
 import { maybe, metadataMap, oneOf, text } from '../json/schema.ts'
-import { MODEL_MAX_CHARS } from '../limits.ts'
+import { BATCH_WINDOW, MODEL_MAX_CHARS } from '../limits.ts'
 import { BATCH_ENDPOINTS } from './batches.ts'
 
 /** `custom_id`, in characters: at four bytes each it still fits into an index of every database. */
@@ -19,7 +19,7 @@ const FILE_ID_MAX_CHARS = 255
 export const BatchCreation = Type.Object(
   {
     endpoint: oneOf(...BATCH_ENDPOINTS),
-    completion_window: maybe(Type.Literal('24h')),
+    completion_window: maybe(Type.Literal(BATCH_WINDOW)),
     model: maybe(text({ min: 1, max: MODEL_MAX_CHARS, storable: true })),
     provider: maybe(
       Type.Object(

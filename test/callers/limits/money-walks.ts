@@ -19,8 +19,13 @@ import { createSpending, nanoToPico, picoToNano } from '../../../src/callers/lim
 import { type AttemptRecord, type Candidate, type Exchange, endOf } from '../../../src/exchange/exchange.ts'
 import { ZERO_USAGE } from '../../../src/formats/format.ts'
 import { usageRecord } from '../../../src/pipeline/accounting/account.ts'
-import { admitCall, type CallTerms, demandOf } from '../../../src/pipeline/accounting/allowance.ts'
-import { chargeOf, settleReservation } from '../../../src/pipeline/accounting/charge.ts'
+import {
+  admitCall,
+  type CallTerms,
+  demandOf,
+  settleReservation,
+} from '../../../src/pipeline/accounting/allowance.ts'
+import { chargeOf } from '../../../src/pipeline/accounting/charge.ts'
 import { inputTokensOf } from '../../../src/pipeline/accounting/estimate.ts'
 import type { Budget, Caller } from '../../../src/protocol/records.ts'
 import type { Credential } from '../../../src/providers/credentials/catalog.ts'
