@@ -1,5 +1,8 @@
 /** Durations as providers write them: `1s`, `6m0s`, `12ms`, `1h2m3.5s`. Pure. */
 
+/** The longest time that a provider may ask clients to wait: longer is a mistake, or useless to a caller. */
+export const WAIT_MAX_SECONDS = 86_400
+
 const DURATION =
   /^(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?$/
 

@@ -2,13 +2,11 @@
  * Errors that formats raise: provider errors, requests that a format cannot express, and replies that exceed a limit.
  * Each format reads its own error shape; `faults.ts` says whose fault it is. Pure.
  */
-import { durationSeconds } from '../base/duration.ts'
+import { durationSeconds, WAIT_MAX_SECONDS } from '../base/duration.ts'
 import { GatewayError } from '../base/errors.ts'
 import { filled, type Json, record, records } from '../base/json.ts'
 import { faultOf, type ProviderError } from './faults.ts'
 
-/** A longer wait is a mistake, or useless to a caller. */
-const WAIT_MAX_SECONDS = 86_400
 /** "Please try again in 6m0s", "Your quota will reset after 39s". */
 const WAIT_WORDS = /\b(?:again|retry|reset) (?:in|after) (\d[\d.hms]{0,20}[hms])\b/
 

@@ -14,7 +14,7 @@ import { isKnownFinish } from '../../formats/finish-reasons.ts'
 import type { Delta } from '../../formats/format.ts'
 import { mergedUsage } from '../../formats/usage.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
-import { providerRates } from '../../providers/upstream/failure.ts'
+import { providerRates } from '../../providers/upstream/provider-rates.ts'
 import type {
   Transport,
   UpstreamCall,

@@ -8,7 +8,7 @@ import { NOT_JSON } from '../../base/json.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Format } from '../../formats/format.ts'
-import { failureInReply, upstreamFailure } from '../../providers/upstream/failure.ts'
+import { failureInReply, upstreamFailure } from '../../providers/upstream/error-reply.ts'
 import type { UpstreamHead } from '../../providers/upstream/transport.ts'
 import { keyOwner, secretsOf } from './provider-request.ts'
 

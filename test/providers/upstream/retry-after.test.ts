@@ -1,5 +1,5 @@
 import t from 'tap'
-import { retryAfterSeconds } from '../../../src/providers/upstream/failure.ts'
+import { retryAfterSeconds } from '../../../src/providers/upstream/retry-after.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 // Fri, 02 Jan 2026 03:04:05 GMT

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { providerFailure } from '../../../src/formats/failure.ts'
-import { type Refusal, upstreamFailure } from '../../../src/providers/upstream/failure.ts'
+import { type Refusal, upstreamFailure } from '../../../src/providers/upstream/error-reply.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const KEY = 'sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWxYz'
