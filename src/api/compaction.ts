@@ -158,8 +158,8 @@ function writeOverflow(sink: EventSink, opening: ResponseResource, error: Gatewa
 /** POST /responses/compact: the messages that are kept, and the summary of all. */
 export function compactConversation(dialect: Dialect, deps: InferenceParts): Handler {
   return async (request, reply) => {
-    const parsed = parseBody(dialect, request, reply)
-    const call = callOf(dialect, request, reply, deps.dataRegionOf, { ...parsed, stream: false })
+    const parsedBody = parseBody(dialect, request, reply)
+    const call = callOf(dialect, request, reply, deps.dataRegionOf, { ...parsedBody, stream: false })
     const result = await compact(deps, call)
     reply.summary = result.outcome.summary
     if ('error' in result) {
@@ -171,7 +171,7 @@ export function compactConversation(dialect: Dialect, deps: InferenceParts): Han
       id: response.id,
       object: 'response.compaction',
       created_at: response.created_at,
-      output: [...keptMessages(parsed, deps.summaries.inputTokens), item],
+      output: [...keptMessages(parsedBody, deps.summaries.inputTokens), item],
       usage: response.usage,
     })
   }

@@ -272,8 +272,8 @@ export class EventSink implements Sink {
   #endSlowly(lateEvents: readonly StreamEvent[]): void {
     const frames = this.#frames
     const { streamBytes } = this.#deps.metrics
-    const pending = this.#pending
-    this.#stream.bytes += Buffer.byteLength(pending)
+    const pendingFrames = this.#pending
+    this.#stream.bytes += Buffer.byteLength(pendingFrames)
     const pieces = this.#piecesOf(lateEvents)
     let hasPieces = true
     let hasEnd = true
@@ -292,7 +292,7 @@ export class EventSink implements Sink {
       return text === '' ? null : text
     }
     const bytes = lateEvents.reduce((longest, event) => Math.max(longest, longestText(event)), 0)
-    this.#reply.endStream(pending, { bytes, next })
+    this.#reply.endStream(pendingFrames, { bytes, next })
   }
 
   *#piecesOf(events: readonly StreamEvent[]): Generator<string, void> {
@@ -323,9 +323,9 @@ export class EventSink implements Sink {
   }
 
   #release(): boolean {
-    const pending = this.#pending
+    const pendingFrames = this.#pending
     this.#pending = ''
-    return this.#stream.send(pending)
+    return this.#stream.send(pendingFrames)
   }
 }
 

@@ -38,12 +38,12 @@ export function googleRows(deps: GoogleDeps): Operation[] {
     dialect: gemini,
     handler,
   })
-  const counting = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
+  const countHandler = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
   return [
     post('generateContent', 'Generate content', createInference(gemini, deps, documentBody)),
     post('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamBody)),
     {
-      ...post('countTokens', 'Count the input tokens of contents', counting),
+      ...post('countTokens', 'Count the input tokens of contents', countHandler),
       generates: false,
     },
     post('embedContent', 'Create one embedding', embedding(deps, false)),

@@ -105,8 +105,8 @@ function openCompaction(
   request: ApiRequest,
   reply: Reply,
 ): ClientRequest {
-  const parsed = parseBody(dialect, request, reply, withoutTrigger(request.body))
-  return callOf(dialect, request, reply, dataRegionOf, parsed)
+  const parsedBody = parseBody(dialect, request, reply, withoutTrigger(request.body))
+  return callOf(dialect, request, reply, dataRegionOf, parsedBody)
 }
 
 /** Answers a request that generates nothing: no model is called, and only the request is counted. */
@@ -197,9 +197,9 @@ export function openCall(
   dataRegionOf: DataRegionOf,
   body: unknown,
 ): ClientRequest {
-  const parsed = parseBody(dialect, request, reply, body)
-  if (request.context.held.bytes >= RAW_MIN_MEMORY_BYTES) carryList(request.body, parsed)
+  const parsedBody = parseBody(dialect, request, reply, body)
+  if (request.context.held.bytes >= RAW_MIN_MEMORY_BYTES) carryList(request.body, parsedBody)
   if ((request.body as MaybeWritten | null)?.[AS_WRITTEN] === true)
-    Object.assign(parsed, { [AS_WRITTEN]: true })
-  return callOf(dialect, request, reply, dataRegionOf, parsed)
+    Object.assign(parsedBody, { [AS_WRITTEN]: true })
+  return callOf(dialect, request, reply, dataRegionOf, parsedBody)
 }

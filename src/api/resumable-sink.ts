@@ -167,8 +167,8 @@ export class ResumableSink implements Sink {
   #store(frames: string): void {
     if (frames === '') return
     const { seal, owner } = this.#sealing
-    const stored = this.#isSealed ? sealedFrames(seal, frames, owner) : frames
-    this.#writer.add(stored, countFrames(frames))
+    const storedFrames = this.#isSealed ? sealedFrames(seal, frames, owner) : frames
+    this.#writer.add(storedFrames, countFrames(frames))
   }
 
   #noteFlow(isFlowing: boolean): boolean {

@@ -56,12 +56,12 @@ const SEALED_PREFIX = ': sealed '
 
 /** Whole frames, each sealed for its stream. */
 export function sealedFrames(seal: FrameSeal, frames: string, owner: readonly string[]): string {
-  let sealed = ''
+  let sealedText = ''
   for (let from = 0, end = frames.indexOf(FRAME_END); end !== -1; end = frames.indexOf(FRAME_END, from)) {
-    sealed += `${SEALED_PREFIX}${seal.seal(frames.slice(from, end), owner)}${FRAME_END}`
+    sealedText += `${SEALED_PREFIX}${seal.seal(frames.slice(from, end), owner)}${FRAME_END}`
     from = end + FRAME_END.length
   }
-  return sealed
+  return sealedText
 }
 
 /** Opens the sealed frames in the slices of a transcript. One per reader. */

@@ -143,11 +143,11 @@ export class ThreadLink<Theirs extends object> {
   }
 
   #settle(number: number, answer: unknown): void {
-    const waiting = this.#waiting.get(number)
-    if (waiting === undefined) return
+    const waitingCall = this.#waiting.get(number)
+    if (waitingCall === undefined) return
     this.#waiting.delete(number)
-    waiting.timer?.cancel()
-    waiting.resolve(answer)
+    waitingCall.timer?.cancel()
+    waitingCall.resolve(answer)
   }
 }
 

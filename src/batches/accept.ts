@@ -141,8 +141,8 @@ class Acceptance {
     try {
       if (this.#incoming.idempotencyKey !== null) {
         this.#bodyHash = await this.#run('hash-file', this.#upload.file)
-        const known = await this.#open()
-        if (known !== null) return { batch: known, isReplayed: true }
+        const earlierBatch = await this.#open()
+        if (earlierBatch !== null) return { batch: earlierBatch, isReplayed: true }
       }
       const checked = await this.#check()
       await this.#admit(checked)
@@ -250,8 +250,8 @@ class Acceptance {
     const { bytes } = this.#requests.file
     const room = { batches: maxStored, requests: maxStoredRequests, bytes: maxStoredBytes }
     const batch = { id: this.#id, organizationId, workspaceId, requests, bytes }
-    const { reserved } = expectOutcome('room', await this.#store({ verb: 'reserve', batch, room }))
-    if (reserved !== 'reserved') throw noRoom(reserved, room)
+    const { reservation } = expectOutcome('room', await this.#store({ verb: 'reserve', batch, room }))
+    if (reservation !== 'reserved') throw noRoom(reservation, room)
   }
 
   /** @throws GatewayError `invalid_request`, `service_unavailable` */

@@ -51,13 +51,13 @@ export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
 /** Runs lines of embeddings, which have no turns. */
 export function runEmbeddings(dialect: EmbeddingsDialect, gateway: Gateway): RunLine {
   return async ({ body, preferences, ...call }) => {
-    const parsed = dialect.parse(body)
-    const request = withPreferences(parsed.request, preferences)
+    const parsedBody = dialect.parse(body)
+    const request = withPreferences(parsedBody.request, preferences)
     const outcome = await gateway.embed({
       ...call,
       dialect: dialect.name,
       request,
-      settings: parsed.settings,
+      settings: parsedBody.settings,
     })
     const { summary } = outcome
     if (outcome.answered) {

@@ -44,20 +44,20 @@ export function shareOut(
     grantedSlots < sharer.maxSlots && (rooms.get(sharer.lane) ?? 0) > 0
   const granted = new Map<string, number>()
   for (let remaining = free; remaining > 0; remaining--) {
-    let chosen: { held: number; shares: Share[] } | null = null
+    let chosenKey: { held: number; shares: Share[] } | null = null
     for (const [hash, key] of keys) {
-      if (chosen !== null && chosen.held <= key.held) continue
-      if (key.shares.some(canTake)) chosen = key
+      if (chosenKey !== null && chosenKey.held <= key.held) continue
+      if (key.shares.some(canTake)) chosenKey = key
       // All its lines have slots, or its lanes are full, and this cannot change during this call.
       else keys.delete(hash)
     }
-    if (chosen === null) break
-    const share = chosen.shares
+    if (chosenKey === null) break
+    const share = chosenKey.shares
       .filter(canTake)
       .reduce((smallest, share) => (total(share) < total(smallest) ? share : smallest))
     const { id, lane } = share.sharer
     share.granted++
-    chosen.held++
+    chosenKey.held++
     rooms.set(lane, (rooms.get(lane) ?? 0) - 1)
     granted.set(id, share.granted)
   }

@@ -121,11 +121,11 @@ export class ResultBuffer {
     const returned = this.#returned.slice(0, this.#maxResults)
     try {
       if (results.length > 0) {
-        const stored = await work.finish(owner, results)
+        const storedResults = await work.finish(owner, results)
         this.#results.splice(0, results.length)
         this.#maxResults = MAX_RESULTS_PER_WRITE
         for (const result of results) countMemory(-bytesOf(result))
-        onStored(stored)
+        onStored(storedResults)
       }
       if (returned.length > 0) {
         await work.giveBack(owner, returned)

@@ -329,14 +329,14 @@ export class BatchRunner {
       await this.#move(batch, 'expired')
       return
     }
-    const counting: typeof work.markChecked = async (id, claimed, through, failures) => {
+    const markAndCount: typeof work.markChecked = async (id, claimed, through, failures) => {
       const isStored = await work.markChecked(id, claimed, through, failures)
       if (isStored) for (const { outcome } of failures) this.#onStored(id, outcome)
       return isStored
     }
     const mayContinue = () =>
       this.#closing === null && batch.record.status === 'validating' && !batch.isExpired(clock.nowMs())
-    const verbs = { uncheckedLines: work.uncheckedLines, markChecked: counting }
+    const verbs = { uncheckedLines: work.uncheckedLines, markChecked: markAndCount }
     if (!(await checkBatch({ work: verbs, check }, batch.record, claim, mayContinue))) return
     const { finished } = await work.counts(batch.record.id)
     if (finished < batch.record.total) {

@@ -115,8 +115,8 @@ export class Scheduler {
   dropLost(lines: readonly HeldLine[]): void {
     for (const { batchId, number, fence } of lines) {
       const batch = this.#batches.get(batchId)
-      const running = batch?.running.get(number)
-      if (running?.run.line.fence === fence) running.run.stop('lost')
+      const runningLine = batch?.running.get(number)
+      if (runningLine?.run.line.fence === fence) runningLine.run.stop('lost')
       const index = batch?.ready.findIndex(({ line }) => line.number === number && line.fence === fence) ?? -1
       if (batch !== undefined && index !== -1) this.#drop(batch.ready, index, 1)
     }
@@ -190,10 +190,10 @@ export class Scheduler {
   /** Starts claimed lines, one of each batch in turn. */
   #startReady(): void {
     const { clock } = this.#options
-    const waiting = [...this.#batches.values()].filter(({ ready }) => ready.length > 0)
+    const waitingBatches = [...this.#batches.values()].filter(({ ready }) => ready.length > 0)
     for (let progress = true; progress && this.running < this.#limit; ) {
       progress = false
-      for (const batch of waiting) {
+      for (const batch of waitingBatches) {
         const [next] = batch.ready
         if (next === undefined || this.running >= this.#limit) continue
         if (this.#isPaused(batch)) {
@@ -210,14 +210,14 @@ export class Scheduler {
 
   #start(batch: OpenBatch, { line }: ReadyLine): void {
     const lane = this.#lanes.of(batch.lane)
-    const running: RunningLine = {
+    const runningLine: RunningLine = {
       run: this.#options.run(batch.record, line),
       lane: batch.lane,
       enteredMs: lane.enter(),
     }
-    batch.running.set(line.number, running)
+    batch.running.set(line.number, runningLine)
     this.running++
-    void running.run.ended.then(end => this.#noteEnded(batch, running, end))
+    void runningLine.run.ended.then(end => this.#noteEnded(batch, runningLine, end))
   }
 
   #noteEnded(batch: OpenBatch, { run, lane, enteredMs }: RunningLine, end: RunEnd): void {
@@ -376,12 +376,12 @@ export class Scheduler {
     let dueMs = Number.POSITIVE_INFINITY
     for (const batch of this.#batches.values()) {
       const pausedMs = nowMs + this.#lanes.of(batch.lane).pausedMs
-      const due = Math.max(
+      const batchDueMs = Math.max(
         batch.unclaimableUntilMs,
         this.#pausedKeys.get(batch.record.keyHash) ?? 0,
         pausedMs,
       )
-      if (due > nowMs) dueMs = Math.min(dueMs, due)
+      if (batchDueMs > nowMs) dueMs = Math.min(dueMs, batchDueMs)
     }
     if (dueMs < Number.POSITIVE_INFINITY) this.#timer = clock.after(dueMs - nowMs, () => this.pump())
   }

@@ -92,25 +92,28 @@ export class Uploads {
   async receive({ key, announcedBytes, decode = null }: UploadOwner, read: ReadBody): Promise<Upload> {
     let slots = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BODY_BYTES ? 0 : 1
     if (slots > 0 && this.#largeBodies.reserve(key, slots) !== 'taken') throw keyFull()
-    const received = new ReceivedFile(this.#room, key)
-    const unpacked = new ReceivedFile(this.#room, key)
+    const receivedFile = new ReceivedFile(this.#room, key)
+    const unpackedFile = new ReceivedFile(this.#room, key)
     const close = async (): Promise<void> => {
       this.#largeBodies.release(key, slots)
       slots = 0
-      await Promise.all([received.close(), unpacked.close()])
+      await Promise.all([receivedFile.close(), unpackedFile.close()])
     }
     try {
-      await received.write(await this.#open(), read)
-      if (decode === null) return { file: received.file, close }
-      await unpacked.write(await this.#open(), async ({ write }) => {
+      await receivedFile.write(await this.#open(), read)
+      if (decode === null) return { file: receivedFile.file, close }
+      await unpackedFile.write(await this.#open(), async ({ write }) => {
         let position = 0
-        for await (const chunk of decode({ bytes: received.bytes, pieces: () => received.pieces() })) {
+        for await (const chunk of decode({
+          bytes: receivedFile.bytes,
+          pieces: () => receivedFile.pieces(),
+        })) {
           await write(chunk, position)
           position += chunk.byteLength
         }
       })
-      await received.close()
-      return { file: unpacked.file, close }
+      await receivedFile.close()
+      return { file: unpackedFile.file, close }
     } catch (thrown) {
       await close()
       throw isOfSystem(thrown) ? storeUnavailable(thrown) : thrown
@@ -190,22 +193,17 @@ class ReceivedFile {
 }
 
 async function writeFully(handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
-  let written = 0
-  while (written < chunk.byteLength) {
-    const { bytesWritten } = await handle.write(
-      chunk,
-      written,
-      chunk.byteLength - written,
-      position + written,
-    )
-    written += bytesWritten
+  let offset = 0
+  while (offset < chunk.byteLength) {
+    const { bytesWritten } = await handle.write(chunk, offset, chunk.byteLength - offset, position + offset)
+    offset += bytesWritten
   }
 }
 
 function writeAtOnce(descriptor: number, chunk: Uint8Array, position: number): void {
-  let written = 0
-  while (written < chunk.byteLength) {
-    written += writeSync(descriptor, chunk, written, chunk.byteLength - written, position + written)
+  let offset = 0
+  while (offset < chunk.byteLength) {
+    offset += writeSync(descriptor, chunk, offset, chunk.byteLength - offset, position + offset)
   }
 }
 

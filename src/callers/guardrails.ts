@@ -61,8 +61,8 @@ export class Guardrails<Prepared extends object> {
    * the request.
    */
   of(caller: GuardedCaller): Prepared | null | Promise<Prepared | null> {
-    const known = this.#callers.get(caller.keyHash)
-    return known === undefined ? this.#load(caller, ({ prepared }) => prepared) : known.prepared
+    const entry = this.#callers.get(caller.keyHash)
+    return entry === undefined ? this.#load(caller, ({ prepared }) => prepared) : entry.prepared
   }
 
   /**
@@ -70,8 +70,8 @@ export class Guardrails<Prepared extends object> {
    * Rejects like `of` if the caller was invalidated in between.
    */
   budgets(caller: GuardedCaller): readonly Budget[] | null | Promise<readonly Budget[] | null> {
-    const known = this.#callers.peek(caller.keyHash)
-    return known === undefined ? this.#load(caller, ({ budgets }) => budgets) : known.budgets
+    const entry = this.#callers.peek(caller.keyHash)
+    return entry === undefined ? this.#load(caller, ({ budgets }) => budgets) : entry.budgets
   }
 
   /** Monotonic milliseconds until which `of` and `budgets` need not read the store; 0 if they must. */
@@ -91,13 +91,12 @@ export class Guardrails<Prepared extends object> {
 
   #load<Part>(
     caller: GuardedCaller,
-    partOf: (known: CallerGuardrails<Prepared>) => Part,
+    partOf: (entry: CallerGuardrails<Prepared>) => Part,
   ): Part | Promise<Part> {
     const { keyHash, organizationId, workspaceId, memberId } = caller
     const workspace = workspaceId ?? DEFAULT_WORKSPACE_ID
     const read = () => this.#store.guardrails.guardrailsFor(organizationId, workspace, keyHash, memberId)
-    const known = this.#callers.load(keyHash, read, organizationId)
-    return whenReady(known, partOf)
+    return whenReady(this.#callers.load(keyHash, read, organizationId), partOf)
   }
 
   #prepareOnce(applied: readonly AppliedGuardrail[]): Prepared | null {
@@ -105,11 +104,11 @@ export class Guardrails<Prepared extends object> {
     const name = applied
       .map(({ scope, guardrail }) => `${scope} ${guardrail.id} ${guardrail.revision}`)
       .join()
-    const known = this.#prepared.get(name)
-    if (known !== undefined) return known
-    const prepared = this.#prepare(applied)
-    if (prepared !== null) this.#prepared.set(name, prepared)
-    return prepared
+    const cachedForm = this.#prepared.get(name)
+    if (cachedForm !== undefined) return cachedForm
+    const form = this.#prepare(applied)
+    if (form !== null) this.#prepared.set(name, form)
+    return form
   }
 }
 

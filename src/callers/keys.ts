@@ -53,7 +53,7 @@ export class ApiKeys {
   readonly #clock: Clock
   readonly #unknownMs: number
   /** Keyed by the hash of a secret; the hash of the first secret identifies the key. */
-  readonly #known: StoreCache<KeyRecord | null, CachedKey | null>
+  readonly #cache: StoreCache<KeyRecord | null, CachedKey | null>
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>
   /** Cached later secrets, by the hash of the key. */
@@ -64,12 +64,12 @@ export class ApiKeys {
     this.#keys = store.keys
     this.#clock = others.clock
     this.#unknownMs = unknownMs
-    this.#known = new StoreCache({
+    this.#cache = new StoreCache({
       ...others,
       plural: 'API keys',
       maxEntries: maxKeys,
       make: withExpiry,
-      onLoad: (hash, known) => this.#noteRead(hash, known),
+      onLoad: (hash, cachedKey) => this.#noteRead(hash, cachedKey),
     })
     this.#unknown = new LRUCache({ max: maxUnknown })
     this.#laterSecrets = new LRUCache({ max: maxKeys, dispose: hashes => this.#dropSecrets(hashes) })
@@ -85,14 +85,14 @@ export class ApiKeys {
 
   /** Like `authenticate`, by the hash of a secret. */
   bySecret(hash: string): KeyRecord | Promise<KeyRecord> {
-    const known = this.#known.get(hash)
-    return known === undefined ? this.#load(hash, true) : this.#admit(known, true)
+    const cachedKey = this.#cache.get(hash)
+    return cachedKey === undefined ? this.#load(hash, true) : this.#admit(cachedKey, true)
   }
 
   /** The key identified by the hash of its first secret, even if that secret has expired. Throws like `bySecret`. */
   find(hash: string): KeyRecord | Promise<KeyRecord> {
-    const known = this.#known.get(hash)
-    return known === undefined ? this.#load(hash, false) : this.#admit(known, false)
+    const cachedKey = this.#cache.get(hash)
+    return cachedKey === undefined ? this.#load(hash, false) : this.#admit(cachedKey, false)
   }
 
   /** The reason why a valid key no longer is; null: it still is, or cannot be read now. Never rejects. */
@@ -102,7 +102,7 @@ export class ApiKeys {
       return null
     } catch (thrown) {
       if (!(thrown instanceof GatewayError) || thrown.code !== 'authentication') return null
-      const record = this.#known.get(hash)?.record
+      const record = this.#cache.get(hash)?.record
       if (record === undefined) return 'key_deleted'
       return record.disabled ? 'key_disabled' : 'key_expired'
     }
@@ -110,36 +110,38 @@ export class ApiKeys {
 
   /** Call it after the record of a key, or one of its secrets, has been added, changed or removed. */
   invalidate(hash: string): void {
-    this.#known.invalidate(hash)
+    this.#cache.invalidate(hash)
     this.#unknown.delete(hash)
     this.#laterSecrets.delete(hash)
     // A read by a later secret does not know yet which key it belongs to, so all are dropped.
-    this.#known.dropReads()
+    this.#cache.dropReads()
   }
 
   /** Call it after rate limits of the organization's workspaces or end users have changed. */
   invalidateOf(organizationId: string): void {
-    this.#known.invalidateEach(known => known?.record.organizationId === organizationId)
-    this.#known.dropReads()
+    this.#cache.invalidateEach(cachedKey => cachedKey?.record.organizationId === organizationId)
+    this.#cache.dropReads()
   }
 
-  /** Forces a new read of every key before its next use; known records are used only while the store fails. */
+  /** Forces a new read of every key before its next use; cached records are used only while the store fails. */
   invalidateAll(): void {
-    this.#known.invalidateAll()
+    this.#cache.invalidateAll()
     this.#unknown.clear()
   }
 
   #load(hash: string, bySecret: boolean): KeyRecord | Promise<KeyRecord> {
     if (this.#clock.monotonicMs() < (this.#unknown.get(hash) ?? 0)) throw invalidKey()
-    const known = this.#known.load(hash, () => this.#keys.find(hash))
-    return whenReady(known, cachedKey => this.#admit(cachedKey, bySecret))
+    return whenReady(
+      this.#cache.load(hash, () => this.#keys.find(hash)),
+      cachedKey => this.#admit(cachedKey, bySecret),
+    )
   }
 
-  #noteRead(hash: string, known: CachedKey | null): void {
-    if (known === null) this.#unknown.set(hash, this.#clock.monotonicMs() + this.#unknownMs)
+  #noteRead(hash: string, cachedKey: CachedKey | null): void {
+    if (cachedKey === null) this.#unknown.set(hash, this.#clock.monotonicMs() + this.#unknownMs)
     else {
       this.#unknown.delete(hash)
-      const { record } = known
+      const { record } = cachedKey
       if (record.hash !== hash) this.#noteLaterSecret(record.hash, hash)
     }
   }
@@ -151,18 +153,18 @@ export class ApiKeys {
   }
 
   #dropSecrets(hashes: ReadonlySet<string>): void {
-    for (const hash of hashes) this.#known.invalidate(hash)
+    for (const hash of hashes) this.#cache.invalidate(hash)
   }
 
-  #admit(known: CachedKey | null, bySecret: boolean): KeyRecord {
-    if (known === null) throw invalidKey()
-    if (known.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
-    const endsAtMs = bySecret ? known.endsAtMs : known.expiresAtMs
-    if (endsAtMs === Number.POSITIVE_INFINITY) return known.record
+  #admit(cachedKey: CachedKey | null, bySecret: boolean): KeyRecord {
+    if (cachedKey === null) throw invalidKey()
+    if (cachedKey.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
+    const endsAtMs = bySecret ? cachedKey.endsAtMs : cachedKey.expiresAtMs
+    if (endsAtMs === Number.POSITIVE_INFINITY) return cachedKey.record
     const nowMs = this.#clock.nowMs()
     // An unreadable date counts as past.
-    if (nowMs < endsAtMs) return known.record
-    if (nowMs < known.expiresAtMs) {
+    if (nowMs < endsAtMs) return cachedKey.record
+    if (nowMs < cachedKey.expiresAtMs) {
       throw new GatewayError(
         'authentication',
         'This is the old secret of a rotated API key, and it has expired; use the new secret',
@@ -211,8 +213,8 @@ const CALLERS = new WeakMap<KeyRecord, Caller>()
 
 /** Extracts the part of a key's record that the pipeline needs. Returns the same object for the same record. */
 export function callerOf(key: KeyRecord): Caller {
-  const known = CALLERS.get(key)
-  if (known !== undefined) return known
+  const cachedCaller = CALLERS.get(key)
+  if (cachedCaller !== undefined) return cachedCaller
   const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit, rates } =
     key
   const { loopPolicy, caching } = key

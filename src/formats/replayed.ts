@@ -256,7 +256,7 @@ export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unkno
 }
 
 /** Reasoning that Claude can verify, at Anthropic and in every cloud: by its signature, or sealed. */
-type ClaudeThought = { readonly text: string; readonly signature: string } | { readonly sealed: string }
+type ClaudeThought = { readonly text: string; readonly signature: string } | { readonly sealedText: string }
 
 /** The reasoning in the form that Claude verifies; null for reasoning of other models. */
 export function claudeThought(item: Extract<InputItem, { type: 'reasoning' }>): ClaudeThought | null {
@@ -266,6 +266,6 @@ export function claudeThought(item: Extract<InputItem, { type: 'reasoning' }>): 
     const text = raw === '' ? (item.summary?.map(part => part.text).join('') ?? '') : raw
     return { text, signature: item.signature }
   }
-  const sealed = isClaude ? (item.encrypted_content ?? '') : ''
-  return sealed === '' ? null : { sealed }
+  const sealedText = isClaude ? (item.encrypted_content ?? '') : ''
+  return sealedText === '' ? null : { sealedText }
 }

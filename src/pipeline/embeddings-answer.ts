@@ -102,15 +102,15 @@ export class EmbeddingsAnswer implements AttemptTarget {
 
   /** Vectors of different lengths are useless, and vectors that do not have the requested length would go unnoticed. */
   #check(dimensions: number): void {
-    const requested = this.#deps.terms.dimensions
-    const expected = requested ?? this.#dimensions ?? dimensions
+    const requestedDimensions = this.#deps.terms.dimensions
+    const expectedDimensions = requestedDimensions ?? this.#dimensions ?? dimensions
     this.#dimensions = dimensions
-    if (dimensions === expected) return
+    if (dimensions === expectedDimensions) return
     throw new GatewayError(
       'provider_unavailable',
-      requested === null
+      requestedDimensions === null
         ? 'The provider sent vectors of different lengths'
-        : `The provider sent vectors of ${dimensions} dimensions, not ${requested}`,
+        : `The provider sent vectors of ${dimensions} dimensions, not ${requestedDimensions}`,
     )
   }
 }

@@ -174,14 +174,14 @@ function reasonOf({ metadata, errorType }: GatewayError): string {
 export function routingMetadata(exchange: Exchange, isAnswered: boolean, region: string): GatewayMetadata {
   const { repeated } = exchange
   const last = exchange.attempts.at(-1) ?? repeated?.attempt
-  const chosen = isAnswered ? last : undefined
+  const chosenAttempt = isAnswered ? last : undefined
   const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
   return {
     requested,
     ...(exchange.ranking.route === undefined ? {} : { route: exchange.ranking.route }),
     strategy: exchange.strategy,
     region,
-    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
+    summary: `available=${exchange.candidates.length}${chosenAttempt === undefined ? '' : `, selected=${chosenAttempt.endpoint.provider.name}`}`,
     attempt: exchange.attempts.filter(({ isStarted }) => isStarted).length,
     attempts: exchange.attempts.map(attempt => ({
       provider: attempt.endpoint.provider.name,
@@ -197,7 +197,7 @@ export function routingMetadata(exchange: Exchange, isAnswered: boolean, region:
       available: exchange.candidates.map(({ endpoint, credential }) => ({
         model: endpoint.modelId,
         provider: endpoint.provider.name,
-        selected: endpoint === chosen?.endpoint && credential === chosen.credential,
+        selected: endpoint === chosenAttempt?.endpoint && credential === chosenAttempt.credential,
       })),
     },
     ...(exchange.ranking.skipped.length === 0 ? {} : { skipped_models: exchange.ranking.skipped }),

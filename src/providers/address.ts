@@ -34,11 +34,11 @@ export function fillPlaceholders(
 ): string {
   const placeholders = placeholdersOf(url)
   if (placeholders.length === 0) return url
-  const missing = placeholders.find(name => values[name] === undefined)
-  if (missing !== undefined) {
+  const missingName = placeholders.find(name => values[name] === undefined)
+  if (missingName !== undefined) {
     throw new GatewayError(
       'provider_unavailable',
-      `The address of ${provider.name} needs ${PLACEHOLDER_NAMES[missing] ?? missing}, which neither the key nor the configuration gives`,
+      `The address of ${provider.name} needs ${PLACEHOLDER_NAMES[missingName] ?? missingName}, which neither the key nor the configuration gives`,
     )
   }
   const isInHost = (name: string): boolean => url.indexOf(`{${name}}`) < endOfHost(url)

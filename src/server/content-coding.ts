@@ -120,13 +120,13 @@ export async function* decodedPieces(
   coding: string,
   limitBytes: number,
 ): AsyncGenerator<Uint8Array> {
-  const sent = pieces()[Symbol.asyncIterator]()
-  const first = await sent.next()
+  const iterator = pieces()[Symbol.asyncIterator]()
+  const first = await iterator.next()
   let fault: { readonly thrown: unknown } | null = null
   const source = Readable.from(
     (async function* () {
       try {
-        for (let next = first; next.done !== true; next = await sent.next()) yield next.value
+        for (let next = first; next.done !== true; next = await iterator.next()) yield next.value
       } catch (thrown) {
         fault = { thrown }
         throw thrown

@@ -471,12 +471,14 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   async #receiveCompressed(operation: BodyOperation, body: BodyBuffer, coding: string): Promise<void> {
     const { clock } = this.#deps.admissions.deps
-    const sent = body.isComplete ? body.takeBytes() : await body.collect(clock, this.#deps.uploadMs)
-    const bytes = await decode(sent, coding, operation.bodyLimitBytes, this.held)
+    const compressedBytes = body.isComplete
+      ? body.takeBytes()
+      : await body.collect(clock, this.#deps.uploadMs)
+    const bytes = await decode(compressedBytes, coding, operation.bodyLimitBytes, this.held)
     this.#decodedBytes = bytes.length
     if (this.#socket.isEnded) return
     // The key's share counts the memory that is held, not the bytes that were sent.
-    this.#slot?.add(Math.max(0, bytes.length - sent.length))
+    this.#slot?.add(Math.max(0, bytes.length - compressedBytes.length))
     await this.#read(operation, bytes, clock.monotonicMs())
   }
 
@@ -550,11 +552,11 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   waitForSlot({ user, safety_identifier }: EndUserFields): Promise<void> | null {
     const slot = this.#slot
     if (slot?.isLate !== true) return null
-    const waiting = slot.wait(safety_identifier ?? user ?? null, this.key?.organizationId ?? null)
-    if (waiting === null) return null
+    const wait = slot.wait(safety_identifier ?? user ?? null, this.key?.organizationId ?? null)
+    if (wait === null) return null
     const { clock } = this.#deps.admissions.deps
     this.watch.enter('queue', clock.monotonicMs())
-    return waiting.then(() => this.watch.enter('parse', clock.monotonicMs()))
+    return wait.then(() => this.watch.enter('parse', clock.monotonicMs()))
   }
 
   #fail(thrown: unknown): void {

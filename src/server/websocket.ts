@@ -126,13 +126,13 @@ export class WebSockets implements KeyedRequests {
       return
     }
     try {
-      const found = keys.authenticate(authorizationOf(accepted.headers))
-      if (isPending(found)) {
-        found.then(
+      const keyRecord = keys.authenticate(authorizationOf(accepted.headers))
+      if (isPending(keyRecord)) {
+        keyRecord.then(
           key => this.#admit(handshake, key),
           () => this.#refuse(handshake, NO_SOCKET),
         )
-      } else this.#admit(handshake, found)
+      } else this.#admit(handshake, keyRecord)
     } catch {
       this.#refuse(handshake, NO_SOCKET)
     }

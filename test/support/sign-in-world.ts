@@ -81,7 +81,7 @@ export async function startSignInWorld(t: Test, options: SignInWorldOptions = {}
   const catalog = catalogOf(
     configuredParts(loadConfig([], {}), {
       simUrl: 'http://127.0.0.1:1',
-      known: { imported: [], discovered: new Map() },
+      knownModels: { imported: [], discovered: new Map() },
     }),
   )
   let page: Console | null = null

@@ -89,10 +89,10 @@ export class OutputSizes {
     const { id, batch } = output
     const size = this.#sizes.get(id)
     if (size !== undefined) return size
-    const counting = countBytes(output)
-    this.#sizes.set(batch.organizationId, id, counting)
-    counting.catch(() => this.#sizes.delete(id))
-    return counting
+    const count = countBytes(output)
+    this.#sizes.set(batch.organizationId, id, count)
+    count.catch(() => this.#sizes.delete(id))
+    return count
   }
 }
 

@@ -48,8 +48,8 @@ export function createCapture(deps: ManagementParts): Handler {
     )
     if (exceededLimit !== null) throw limitReached(exceededLimit)
     changes.publish({ kind: 'captures' })
-    const stored = await store.captures.find(record.organizationId, record.id)
-    reply.json(201, { data: toDocument(requireFound(stored), [], clock.nowMs()) })
+    const storedRecord = await store.captures.find(record.organizationId, record.id)
+    reply.json(201, { data: toDocument(requireFound(storedRecord), [], clock.nowMs()) })
   }
 }
 

@@ -112,10 +112,10 @@ async function change(
     ({ endUsers }) => endUsers.change(organizationId, user, fields, now),
     updated => updated && toObject(user),
   )
-  const found = requireFound(record)
+  const endUser = requireFound(record)
   deps.changes.publish({ kind: 'end-user', organizationId, user })
   if (fields.rateLimit !== undefined) deps.changes.publish({ kind: 'rates', organizationId })
-  return END_USER.toDocument(found)
+  return END_USER.toDocument(endUser)
 }
 
 function toObject(user: string): AuditObject {

@@ -107,8 +107,8 @@ function best(
 export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = NO_FIGURES): Order | null {
   const sort = singleParameter(query, 'sort')
   if (sort === null || sort === '') return null
-  const measured = Object.hasOwn(MEASURED_ORDERS, sort) ? MEASURED_ORDERS[sort] : undefined
-  if (measured !== undefined) return measured(measures)
+  const measuredOrder = Object.hasOwn(MEASURED_ORDERS, sort) ? MEASURED_ORDERS[sort] : undefined
+  if (measuredOrder !== undefined) return measuredOrder(measures)
   if (!Object.hasOwn(ORDERS, sort)) {
     throw refuseField(
       'sort',

@@ -75,7 +75,7 @@ function modelsOf(file: string): readonly KnownModel[] {
 function servedOf({ config }: OptionValues, models: readonly KnownModel[]): number {
   const loaded = loadConfig(configWords(config), processEnvironment())
   const knownModels = { imported: models, discovered: new Map<string, readonly KnownModel[]>() }
-  const parts = configuredParts(loaded, { simUrl: 'http://127.0.0.1:1', known: knownModels })
+  const parts = configuredParts(loaded, { simUrl: 'http://127.0.0.1:1', knownModels })
   const offered = new Set(parts.models.map(({ id }) => id))
   return models.filter(({ id }) => offered.has(id)).length
 }

@@ -147,8 +147,8 @@ function text(options: OptionValues, name: string): string | null {
 function number(options: OptionValues, name: string, min: number, max: number): number | null {
   const value = text(options, name)
   if (value === null) return null
-  const parsed = /^\d+$/.test(value) ? Number(value) : Number.NaN
-  if (parsed >= min && parsed <= max) return parsed
+  const parsedValue = /^\d+$/.test(value) ? Number(value) : Number.NaN
+  if (parsedValue >= min && parsedValue <= max) return parsedValue
   throw new UsageError(`--${name}: expects a number from ${count(min)} to ${count(max)}`)
 }
 

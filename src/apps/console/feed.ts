@@ -224,9 +224,9 @@ export class Feed {
       if ((live.get(record.id)?.cost ?? null) === null) this.#add(organization, record, nowMs)
     }
     for (const [id, row] of live) {
-      const stored = organization.rows.get(id)
+      const storedRow = organization.rows.get(id)
       organization.rows.delete(id)
-      this.#put(organization, stored === undefined || row.cost !== null ? row : joined(stored, row))
+      this.#put(organization, storedRow === undefined || row.cost !== null ? row : joined(storedRow, row))
     }
     organization.changed.clear()
     organization.series.takeChanged()

@@ -52,7 +52,7 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
 const OPENAI_STATES = ['validating', 'in_progress', 'finalizing'] as const
 
 export function openaiBatch(job: SimJob): unknown {
-  const running = OPENAI_STATES[Math.min(job.polls, OPENAI_STATES.length - 1)]
+  const runningStatus = OPENAI_STATES[Math.min(job.polls, OPENAI_STATES.length - 1)]
   const hasOutput = job.end !== null && job.end !== 'failed'
   return {
     id: job.id,
@@ -60,7 +60,7 @@ export function openaiBatch(job: SimJob): unknown {
     endpoint: job.lines[0]?.path ?? '',
     completion_window: '24h',
     created_at: Math.floor(job.createdMs / 1000),
-    status: job.end ?? (job.isCancelling ? 'cancelling' : running),
+    status: job.end ?? (job.isCancelling ? 'cancelling' : runningStatus),
     input_file_id: job.inputFile,
     ...(hasOutput
       ? { output_file_id: `file-${OUTPUT}${job.id}`, error_file_id: `file-err-${job.id}` }

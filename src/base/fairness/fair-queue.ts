@@ -76,10 +76,10 @@ export class FairQueue<Entry extends QueueEntry> {
 
   /** Removes an entry that no longer waits. */
   remove(entry: Entry): void {
-    const waiting = this.#shares.get(entry.endUser)?.waiting ?? []
-    const index = waiting.indexOf(entry)
+    const waitingEntries = this.#shares.get(entry.endUser)?.waiting ?? []
+    const index = waitingEntries.indexOf(entry)
     if (index === -1) return
-    waiting.splice(index, 1)
+    waitingEntries.splice(index, 1)
     this.length--
   }
 
@@ -101,20 +101,20 @@ export class FairQueue<Entry extends QueueEntry> {
       totalWeight += share.weight
       if (isWaiting) minWeight = Math.min(minWeight, share.weight)
     }
-    let chosen: EndUserShare<Entry> | null = null
+    let chosenShare: EndUserShare<Entry> | null = null
     for (const share of this.#shares.values()) {
       if (share.waiting.length === 0 || share.running >= maxRunning) continue
-      if (chosen === null || comesBefore(share, chosen, minWeight)) chosen = share
+      if (chosenShare === null || comesBefore(share, chosenShare, minWeight)) chosenShare = share
     }
-    const entry = chosen?.waiting.shift()
-    if (chosen === null || entry === undefined) return null
+    const entry = chosenShare?.waiting.shift()
+    if (chosenShare === null || entry === undefined) return null
     // A round is over when each user could start as many entries as its weight.
-    this.#now = Math.max(this.#now + 1 / totalWeight, chosen.startsAt - CREDIT_ROUNDS)
-    chosen.startsAt += 1 / chosen.weight
-    chosen.running++
+    this.#now = Math.max(this.#now + 1 / totalWeight, chosenShare.startsAt - CREDIT_ROUNDS)
+    chosenShare.startsAt += 1 / chosenShare.weight
+    chosenShare.running++
     this.#running++
     this.length--
-    return { entry, share: chosen }
+    return { entry, share: chosenShare }
   }
 
   /** Call it when a started entry has ended. */

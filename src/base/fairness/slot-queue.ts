@@ -48,11 +48,11 @@ export class SlotQueue {
     const { promise, resolve, reject } = Promise.withResolvers<(() => void) | null>()
     let timer: { cancel(): void } | null = null
     const abort = (): void => {
-      this.#queue.remove(waiting)
-      waiting.settle(null)
+      this.#queue.remove(waitingCaller)
+      waitingCaller.settle(null)
       reject(signal.reason as Error)
     }
-    const waiting: WaitingCaller = {
+    const waitingCaller: WaitingCaller = {
       endUser: keyHash,
       settle(share) {
         timer?.cancel()
@@ -69,10 +69,10 @@ export class SlotQueue {
     signal.throwIfAborted()
     if (signal !== NO_SIGNAL) signal.addEventListener('abort', abort, { once: true })
     timer = clock.after(waitMs, () => {
-      this.#queue.remove(waiting)
-      waiting.settle(null)
+      this.#queue.remove(waitingCaller)
+      waitingCaller.settle(null)
     })
-    this.#queue.add(waiting)?.settle(null)
+    this.#queue.add(waitingCaller)?.settle(null)
     this.#start()
     return promise
   }

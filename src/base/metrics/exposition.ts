@@ -41,9 +41,9 @@ export function sumOf(snapshots: readonly MetricSnapshot[]): MetricSnapshot {
   const families = new Map<string, MetricFamily[]>()
   for (const snapshot of snapshots)
     for (const family of snapshot) {
-      const known = families.get(family.name)
-      if (known === undefined) families.set(family.name, [family])
-      else known.push(family)
+      const sameFamilies = families.get(family.name)
+      if (sameFamilies === undefined) families.set(family.name, [family])
+      else sameFamilies.push(family)
     }
   return [...families.values()].map(addUp)
 }
@@ -91,11 +91,11 @@ export function formOf(accept: string | undefined): ExpositionForm {
   let [text, openMetrics] = [0, 0]
   for (const range of (accept ?? '').split(',')) {
     const [type = '', ...parameters] = range.split(';').map(part => part.trim().toLowerCase())
-    const named = (name: string) =>
+    const parameterOf = (name: string) =>
       parameters.find(parameter => parameter.startsWith(`${name}=`))?.slice(name.length + 1)
-    const weight = Number(named('q') ?? 1)
+    const weight = Number(parameterOf('q') ?? 1)
     if (type === 'application/openmetrics-text') {
-      const version = named('version')?.replaceAll('"', '')
+      const version = parameterOf('version')?.replaceAll('"', '')
       if (version === undefined || OPEN_VERSION.test(version)) openMetrics = Math.max(openMetrics, weight)
     } else if (type === 'text/plain') text = Math.max(text, weight)
   }

@@ -235,14 +235,14 @@ function lookupUpTo<Entry>(
   limit: number,
   make: (label: string) => Entry,
 ): Lookup<Entry> {
-  const known = new Map<string, Entry>()
+  const entries = new Map<string, Entry>()
   const learn = (values: Iterable<string>): void => {
     for (const value of values) {
-      if (known.size === limit) break
-      if (!known.has(value)) known.set(value, make(value))
+      if (entries.size === limit) break
+      if (!entries.has(value)) entries.set(value, make(value))
     }
   }
   learn(values)
   const others = make(OTHER)
-  return { find: value => known.get(value) ?? others, learn }
+  return { find: value => entries.get(value) ?? others, learn }
 }

@@ -21,26 +21,27 @@ export function withZeros(snapshot: MetricSnapshot, declarations: readonly Decla
 function completed(family: MetricFamily, declaration: Declaration): MetricFamily {
   const { labels: names, fromZero } = declaration
   if (fromZero === undefined) return family
-  const seen = new Map<string, Labels>()
+  const seenLabels = new Map<string, Labels>()
   for (const { labels, metricName } of family.values)
-    if (metricName === undefined || metricName.endsWith('_count')) seen.set(keyOf(names, labels), labels)
+    if (metricName === undefined || metricName.endsWith('_count'))
+      seenLabels.set(keyOf(names, labels), labels)
   const zeros: MetricSample[] = []
-  const started = new Set<string>()
-  const begin = (known: Labels): void => {
+  const startedGroups = new Set<string>()
+  const begin = (knownLabels: Labels): void => {
     // A label with a value that the declaration does not list, such as a route or a provider, keeps that value.
     const choices = names.map(name => {
       const values = fromZero[name] ?? []
-      const value = known[name]
+      const value = knownLabels[name]
       return value === undefined || values.includes(String(value)) ? values : [value]
     })
     const group = choices.map(values => (values.length === 1 ? values[0] : '')).join('\n')
-    if (started.has(group)) return
-    started.add(group)
+    if (startedGroups.has(group)) return
+    startedGroups.add(group)
     for (const labels of combinations(names, choices))
-      if (!seen.has(keyOf(names, labels))) addZeros(zeros, declaration, labels)
+      if (!seenLabels.has(keyOf(names, labels))) addZeros(zeros, declaration, labels)
   }
   begin({})
-  for (const labels of seen.values()) begin(labels)
+  for (const labels of seenLabels.values()) begin(labels)
   return zeros.length === 0 ? family : { ...family, values: [...family.values, ...zeros] }
 }
 

@@ -285,8 +285,8 @@ export class ExchangeSpans {
   }
 
   #toolWith(signal: object | undefined): ToolNotes | undefined {
-    const known = signal === undefined ? undefined : this.#running.get(signal)
-    return known ?? (this.#running.size === 0 ? undefined : [...this.#running.values()].at(-1))
+    const tool = signal === undefined ? undefined : this.#running.get(signal)
+    return tool ?? (this.#running.size === 0 ? undefined : [...this.#running.values()].at(-1))
   }
 
   /**

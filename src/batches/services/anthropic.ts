@@ -36,9 +36,9 @@ export const anthropic: BatchService = {
   async find(calls, job) {
     let isUnsure = false
     for await (const batch of recent(calls, job)) {
-      const found = await matchJob(calls, batch, job)
-      if (found === 'unsure') isUnsure = true
-      else if (found !== 'none') return found
+      const match = await matchJob(calls, batch, job)
+      if (match === 'unsure') isUnsure = true
+      else if (match !== 'none') return match
     }
     return isUnsure ? 'unsure' : 'none'
   },
@@ -79,10 +79,10 @@ async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerato
 async function matchJob(
   calls: ServiceCalls,
   batch: Json,
-  { mark, lines, known }: LostJob,
+  { mark, lines, knownNames }: LostJob,
 ): Promise<FoundJob> {
   const name = idOf(batch['id'])
-  if (known.has(name) || countOf(batch) !== lines) return 'none'
+  if (knownNames.has(name) || countOf(batch) !== lines) return 'none'
   if (batch['processing_status'] !== 'ended') return 'unsure'
   for await (const page of anthropic.lines(calls, name)) {
     const [first] = page

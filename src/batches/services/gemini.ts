@@ -45,8 +45,10 @@ export const gemini: BatchService = {
       const query = { pageSize: String(PAGE_SIZE), ...(token === null ? {} : { pageToken: token }) }
       const page = await calls.get({ path: '/batches', query })
       const jobs = records(page['operations'])
-      const found = jobs.find(operation => recordOrEmpty(operation['metadata'])['displayName'] === job.mark)
-      if (found !== undefined) return { name: jobOf(found['name']) }
+      const markedJob = jobs.find(
+        operation => recordOrEmpty(operation['metadata'])['displayName'] === job.mark,
+      )
+      if (markedJob !== undefined) return { name: jobOf(markedJob['name']) }
       token = filled(page['nextPageToken'])
       if (token === null || token.length > TOKEN_MAX_CHARS || isBefore(jobs.at(-1), job)) return 'none'
     }

@@ -199,14 +199,14 @@ export class JobWork {
     const { jobs, clock, onBusy } = this.#deps
     const { batchId, mark, lines, createdAt } = this.job
     const jobsOfBatch = await jobs.ofBatch(batchId)
-    const known = new Set(jobsOfBatch.flatMap(({ name }) => (name === null ? [] : [name])))
+    const knownNames = new Set(jobsOfBatch.flatMap(({ name }) => (name === null ? [] : [name])))
     const sinceMs = Date.parse(createdAt)
-    const found = await service.find(calls, { mark, lines, sinceMs, known })
-    if (found !== 'none' && found !== 'unsure') {
-      await this.#setName(found.name)
-      return found.name
+    const result = await service.find(calls, { mark, lines, sinceMs, knownNames })
+    if (result !== 'none' && result !== 'unsure') {
+      await this.#setName(result.name)
+      return result.name
     }
-    if (found === 'unsure' && clock.nowMs() - sinceMs < UNSURE_WAIT_MS && !this.#isPastGrace()) {
+    if (result === 'unsure' && clock.nowMs() - sinceMs < UNSURE_WAIT_MS && !this.#isPastGrace()) {
       this.#wait(MAX_POLL_MS)
       return null
     }

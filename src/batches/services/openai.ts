@@ -50,8 +50,8 @@ export const openai: BatchService = {
       const query = { limit: String(PAGE_SIZE), ...(after === null ? {} : { after }) }
       const page = await calls.get({ path: '/batches', query })
       const batches = records(page['data'])
-      const found = batches.find(batch => recordOrEmpty(batch['metadata'])[MARK_KEY] === job.mark)
-      if (found !== undefined) return { name: idOf(found['id']) }
+      const markedBatch = batches.find(batch => recordOrEmpty(batch['metadata'])[MARK_KEY] === job.mark)
+      if (markedBatch !== undefined) return { name: idOf(markedBatch['id']) }
       const last = batches.at(-1)
       if (last === undefined || page['has_more'] !== true || isBefore(last, job)) return 'none'
       after = idOf(last['id'])

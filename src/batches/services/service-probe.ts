@@ -40,7 +40,12 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
     const bounded = AbortSignal.any([signal, deadline.signal])
     try {
       const { service, calls } = await accessService(deps, batch, job, bounded)
-      await service.find(calls, { mark: PROBE_MARK, sinceMs: deps.clock.nowMs(), lines: 0, known: new Set() })
+      await service.find(calls, {
+        mark: PROBE_MARK,
+        sinceMs: deps.clock.nowMs(),
+        lines: 0,
+        knownNames: new Set(),
+      })
     } catch (thrown) {
       signal.throwIfAborted()
       const { message, metadata } = toGatewayError(thrown)

@@ -171,23 +171,29 @@ export class ServiceRunner {
       this.#drafts.remove(draft)
       return
     }
-    const reserved = draftLines.reduce((sum, draftLine) => sum + BigInt(Math.ceil(draftLine.reserved)), 0n)
-    const opened = await jobs.open(
+    const reservedSum = draftLines.reduce((sum, draftLine) => sum + BigInt(Math.ceil(draftLine.reserved)), 0n)
+    const openedJob = await jobs.open(
       owner,
-      { ...facts, batchId: batch.id, mark, reserved: String(reserved), createdAt: isoInstant(clock.nowMs()) },
+      {
+        ...facts,
+        batchId: batch.id,
+        mark,
+        reserved: String(reservedSum),
+        createdAt: isoInstant(clock.nowMs()),
+      },
       lines,
       nowMs() + JOB_LEASE_MS,
     )
     this.#drafts.remove(draft)
-    if (opened === null) {
+    if (openedJob === null) {
       release(draft)
       giveBack(lines)
       return
     }
-    const claimedNumbers = new Set(opened.lines.map(({ number }) => number))
+    const claimedNumbers = new Set(openedJob.lines.map(({ number }) => number))
     const texts = draftLines.filter(({ line }) => claimedNumbers.has(line.number)).map(({ text }) => text)
-    const reservation = await this.#reserve(draft, reserved)
-    const { job, claim } = opened
+    const reservation = await this.#reserve(draft, reservedSum)
+    const { job, claim } = openedJob
     const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, {
       job,
       claim,
@@ -202,12 +208,12 @@ export class ServiceRunner {
   }
 
   /** Replaces the reservations of all lines by one. Null: the next visit reserves. */
-  async #reserve(draft: JobDraft, reserved: bigint): Promise<Reservation | null> {
+  async #reserve(draft: JobDraft, amount: bigint): Promise<Reservation | null> {
     const { quota, keyOf, log } = this.#deps
     try {
-      if (reserved === 0n) return null
+      if (amount === 0n) return null
       const caller = callerOf(await keyOf(draft.batch.keyHash))
-      return await quota.reserveAnyway(caller, Number(reserved), draft.facts.credentialId !== null)
+      return await quota.reserveAnyway(caller, Number(amount), draft.facts.credentialId !== null)
     } catch (error) {
       log.fault('batches', 'cannot reserve the cost of a provider batch job', error)
       return null
@@ -218,8 +224,8 @@ export class ServiceRunner {
 
   #visitDue(): void {
     const nowMs = this.#deps.clock.monotonicMs()
-    const due = [...this.#works.values()].filter(({ dueMs }) => dueMs <= nowMs)
-    for (const work of due.sort((first, second) => first.dueMs - second.dueMs)) {
+    const dueWorks = [...this.#works.values()].filter(({ dueMs }) => dueMs <= nowMs)
+    for (const work of dueWorks.sort((first, second) => first.dueMs - second.dueMs)) {
       const visitedProviders = [...this.#visiting.keys()].map(({ job }) => job.provider)
       if (!hasFreeSlot(visitedProviders, work.job.provider, MAX_VISITS)) continue
       // No other visit until this one has set the time.

@@ -33,7 +33,7 @@ export interface LostJob extends Pick<JobRequest, 'mark'> {
   readonly sinceMs: number
   readonly lines: number
   /** Names of our other jobs. */
-  readonly known: ReadonlySet<string>
+  readonly knownNames: ReadonlySet<string>
 }
 
 /** `unsure`: a job that may be it only shows this when it has ended. */

@@ -38,8 +38,8 @@ export class EndUserLimits implements EndUserLookup {
   /** Rejects with GatewayError `service_unavailable` if the store fails and nothing is cached: there may be a limit. */
   of(organizationId: string, user: string): RateLimit | null | Promise<RateLimit | null> {
     const name = nameOf(organizationId, user)
-    const known = this.#cache.get(name)
-    return known === undefined ? this.#load(name, organizationId, user) : known.limits
+    const entry = this.#cache.get(name)
+    return entry === undefined ? this.#load(name, organizationId, user) : entry.limits
   }
 
   async #load(name: string, organizationId: string, user: string): Promise<RateLimit | null> {

@@ -68,9 +68,9 @@ export class CounterReservation implements Reservation, Allowance {
     const entries: CounterEntry[] = []
     for (const [index, entry] of this.#entries.entries()) {
       const limit = this.#limits[index]
-      const missing = amount - (this.#used[index] ?? 0) - (this.#amounts[index] ?? 0)
-      if (limit === undefined || missing <= 0 || !counts(limit, isOwn)) continue
-      entries.push({ ...entry, amount: missing })
+      const missingAmount = amount - (this.#used[index] ?? 0) - (this.#amounts[index] ?? 0)
+      if (limit === undefined || missingAmount <= 0 || !counts(limit, isOwn)) continue
+      entries.push({ ...entry, amount: missingAmount })
     }
     if (entries.length === 0) return true
     const accept = (result: ReserveResult): boolean => {
@@ -103,17 +103,17 @@ export class CounterReservation implements Reservation, Allowance {
     const unsettled = new Map(
       this.#entries.map(({ id }, index) => {
         const limit = this.#limits[index]
-        const used = limit === undefined ? 0 : usedAmount(limit, spending)
-        const newlyUsed = Math.max(0, used - (this.#used[index] ?? 0))
+        const usage = limit === undefined ? 0 : usedAmount(limit, spending)
+        const newlyUsed = Math.max(0, usage - (this.#used[index] ?? 0))
         this.#used[index] = (this.#used[index] ?? 0) + newlyUsed
         this.#amounts[index] = 0
         return [id, newlyUsed]
       }),
     )
     for (const entries of this.#reservations) {
-      const used = entries.map(({ id }) => unsettled.get(id) ?? 0)
+      const usedAmounts = entries.map(({ id }) => unsettled.get(id) ?? 0)
       for (const { id } of entries) unsettled.set(id, 0)
-      this.#counters.settle(entries, used)
+      this.#counters.settle(entries, usedAmounts)
     }
     this.#reservations = []
   }

@@ -103,14 +103,14 @@ export class SharedCounters implements Counters {
   }
 
   async #creditsOf(organizationId: string, freshMs: number): Promise<number> {
-    const known = this.#credits.get(organizationId)
+    const credits = this.#credits.get(organizationId)
     const nowMs = this.#options.clock.monotonicMs()
-    if (known !== undefined && nowMs - known.readMs < freshMs) return known.total
+    if (credits !== undefined && nowMs - credits.readMs < freshMs) return credits.total
     try {
       await this.#creditReads.run(organizationId, () => this.#readCredits(organizationId))
     } catch (error) {
       // Credits stay valid while the Store is unavailable.
-      if (known === undefined) throw error
+      if (credits === undefined) throw error
     }
     return this.#credits.get(organizationId)?.total ?? 0
   }

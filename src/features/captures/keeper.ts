@@ -173,7 +173,7 @@ export class CaptureKeeper {
 
   #announceRunning(): void {
     const nowMs = this.#options.clock.nowMs()
-    const running = this.#openCaptures
+    const runningCaptures = this.#openCaptures
       .map(({ id, organizationId, keyHash, workspaceId, endsAt }) => ({
         id,
         organizationId,
@@ -182,9 +182,9 @@ export class CaptureKeeper {
         endsAtMs: Date.parse(endsAt),
       }))
       .filter(({ endsAtMs }) => nowMs < endsAtMs)
-    if (JSON.stringify(running) === JSON.stringify(this.#running)) return
-    this.#running = running
-    for (const follower of this.#followers) follower(running)
+    if (JSON.stringify(runningCaptures) === JSON.stringify(this.#running)) return
+    this.#running = runningCaptures
+    for (const follower of this.#followers) follower(runningCaptures)
   }
 
   /** Removes expired rows, and the files of captures without a row. */

@@ -75,9 +75,9 @@ export class PartFile {
   }
 
   #enqueue<T>(operation: () => Promise<T>): Promise<T> {
-    const running = this.#lastOperation.then(operation)
-    this.#lastOperation = running
-    return running
+    const nextOperation = this.#lastOperation.then(operation)
+    this.#lastOperation = nextOperation
+    return nextOperation
   }
 
   async #add(records: readonly (Uint8Array | null)[]): Promise<boolean> {

@@ -66,8 +66,8 @@ class ActiveFileParser implements ActivePlugin {
   }
 
   report(): PluginReport {
-    const parsed = this.#reader?.parsed ?? []
-    return parsed.length === 0 ? {} : { annotations: parsed, failure: { file_annotations: parsed } }
+    const annotations = this.#reader?.annotations ?? []
+    return annotations.length === 0 ? {} : { annotations, failure: { file_annotations: annotations } }
   }
 
   prepare(exchange: Exchange): undefined | Promise<undefined> {
@@ -191,7 +191,7 @@ class FileReader {
   readonly #contents = new Map<string, Promise<ReadContent>>()
   readonly #inlined = new Map<string, Promise<string>>()
   #linkedBytes = 0
-  readonly #parsed: ParsedFileAnnotation[] = []
+  readonly #annotations: ParsedFileAnnotation[] = []
 
   constructor(deps: FileReaderDeps, exchange: Exchange) {
     this.#deps = deps
@@ -200,8 +200,8 @@ class FileReader {
   }
 
   /** Documents that were read for this request and not known before. */
-  get parsed(): readonly ParsedFileAnnotation[] {
-    return this.#parsed
+  get annotations(): readonly ParsedFileAnnotation[] {
+    return this.#annotations
   }
 
   /**
@@ -241,7 +241,7 @@ class FileReader {
       data: { engine, pages },
     })
     const name = part.filename == null ? {} : { name: part.filename }
-    this.#parsed.push({ type: 'file', file: { hash, ...name, content } })
+    this.#annotations.push({ type: 'file', file: { hash, ...name, content } })
     return content
   }
 

@@ -40,10 +40,10 @@ function activeFreeRouter(deps: FreeRouterDeps, slug: string, requestedVariants:
       const models = await deps.models.of(exchange, deps.models.freeIds(), variants)
       const pool = models.filter(({ isFree, fits }) => isFree && fits)
       if (pool.length === 0) throw noModels(slug)
-      const drawn = shuffle(pool, deps.draw).slice(0, MAX_CHOSEN_MODELS)
+      const drawnModels = shuffle(pool, deps.draw).slice(0, MAX_CHOSEN_MODELS)
       const lastModel = await deps.lastModels.of(exchange, 'free')
       const current = pool.find(({ id }) => id === lastModel)
-      const ids = [...(current === undefined ? [] : [current.id]), ...drawn.map(({ id }) => id)]
+      const ids = [...(current === undefined ? [] : [current.id]), ...drawnModels.map(({ id }) => id)]
       const { ids: ordered } = await stayWith(deps, exchange, 'free', [...new Set(ids)], {
         top: MAX_CHOSEN_MODELS,
       })
@@ -61,9 +61,9 @@ function activeFreeRouter(deps: FreeRouterDeps, slug: string, requestedVariants:
 
 function shuffle(models: readonly RoutableModel[], draw: () => number): readonly RoutableModel[] {
   const candidates = [...models]
-  const drawn: RoutableModel[] = []
-  while (candidates.length > 0 && drawn.length < MAX_CHOSEN_MODELS) {
-    drawn.push(...candidates.splice(Math.floor(draw() * candidates.length), 1))
+  const drawnModels: RoutableModel[] = []
+  while (candidates.length > 0 && drawnModels.length < MAX_CHOSEN_MODELS) {
+    drawnModels.push(...candidates.splice(Math.floor(draw() * candidates.length), 1))
   }
-  return drawn
+  return drawnModels
 }

@@ -62,15 +62,15 @@ interface Usage {
 
 /** Sums over the process and all its descendants. */
 function usageOf(pid: number): Usage {
-  const pending = [pid]
+  const pendingPids = [pid]
   let bytes = 0
   let ticks = 0
   let count = 0
-  for (let next = pending.pop(); next !== undefined && count < MAX_PROCESSES; next = pending.pop()) {
+  for (let next = pendingPids.pop(); next !== undefined && count < MAX_PROCESSES; next = pendingPids.pop()) {
     count++
     bytes += residentBytes(next)
     ticks += ticksOf(next)
-    pending.push(...childrenOf(next))
+    pendingPids.push(...childrenOf(next))
   }
   return { bytes, seconds: ticks / TICKS_PER_SECOND }
 }

@@ -74,10 +74,10 @@ export class RunQueue {
     let nextRun: WaitingRun | null = null
     let fewestRunning = Number.POSITIVE_INFINITY
     for (const entry of this.#waiting) {
-      const running = this.#running.get(entry.workspace) ?? 0
-      if (running < fewestRunning && this.#mayBegin(entry.workspace)) {
+      const runCount = this.#running.get(entry.workspace) ?? 0
+      if (runCount < fewestRunning && this.#mayBegin(entry.workspace)) {
         nextRun = entry
-        fewestRunning = running
+        fewestRunning = runCount
       }
     }
     if (nextRun === null) return

@@ -200,14 +200,14 @@ function countStreams(original: typeof DecompressionStream, count: BufferCount):
     construct(target, args: ConstructorParameters<typeof DecompressionStream>) {
       const { readable, writable } = new target(...args)
       let bytes = 0
-      const counting = new TransformStream<Uint8Array, Uint8Array>({
+      const counter = new TransformStream<Uint8Array, Uint8Array>({
         transform(chunk, controller) {
           bytes += chunk.byteLength
           count.add(bytes, chunk.byteLength)
           controller.enqueue(chunk)
         },
       })
-      return { readable: readable.pipeThrough(counting), writable }
+      return { readable: readable.pipeThrough(counter), writable }
     },
   })
 }

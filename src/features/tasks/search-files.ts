@@ -98,8 +98,8 @@ function scorePassages(passages: readonly FoundPassage[], words: readonly string
   return (
     passages
       .map((passage, index) => {
-        const matching = weights.filter(([word]) => wordsOf[index]?.has(word))
-        const share = matching.reduce((sum, [, weight]) => sum + weight, 0) / totalWeight
+        const matchingWeights = weights.filter(([word]) => wordsOf[index]?.has(word))
+        const share = matchingWeights.reduce((sum, [, weight]) => sum + weight, 0) / totalWeight
         return { ...passage, score: Math.round(share * 10_000) / 10_000 }
       })
       // Equal scores are ordered by position, because the order of the database also depends on the texts of others.

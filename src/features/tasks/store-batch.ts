@@ -54,7 +54,7 @@ type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
 
 export type StoreBatchOutput =
   | { readonly outcome: 'opening'; readonly opening: Opening }
-  | { readonly outcome: 'room'; readonly reserved: Exclude<ReservationOutcome, 'lost'> }
+  | { readonly outcome: 'room'; readonly reservation: Exclude<ReservationOutcome, 'lost'> }
   /** `next`: the first request that was not added; null: all are stored. */
   | { readonly outcome: 'added'; readonly next: RequestPosition | null }
   | { readonly outcome: 'accepted'; readonly batch: BatchRecord }
@@ -97,8 +97,8 @@ async function runVerb(batches: Store['batches'], input: StoreBatchInput): Promi
     case 'open':
       return { outcome: 'opening', opening: await batches.open(input.batch, input.nowMs) }
     case 'reserve': {
-      const reserved = await batches.reserve(input.batch, input.room)
-      return reserved === 'lost' ? { outcome: 'lost' } : { outcome: 'room', reserved }
+      const reservation = await batches.reserve(input.batch, input.room)
+      return reservation === 'lost' ? { outcome: 'lost' } : { outcome: 'room', reservation }
     }
     case 'add':
       return await addLines(batches, input)

@@ -23,11 +23,11 @@ export function createSearchModels({ catalog }: { readonly catalog: Catalog }): 
       declare: () => entries.map(({ tool }) => declaration(tool)),
       firstForm: call => itemOf(call),
       run(call): ToolOutcome {
-        const matching = catalog.models().filter(filterOf(call.arguments))
-        const models = matching.slice(0, maxResultsOf(call.tool)).map(modelEntry)
+        const matchingModels = catalog.models().filter(filterOf(call.arguments))
+        const models = matchingModels.slice(0, maxResultsOf(call.tool)).map(modelEntry)
         return {
           item: itemOf(call),
-          result: JSON.stringify({ models, total_results: matching.length, showing: models.length }),
+          result: JSON.stringify({ models, total_results: matchingModels.length, showing: models.length }),
         }
       },
     }),

@@ -198,18 +198,18 @@ function searchTools(
   if (pattern === null) return 'query: is not a valid RE2 regular expression'
   const size = pattern.programSize()
   budget.remaining -= size * CHARS_PER_COMPILED_INSTRUCTION
-  const matching: DeferredTool[] = []
+  const matchingTools: DeferredTool[] = []
   for (const tool of tools) {
     for (const text of textsOf(tool)) {
       budget.remaining -= size * text.length
       if (budget.remaining < 0) return TOO_MUCH_WORK
       if (!pattern.matcher(text).find()) continue
-      matching.push(tool)
+      matchingTools.push(tool)
       break
     }
-    if (matching.length === maxResults) break
+    if (matchingTools.length === maxResults) break
   }
-  return matching
+  return matchingTools
 }
 
 /** An upper bound of the characters with repeats written out, for any nesting. */

@@ -249,7 +249,7 @@ type Reasoning = Extract<InputItem, { type: 'reasoning' }>
 function thinkingBlocks(item: Reasoning): MessagesBlock[] {
   const thought = claudeThought(item)
   if (thought === null) return []
-  return 'sealed' in thought
-    ? [{ type: 'redacted_thinking', data: thought.sealed }]
+  return 'sealedText' in thought
+    ? [{ type: 'redacted_thinking', data: thought.sealedText }]
     : [{ type: 'thinking', thinking: thought.text, signature: thought.signature }]
 }

@@ -134,7 +134,7 @@ class Writer {
       noteOmittedThought(item, this.#family === 'claude' ? 'anthropic-claude-v1' : null, path, this.omissions)
       return []
     }
-    if ('sealed' in thought) return [{ reasoningContent: { redactedContent: thought.sealed } }]
+    if ('sealedText' in thought) return [{ reasoningContent: { redactedContent: thought.sealedText } }]
     return [{ reasoningContent: { reasoningText: thought } }]
   }
 }

@@ -97,14 +97,14 @@ export function outwardIds(
   { calls }: CallPairs,
   rule: CallIdRule,
 ): ReadonlyMap<number, string> | null {
-  const seen = new Set<string>()
+  const seenIds = new Set<string>()
   let isFitting = true
   for (let index = 0; index < items.length && isFitting; index++) {
     const { call_id: id } = items[index] as Fields
     if (typeof id !== 'string') continue
     const isCall = calls[index]?.index === index
-    isFitting = rule.fits.test(id) && !(isCall && seen.has(id))
-    if (isCall) seen.add(id)
+    isFitting = rule.fits.test(id) && !(isCall && seenIds.has(id))
+    if (isCall) seenIds.add(id)
   }
   if (isFitting) return null
   const ids = new CallIds(rule)

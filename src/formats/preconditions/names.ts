@@ -75,10 +75,10 @@ function nameOf(tool: Tool): string | null {
 
 /** Null if all tool names can be sent unchanged. */
 export function outwardNames(rule: NameRule, tools: readonly Tool[]): OutwardNames | null {
-  const reserved = reservedNames(rule, tools)
+  const takenNames = reservedNames(rule, tools)
   const isForeign = (tool: Tool): boolean => {
     const name = nameOf(tool)
-    return name !== null && (!rule.fits.test(name) || reserved.has(name))
+    return name !== null && (!rule.fits.test(name) || takenNames.has(name))
   }
   return tools.some(isForeign) ? new OutwardNames(rule, tools) : null
 }

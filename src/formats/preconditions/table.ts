@@ -306,8 +306,8 @@ function computePreconditions(format: FormatName, endpoint: Endpoint): Precondit
 
 /** The provider's rule for the model, by its name there or in the catalogue: a deployment may have any name. */
 function ruleOf({ modelId, provider: { modelRules = [] }, upstreamModel }: Endpoint): Partial<Preconditions> {
-  const named = (name: string) => modelRules.find(({ models }) => models.test(name))
-  const rule = named(upstreamModel) ?? named(modelId)
+  const findRule = (name: string) => modelRules.find(({ models }) => models.test(name))
+  const rule = findRule(upstreamModel) ?? findRule(modelId)
   if (rule === undefined) return {}
   const { refuses = [], refusesThinking = [] } = rule
   return { ...takesOf(rule), refuses, refusesThinking }

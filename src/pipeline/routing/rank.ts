@@ -281,19 +281,19 @@ function listModels(
   const listings = models.map(model => listNamed(model, needs, input))
   const groups = listings.flatMap(listing => listing.groups)
   const [first] = groups
-  const chosen = listings[0]?.namedModel ?? namedModel
+  const chosenModel = listings[0]?.namedModel ?? namedModel
   // A route has an order of its own.
   if (
     first === undefined ||
     !isAcrossModels(input.request) ||
     models.some(({ route }) => route !== undefined)
   )
-    return { groups, namedModel: chosen }
+    return { groups, namedModel: chosenModel }
   const mergedGroups = (['own', 'shared', 'fallback'] as const).flatMap(kind => {
     const candidates = groups.flatMap(group => (group.kind === kind ? group.candidates : []))
     return candidates.length === 0 ? [] : [{ ...first, kind, candidates }]
   })
-  return { groups: mergedGroups, namedModel: chosen }
+  return { groups: mergedGroups, namedModel: chosenModel }
 }
 
 function listNamed(namedModel: NamedModel, needs: Needs, input: RankInput): ModelListing {

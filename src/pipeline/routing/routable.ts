@@ -88,7 +88,7 @@ type Test = (id: string, variants: string) => RoutableModel | null
 function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
   const { request, nowMs } = input
   const needs = new Needs(input, false)
-  const { needed, hasFiles } = modalitiesOf(request)
+  const { modalities, hasFiles } = modalitiesOf(request)
   const outputs = request.modalities ?? []
   const usedFeatures = usedParameters(request, FEATURES)
   const tokens = routing.inputTokens(request) + (request.max_output_tokens ?? 0)
@@ -97,7 +97,7 @@ function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
     const namedModel = resolveModel(withVariants(id, variants), catalog, mode)
     if (namedModel === null || !makesText(namedModel.model)) return null
     const { inputModalities, outputModalities } = namedModel.model
-    if (!needed.every(kind => inputModalities.includes(kind))) return null
+    if (!modalities.every(kind => inputModalities.includes(kind))) return null
     if (!outputs.every(kind => outputModalities.includes(kind))) return null
     const candidates = listModel(namedModel, needs, input).flatMap(group => group.candidates)
     if (candidates.length === 0) return null
@@ -149,8 +149,8 @@ const MODALITY_BY_PART: ReadonlyMap<unknown, string> = new Map([
 ])
 
 /** Modalities that a model must accept. Files are listed separately, because a plugin may turn them into text. */
-function modalitiesOf({ input }: ResponsesRequest): { needed: readonly string[]; hasFiles: boolean } {
-  const needed = new Set<string>()
+function modalitiesOf({ input }: ResponsesRequest): { modalities: readonly string[]; hasFiles: boolean } {
+  const modalities = new Set<string>()
   let hasFiles = false
   for (const item of typeof input === 'string' ? [] : input) {
     const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
@@ -158,10 +158,10 @@ function modalitiesOf({ input }: ResponsesRequest): { needed: readonly string[];
       if (!Array.isArray(parts)) continue
       for (const part of parts as readonly ({ readonly type?: unknown } | null)[]) {
         const kind = MODALITY_BY_PART.get(part?.type)
-        if (kind !== undefined) needed.add(kind)
+        if (kind !== undefined) modalities.add(kind)
         if (part?.type === 'input_file') hasFiles = true
       }
     }
   }
-  return { needed: [...needed], hasFiles }
+  return { modalities: [...modalities], hasFiles }
 }

@@ -193,11 +193,12 @@ function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, 
   const index = candidates.findIndex(
     candidate => candidate.endpoint.modelId === modelId && pinOf(candidate) === pin,
   )
-  const chosen = candidates[index]
-  if (chosen === undefined) return candidates
-  if (chosen.state !== undefined && chosen.state.standingOf(nowMs, caller) >= PROBE_DUE) return candidates
-  const first = candidates.findIndex(candidate => areAlike(candidate, chosen))
-  return first === index ? candidates : candidates.toSpliced(index, 1).toSpliced(first, 0, chosen)
+  const pinnedCandidate = candidates[index]
+  if (pinnedCandidate === undefined) return candidates
+  if (pinnedCandidate.state !== undefined && pinnedCandidate.state.standingOf(nowMs, caller) >= PROBE_DUE)
+    return candidates
+  const first = candidates.findIndex(candidate => areAlike(candidate, pinnedCandidate))
+  return first === index ? candidates : candidates.toSpliced(index, 1).toSpliced(first, 0, pinnedCandidate)
 }
 
 /** Identifies a candidate of a model, in every process that has the same catalogue. */

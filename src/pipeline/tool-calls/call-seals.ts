@@ -73,7 +73,7 @@ export class CallSeals {
     this.#thoughtInputs.add(input)
     const turns = thoughtlessTurns(input).slice(-MAX_RECALLED_CALLS)
     if (turns.length === 0) return prompt
-    const stored = turns.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
+    const storedThoughts = turns.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
     const insert = (ciphertext: readonly (string | null)[]): ResponsesRequest => {
       const thoughts = new Map<number, InputItem>()
       for (const [index, { before }] of turns.entries()) {
@@ -88,9 +88,9 @@ export class CallSeals {
       this.#thoughtInputs.add(filledInput)
       return { ...prompt, input: filledInput }
     }
-    return stored.some(isPending)
-      ? Promise.all(stored).then(insert)
-      : insert(stored as readonly (string | null)[])
+    return storedThoughts.some(isPending)
+      ? Promise.all(storedThoughts).then(insert)
+      : insert(storedThoughts as readonly (string | null)[])
   }
 
   #openThought(ciphertext: string | null, caller: Caller): string | null {
@@ -119,10 +119,10 @@ export class CallSeals {
       if (id !== null) calls.push(id)
     }
     if (calls.length === 0) return prompt
-    const stored = calls.map(id => this.#pins.get(keyOf(caller, id)))
-    if (stored.some(isPending))
-      return Promise.all(stored).then(seals => this.#withSignatures(prompt, input, calls, seals))
-    return this.#withSignatures(prompt, input, calls, stored as readonly (string | null)[])
+    const storedSeals = calls.map(id => this.#pins.get(keyOf(caller, id)))
+    if (storedSeals.some(isPending))
+      return Promise.all(storedSeals).then(seals => this.#withSignatures(prompt, input, calls, seals))
+    return this.#withSignatures(prompt, input, calls, storedSeals as readonly (string | null)[])
   }
 
   #withSignatures(

@@ -251,14 +251,14 @@ export function lastError(records: readonly AttemptRecord[]): GatewayError {
   const last = errors.at(-1)
   if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)
   if (attempts.length === 1) return last
-  const chosen = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
+  const chosenError = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
   const waits = errors.map(error => error.retryAfterSeconds)
   const retryAfterSeconds = waits.every(wait => wait !== undefined)
     ? Math.min(...waits)
-    : chosen.retryAfterSeconds
-  return new GatewayError(chosen.code, chosen.message, {
+    : chosenError.retryAfterSeconds
+  return new GatewayError(chosenError.code, chosenError.message, {
     metadata: {
-      ...chosen.metadata,
+      ...chosenError.metadata,
       previous_errors: attempts.slice(0, -1).map(attempt => ({
         provider: attempt.endpoint.provider.name,
         code: attempt.error?.errorType ?? null,
@@ -267,7 +267,7 @@ export function lastError(records: readonly AttemptRecord[]): GatewayError {
       })),
     },
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    cause: chosen,
+    cause: chosenError,
   })
 }
 

@@ -61,7 +61,7 @@ async function runTurnLoop(deps: TurnsDeps, exchange: RunningExchange): Promise<
       endUnpaid(exchange)
       break
     }
-    const pending = reply.calls?.pending ?? []
+    const pendingCalls = reply.calls?.pending ?? []
     const nextTurn =
       exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply, inserted)
     if (nextTurn !== null) {
@@ -70,21 +70,25 @@ async function runTurnLoop(deps: TurnsDeps, exchange: RunningExchange): Promise<
       exchange.prompt = nextTurn
       continue
     }
-    if (tools === null || pending.length === 0 || isLastTurn || reply.isCut) {
+    if (tools === null || pendingCalls.length === 0 || isLastTurn || reply.isCut) {
       reply.release()
       break
     }
     const output = answer.closeTurn(reply.finish.reason)
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
-    if (pending.some(({ declaration }) => declaration?.server.asksModels === true)) releaseRemaining(exchange)
-    const toolRun = await tools.run(pending, exchange)
+    if (pendingCalls.some(({ declaration }) => declaration?.server.asksModels === true))
+      releaseRemaining(exchange)
+    const toolRun = await tools.run(pendingCalls, exchange)
     inserted = toolRun.shownItems
     exchange.turn = null
     const heldOutput = releaseHeld(exchange, reply)
     if (toolRun.endsTurn || output.some(isClientCall) || heldOutput.length > 0) break
     exchange.prompt = extendPrompt(exchange.prompt, [...output, ...toolRun.items] as InputItem[])
-    const calledNames = pending.flatMap(({ declaration, start }) => [start.name, ...spellingsOf(declaration)])
+    const calledNames = pendingCalls.flatMap(({ declaration, start }) => [
+      start.name,
+      ...spellingsOf(declaration),
+    ])
     isLastTurn = tools.budget.isSpent({ bill, finish: reply.finish, calledNames })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())

@@ -100,8 +100,8 @@ export class Outbox {
   /** Each receiver is served separately, so that a slow or unreachable one does not delay the others. */
   #begin(): readonly Promise<void>[] {
     return this.#options.receivers.map(receiver => {
-      const running = this.#rounds.get(receiver.id)
-      if (running !== undefined) return running
+      const currentRound = this.#rounds.get(receiver.id)
+      if (currentRound !== undefined) return currentRound
       const round = this.#round(receiver).finally(() => this.#rounds.delete(receiver.id))
       this.#rounds.set(receiver.id, round)
       return round

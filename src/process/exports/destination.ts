@@ -96,8 +96,10 @@ function addressOf({ url: address, secretFile }: ExportRow, clock: Clock): Desti
     async put(name, body) {
       const seconds = Math.floor(clock.nowMs() / 1000)
       const secrets = secretFile === undefined ? [] : await secretsOf(secretFile)
-      const signed = secrets.length === 0 ? body : Buffer.concat([Buffer.from(`${seconds}.`), body])
-      const signatures = await Promise.all(secrets.map(async secret => `v1=${await hmacOf(secret, signed)}`))
+      const signedBytes = secrets.length === 0 ? body : Buffer.concat([Buffer.from(`${seconds}.`), body])
+      const signatures = await Promise.all(
+        secrets.map(async secret => `v1=${await hmacOf(secret, signedBytes)}`),
+      )
       const headers = {
         'content-type': 'application/x-ndjson',
         'x-sluice-export': name,

@@ -203,11 +203,11 @@ export class UsageExport {
   /** Finds files of ended processes, and files that another process has named. */
   #find(isStart: boolean): void {
     const { folder } = this.#options
-    const known = new Set(this.#files.map(({ name }) => name))
+    const knownNames = new Set(this.#files.map(({ name }) => name))
     for (const file of listFiles(folder)) {
       const { name, bytes } = file
       const path = join(folder, name)
-      if (known.has(name) || path === this.#open || !isSendable(file, isStart)) continue
+      if (knownNames.has(name) || path === this.#open || !isSendable(file, isStart)) continue
       this.#files.push({ name, bytes, sinceMs: firstRecordMs(path) ?? this.#options.clock.nowMs() })
     }
     this.#files.sort((first, second) => first.sinceMs - second.sinceMs)

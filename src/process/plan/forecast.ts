@@ -120,10 +120,10 @@ export class Forecast {
   /** Null: no endpoint may serve it. */
   #newEndpointOf(record: UsageRecord): Endpoint | null {
     const requested = record.requestedModel ?? record.model ?? ''
-    const named = resolveModel(requested, this.#catalog, null)
+    const namedModel = resolveModel(requested, this.#catalog, null)
     // The choice of a router follows from the prompt, which a record does not have.
-    if (named === null) return routerOf({ model: requested }) === null ? null : this.#serverOf(record)
-    const { model } = named
+    if (namedModel === null) return routerOf({ model: requested }) === null ? null : this.#serverOf(record)
+    const { model } = namedModel
     if (model.route !== undefined) return this.#targetOf(model.route, record)
     // Another model of the caller served it, because this one failed or was paused.
     const isElsewhere = model.id !== record.model && this.#isAsBefore(model)

@@ -203,8 +203,8 @@ export async function readCsv(path: string, day: string): Promise<readonly Repor
   }
   const [header = '', ...lines] = text.replace(/^\uFEFF/, '').split(/\r?\n/)
   const names = cellsOf(header).map(name => name.toLowerCase())
-  for (const needed of ['date', 'model'])
-    if (!names.includes(needed)) throw unreadable(`${path}: the first line must name the column ${needed}`)
+  for (const column of ['date', 'model'])
+    if (!names.includes(column)) throw unreadable(`${path}: the first line must name the column ${column}`)
   return lines.flatMap((line, index) => {
     if (line.trim() === '') return []
     const row = Object.fromEntries(cellsOf(line).map((cell, index) => [names[index] ?? '', cell]))

@@ -119,11 +119,11 @@ export function decide(
     comparisons.every(comparison => comparison.isProvenFine || !adverse.includes(comparison))
   )
     return { move: 'on', reason: `proven within the guard: ${textOf(knownComparisons)}` }
-  const missing = missingSamples(pairs, guard)
-  if (isTimeOver && missing === null && adverse.length === 0)
+  const shortage = missingSamples(pairs, guard)
+  if (isTimeOver && shortage === null && adverse.length === 0)
     return { move: 'on', reason: `the time is over, and nothing is against it: ${textOf(knownComparisons)}` }
   if (adverse.length > 0) return { move: 'hold', reason: `worse, but not proven: ${textOf(adverse)}` }
-  if (isTimeOver && missing !== null) return { move: 'hold', reason: missing }
+  if (isTimeOver && shortage !== null) return { move: 'hold', reason: shortage }
   return { move: 'hold', reason: `nothing is proven yet: ${textOf(knownComparisons)}` }
 }
 
@@ -207,7 +207,7 @@ function compareMeans(
   return {
     isProvenWorse: minWorse > 0,
     isProvenFine: maxWorse < logOf(guard, mean),
-    isMeasuredWorse: sign * difference.measured >= logOf(guard / 2, mean),
+    isMeasuredWorse: sign * difference.estimate >= logOf(guard / 2, mean),
     text: `${name} ${format(Math.exp(meanOf(candidate)))} against ${format(Math.exp(mean))}`,
   }
 }

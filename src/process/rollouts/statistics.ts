@@ -72,15 +72,15 @@ export function differenceInterval(
   base: LogSums,
   candidate: LogSums,
   alpha: number,
-): (Interval & { readonly measured: number }) | null {
+): (Interval & { readonly estimate: number }) | null {
   if (Math.min(base.count, candidate.count) < MEAN_MIN_REQUESTS) return null
-  const measured = meanOf(candidate) - meanOf(base)
+  const estimate = meanOf(candidate) - meanOf(base)
   const variance = varianceOf(base) / base.count + varianceOf(candidate) / candidate.count
   const requests = 1 / (1 / base.count + 1 / candidate.count)
   const logAlpha = -2 * Math.log(alpha)
   const spread = (requests * (logAlpha + Math.log(logAlpha + 1))) / NARROWEST_AT
   const radius = Math.sqrt(variance * (1 + 1 / spread) * (Math.log(spread + 1) + logAlpha))
-  return { measured, low: measured - radius, high: measured + radius }
+  return { estimate, low: estimate - radius, high: estimate + radius }
 }
 
 export function meanOf({ count, sum }: LogSums): number {

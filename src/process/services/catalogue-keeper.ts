@@ -34,7 +34,7 @@ export interface CatalogFacts {
   /** Address of the simulated provider; null if there is none. */
   readonly simUrl: string | null
   /** Imported and discovered models. Default: none. */
-  readonly known?: KnownModels
+  readonly knownModels?: KnownModels
   /** Unix seconds, of models whose creation is not known. Default 0. */
   readonly created?: number
 }
@@ -163,9 +163,10 @@ export class CatalogueKeeper {
 
   /** @throws ConfigError */
   #compose(config: Config, file: readonly KnownModel[]): CatalogParts {
-    const stored = this.#lists.get(IMPORT_SOURCE)?.models ?? []
+    const storeModels = this.#lists.get(IMPORT_SOURCE)?.models ?? []
     const inFile = new Set(file.map(({ id }) => id))
-    const imported = file.length === 0 ? stored : [...file, ...stored.filter(({ id }) => !inFile.has(id))]
+    const imported =
+      file.length === 0 ? storeModels : [...file, ...storeModels.filter(({ id }) => !inFile.has(id))]
     const discovered = new Map<string, readonly KnownModel[]>()
     if (this.#deps.reading.discovers(config)) {
       for (const [source, { models }] of this.#lists) {
@@ -174,7 +175,7 @@ export class CatalogueKeeper {
     }
     return this.#deps.reading.configuredParts(config, {
       simUrl: this.#deps.simUrl,
-      known: { imported, discovered },
+      knownModels: { imported, discovered },
       created: this.#created,
     })
   }

@@ -80,8 +80,8 @@ export class PauseKeeper {
     this.#timer?.cancel()
     this.#timer = null
     if (this.#running.size === 0) return
-    const running = [...this.#running.values()]
-    const nextMs = Math.min(...running.map(({ untilMs }) => untilMs))
-    this.#timer = clock.after(nextMs - nowMs, () => this.#set(running))
+    const runningPauses = [...this.#running.values()]
+    const nextMs = Math.min(...runningPauses.map(({ untilMs }) => untilMs))
+    this.#timer = clock.after(nextMs - nowMs, () => this.#set(runningPauses))
   }
 }

@@ -83,14 +83,14 @@ function startRemoval(
   { clock, log, shipped }: RetentionOptions,
   { everyMs, label, lists }: Removal,
 ): Retention {
-  let running: Promise<void> = Promise.resolve()
+  let lastRun: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_DELAY_MS, run)
   let removed = 0
   let isFailing = false
   let isClosed = false
 
   function run(): void {
-    running = removeBatch().then(
+    lastRun = removeBatch().then(
       hasMore => next(hasMore ? PAUSE_MS : everyMs),
       (error: unknown) => {
         if (!isFailing) log.fault('retention', `cannot delete ${label}`, error)
@@ -125,7 +125,7 @@ function startRemoval(
     async close() {
       isClosed = true
       timer.cancel()
-      await running
+      await lastRun
     },
   }
 }

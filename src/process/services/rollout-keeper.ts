@@ -172,17 +172,17 @@ export class RolloutKeeper {
 
   /** Adds the sums to the sums of all instances; sums of an earlier candidate are forgotten. */
   async #flush(): Promise<void> {
-    const waiting = this.#waitingSums
-    if (waiting.size === 0) return
+    const waitingSums = this.#waitingSums
+    if (waitingSums.size === 0) return
     this.#waitingSums = new Map()
-    const running = this.#records.filter(record => !isFinished(record))
-    const current = [...waiting.values()].filter(({ route, candidate }) =>
-      running.some(record => record.route === route && record.candidate === candidate),
+    const runningRollouts = this.#records.filter(record => !isFinished(record))
+    const current = [...waitingSums.values()].filter(({ route, candidate }) =>
+      runningRollouts.some(record => record.route === route && record.candidate === candidate),
     )
     try {
       await this.#deps.store.rollouts.add(current)
     } catch (error) {
-      for (const [key, { sums, ...place }] of waiting) {
+      for (const [key, { sums, ...place }] of waitingSums) {
         const newer = this.#waitingSums.get(key)
         this.#waitingSums.set(key, { ...place, sums: newer === undefined ? sums : addSums(sums, newer.sums) })
       }

@@ -48,13 +48,13 @@ export class EarlyWorkers {
 
   /** Returns the worker for this thread, which continues with the settings; null if there is none (any more). */
   claim(settings: ThreadSettings): Worker | null {
-    const waiting = this.#waiting.get(settings.thread)
-    if (waiting === undefined) return null
+    const entry = this.#waiting.get(settings.thread)
+    if (entry === undefined) return null
     this.#waiting.delete(settings.thread)
-    waiting.worker.removeAllListeners()
-    waiting.port.postMessage(settings)
-    waiting.port.close()
-    return waiting.worker
+    entry.worker.removeAllListeners()
+    entry.port.postMessage(settings)
+    entry.port.close()
+    return entry.worker
   }
 
   /** Ends the workers that were not used. */

@@ -98,7 +98,7 @@ export function checkStart(
   }
   const knownModels = { imported: collect(() => importedFile(config)) ?? [], discovered: new Map() }
   const simUrl = needsSim(config) ? SIM_URL : null
-  const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, known: knownModels })))
+  const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, knownModels })))
   const databasePath = sqlitePath(config.storage.url)
   if (databasePath === ':memory:') {
     faults.add('storage.url', 'an in-memory database cannot be shared by threads; name a file')

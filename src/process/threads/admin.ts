@@ -77,19 +77,19 @@ export async function startAdmin(
   }
   /** Connections whose next request is incomplete, oldest first. */
   const waiting = new Set<Socket>()
-  let running = 0
+  let runningCount = 0
   const server = createServer(timeouts, (request, response) => {
     const path = request.url?.split('?', 1)[0] ?? ''
     const { socket } = request
-    running++
+    runningCount++
     waiting.delete(socket)
     if (announcesBody(request)) closeUnlessRead(request, response)
     response.once('close', () => {
-      running--
+      runningCount--
       if (!socket.destroyed) waiting.add(socket)
     })
     if (hostsIn(request) > 1) return plain(response, 400, 'more than one Host header\n')
-    if (running > MAX_CONNECTIONS && !PROBE_PATHS.has(path))
+    if (runningCount > MAX_CONNECTIONS && !PROBE_PATHS.has(path))
       return plain(response, 503, 'too many requests are running on the admin port; try again\n')
     if (!isKnownHost(request.headers.host, knownHosts))
       return plain(response, 421, 'this Host is not allowed here; add it to admin.hosts\n')
@@ -142,7 +142,7 @@ export async function startAdmin(
     waiting.add(socket)
     socket.once('close', () => waiting.delete(socket))
     const [oldest] = waiting
-    if (waiting.size + running > MAX_CONNECTIONS && oldest !== socket) oldest?.destroy()
+    if (waiting.size + runningCount > MAX_CONNECTIONS && oldest !== socket) oldest?.destroy()
   })
   await listen(server, host, port)
   const { port: boundPort } = server.address() as AddressInfo

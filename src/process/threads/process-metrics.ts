@@ -323,8 +323,8 @@ export class Scraper {
 
   /** The text of a scrape. Concurrent scrapes of one form share one page. */
   page(form: ExpositionForm = 'text'): Promise<string> {
-    const running = this.#pages.get(form)
-    if (running !== undefined) return running
+    const sharedPage = this.#pages.get(form)
+    if (sharedPage !== undefined) return sharedPage
     const page = this.#write(form).finally(() => this.#pages.delete(form))
     this.#pages.set(form, page)
     return page

@@ -26,7 +26,10 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
 }
 
 /** The parts of the configured catalogue, including the simulated provider if it is listening. @throws ConfigError */
-export function configuredParts(config: Config, { simUrl, known, created = 0 }: CatalogFacts): CatalogParts {
+export function configuredParts(
+  config: Config,
+  { simUrl, knownModels, created = 0 }: CatalogFacts,
+): CatalogParts {
   const faults = new Faults()
   const ownIds = new Set(config.models.map(({ id }) => id))
   const parts = faults.try(() =>
@@ -39,7 +42,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
       models: listsSim(config)
         ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
         : config.models,
-      ...(known === undefined ? {} : { knownModels: known }),
+      ...(knownModels === undefined ? {} : { knownModels }),
       routes: config.routes,
       rollouts: config.rollouts,
       defaultModel: config.defaultModel,

@@ -142,8 +142,8 @@ export async function openBase(options: GatewayOptions): Promise<Base> {
 
 /** Without a main thread, only the models of the configuration are imported. */
 function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
-  const known = { imported: importedFile(config), discovered: new Map() }
-  return { simUrl, known, created: unixSeconds(clock) }
+  const knownModels = { imported: importedFile(config), discovered: new Map() }
+  return { simUrl, knownModels, created: unixSeconds(clock) }
 }
 
 /** If the catalogue has simulated models and no engine is configured, the simulator searches too. */
@@ -163,7 +163,7 @@ function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clo
 /** The captures of one thread. */
 interface ThreadCaptures {
   /** Null if captures are off. */
-  readonly running: RunningCaptures | null
+  readonly runningCaptures: RunningCaptures | null
   changed(change: Invalidation): void
   close(): Promise<void>
 }
@@ -173,7 +173,7 @@ export function capturesOf({ options, config, clock, log, store }: Base): Thread
   const { enabled } = config.capture
   if (options.captures !== undefined || !enabled) {
     return {
-      running: enabled ? (options.captures ?? null) : null,
+      runningCaptures: enabled ? (options.captures ?? null) : null,
       changed: () => undefined,
       close: async () => undefined,
     }
@@ -186,13 +186,13 @@ export function capturesOf({ options, config, clock, log, store }: Base): Thread
     clock,
     log,
   })
-  const running: RunningCaptures = new RunningCaptures({
+  const runningCaptures: RunningCaptures = new RunningCaptures({
     clock,
-    send: request => keeper.store(request, bytes => running.freeBytes(request.organizationId, bytes)),
+    send: request => keeper.store(request, bytes => runningCaptures.freeBytes(request.organizationId, bytes)),
   })
-  keeper.follow(captures => running.set(captures))
+  keeper.follow(captures => runningCaptures.set(captures))
   keeper.start()
-  return { running, changed: change => keeper.invalidate(change), close: () => keeper.close() }
+  return { runningCaptures, changed: change => keeper.invalidate(change), close: () => keeper.close() }
 }
 
 export function guardrailsOf({ store, clock, log }: Base) {

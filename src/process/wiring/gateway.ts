@@ -192,7 +192,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     if (!isFirst && hasRollouts(base)) void rollouts.refresh()
     isFirst = false
   })
-  const { running } = captures
+  const { runningCaptures } = captures
   const loops = { counters: counting.counters, clock: base.clock, metrics, onLoop: options.onLoop }
   const shadows = shadowsOf(base, shared)
   const gateway = createGateway({
@@ -203,7 +203,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     ...(options.transcripts === undefined
       ? {}
       : { responseCache: responseCacheOf(config, options.transcripts) }),
-    ...(running === null ? {} : { captures: running }),
+    ...(runningCaptures === null ? {} : { captures: runningCaptures }),
   })
   return {
     gateway,
@@ -232,7 +232,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     files: base.files,
     summaries,
     frameSeal: createTextSeal(options.vaultKeys, 'frames'),
-    captures: running,
+    captures: runningCaptures,
     shadows,
     invalidate(change) {
       invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)

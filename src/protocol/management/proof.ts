@@ -99,11 +99,11 @@ export function proofPosition(value: unknown): ProofPosition | null {
     metadata,
     withProof(proof) {
       const { proof: _, ...otherMetadata } = metadata
-      const signed = {
+      const signedReply = {
         ...reply,
         gateway_metadata: proof === null ? otherMetadata : { ...otherMetadata, proof },
       }
-      return isInner ? { ...value, response: signed } : signed
+      return isInner ? { ...value, response: signedReply } : signedReply
     },
   }
 }

@@ -88,21 +88,21 @@ export class KeyQueue {
     share.queue ??= new FairQueue(waitingPerKey)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const { clock, metrics } = this.#deps
-    const waiting: WaitingRequest = {
+    const waitingRequest: WaitingRequest = {
       endUser,
       slot,
       sinceMs: clock.monotonicMs(),
       timer: clock.after(waitMs, () => {
-        share.queue?.remove(waiting)
-        this.#endWait(waiting, 'expired')
+        share.queue?.remove(waitingRequest)
+        this.#endWait(waitingRequest, 'expired')
         reject(this.#createRefusal(`, and none of them ended within ${waitMs} ms`))
       }),
       start: resolve,
       refuse: reject,
     }
-    slot.waiting = waiting
+    slot.waiting = waitingRequest
     metrics.queuedRequests.inc()
-    const displacedRequest = share.queue.add(waiting)
+    const displacedRequest = share.queue.add(waitingRequest)
     if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
     if (displacedRequest !== null) {
       this.#endWait(displacedRequest, 'refused')

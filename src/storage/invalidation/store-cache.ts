@@ -150,8 +150,8 @@ export class StoreCache<Stored, Value> {
   }
 
   #read(name: string, read: () => Promise<Stored>, owner: string | null): Promise<Value> {
-    const running = this.#reads.find(name)
-    if (running !== undefined) return running
+    const currentRead = this.#reads.find(name)
+    if (currentRead !== undefined) return currentRead
     // Async, so that this error is also a rejection.
     if (this.#reads.active >= this.#options.maxLookups) return (async () => this.#staleValue(name))()
     return this.#reads.run(name, isCurrent => this.#refresh(name, read, owner, isCurrent), owner)
@@ -164,19 +164,19 @@ export class StoreCache<Stored, Value> {
     isCurrent: () => boolean,
   ): Promise<Value> {
     const { lookupMs, make, sizeOf, onLoad } = this.#options
-    let stored: Stored
+    let storedValue: Stored
     try {
-      stored = await within(this.#clock, lookupMs, read())
+      storedValue = await within(this.#clock, lookupMs, read())
     } catch (error) {
       this.#logOutage(error)
       return this.#staleValue(name, error)
     }
     this.#logRecovery()
-    const value = make(stored)
+    const value = make(storedValue)
     // Done even if the name was invalidated in the meantime: this costs at most one more read.
     if (value === null) this.#entries.delete(name)
     if (isCurrent()) {
-      if (value !== null) this.#cache(name, value, owner, sizeOf?.(stored) ?? 1)
+      if (value !== null) this.#cache(name, value, owner, sizeOf?.(storedValue) ?? 1)
       onLoad?.(name, value)
     }
     return value

@@ -13,17 +13,17 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
       const { organizationId } = record
       return inTransaction(db, async transaction => {
         await engine.serialize(transaction, `captures ${organizationId}`)
-        const counting = transaction
+        const countQuery = transaction
           .selectFrom('captures')
           .select(ROW_COUNT)
           .where('organizationId', '=', organizationId)
-        const total = await counting.executeTakeFirstOrThrow()
+        const total = await countQuery.executeTakeFirstOrThrow()
         if (Number(total.counted) >= room.kept) return 'kept'
-        const running = await counting
+        const runningTotal = await countQuery
           .where('endsAt', '>', now)
           .where('endedAt', 'is', null)
           .executeTakeFirstOrThrow()
-        if (Number(running.counted) >= room.running) return 'running'
+        if (Number(runningTotal.counted) >= room.running) return 'running'
         await transaction
           .insertInto('captures')
           .values(cellsOf(CAPTURE, { ...CAPTURE.initial, ...record }))

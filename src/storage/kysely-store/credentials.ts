@@ -15,16 +15,16 @@ type ValidatedFields = Pick<
 type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspaceId' | 'provider'>>
 
 export function createCredentialStore(db: Kysely<Tables>, engine: Engine): CredentialStore {
-  const matching = (columns: Matching) => db.selectFrom('credentials').where(eb => eb.and(columns))
+  const selectMatching = (columns: Matching) => db.selectFrom('credentials').where(eb => eb.and(columns))
   const selectionOf = (columns: Matching) =>
-    matching(columns).selectAll().orderBy('provider').orderBy('sortOrder').orderBy('id')
+    selectMatching(columns).selectAll().orderBy('provider').orderBy('sortOrder').orderBy('id')
 
   return {
     page(filter, page) {
-      return pageOf(selectionOf(filter), matching(filter).select(ROW_COUNT), page, credentialOf)
+      return pageOf(selectionOf(filter), selectMatching(filter).select(ROW_COUNT), page, credentialOf)
     },
     async find(organizationId, id) {
-      return await firstOf(matching({ organizationId, id }).selectAll(), credentialOf)
+      return await firstOf(selectMatching({ organizationId, id }).selectAll(), credentialOf)
     },
     async add(record, maxCredentials = Number.POSITIVE_INFINITY) {
       const { organizationId, workspaceId, provider } = record

@@ -25,15 +25,15 @@ type GuardrailRow = Selectable<GuardrailsTable>
 type Matching = Partial<Pick<GuardrailRow, 'id' | 'organizationId' | 'workspaceId'>>
 
 export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): GuardrailAdministration {
-  const matching = (columns: Matching) => db.selectFrom('guardrails').where(eb => eb.and(columns))
+  const selectMatching = (columns: Matching) => db.selectFrom('guardrails').where(eb => eb.and(columns))
 
   return {
     page(filter, page) {
-      const selection = matching(filter).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(selection, matching(filter).select(ROW_COUNT), page, guardrailOf)
+      const selection = selectMatching(filter).selectAll().orderBy('createdAt').orderBy('id')
+      return pageOf(selection, selectMatching(filter).select(ROW_COUNT), page, guardrailOf)
     },
     async find(organizationId, id) {
-      return await firstOf(matching({ organizationId, id }).selectAll(), guardrailOf)
+      return await firstOf(selectMatching({ organizationId, id }).selectAll(), guardrailOf)
     },
     async add(record) {
       const { organizationId, workspaceId } = record
@@ -60,7 +60,8 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
         .where(eb => eb.and({ organizationId, id, revision }))
         .executeTakeFirst()
       if (numUpdatedRows > 0n) return changedRecord
-      if ((await matching({ organizationId, id }).select('id').executeTakeFirst()) === undefined) return null
+      if ((await selectMatching({ organizationId, id }).select('id').executeTakeFirst()) === undefined)
+        return null
       throw new ConflictError('revision')
     },
     async remove(organizationId, id) {

@@ -99,12 +99,12 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .execute()
     },
     async page({ organizationId, workspaceId, includeDisabled }, page) {
-      const matching = {
+      const columns = {
         ...(workspaceId === undefined ? {} : { workspaceId }),
         ...(includeDisabled ? {} : { disabled: 0 }),
       }
-      const counting = keysOf(organizationId, matching).select(ROW_COUNT)
-      return await pageOf(selectionOf(organizationId, matching), counting, page, keyOf)
+      const countQuery = keysOf(organizationId, columns).select(ROW_COUNT)
+      return await pageOf(selectionOf(organizationId, columns), countQuery, page, keyOf)
     },
     async findIn(organizationId, hash) {
       return await firstOf(keysOf(organizationId).where('hash', '=', hash).selectAll(), keyOf)
@@ -192,8 +192,8 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
     },
     async existing(organizationId, hashes, workspaceId) {
       if (hashes.length === 0) return new Set()
-      const matching = workspaceId === undefined ? {} : { workspaceId }
-      const rows = await keysOf(organizationId, matching).where('hash', 'in', hashes).select('hash').execute()
+      const columns = workspaceId === undefined ? {} : { workspaceId }
+      const rows = await keysOf(organizationId, columns).where('hash', 'in', hashes).select('hash').execute()
       return new Set(rows.map(row => row.hash))
     },
   }

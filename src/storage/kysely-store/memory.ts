@@ -36,12 +36,12 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
           .where('key', '=', entry.key)
           .executeTakeFirst()
         if (numUpdatedRows > 0n) return true
-        const counting = transaction
+        const countQuery = transaction
           .selectFrom('memory')
           .select(ROW_COUNT)
           .where(eb => eb.and({ organizationId, workspaceId }))
-        const workspaceRows = await counting.executeTakeFirstOrThrow()
-        const ownerRows = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
+        const workspaceRows = await countQuery.executeTakeFirstOrThrow()
+        const ownerRows = await countQuery.where('endUser', '=', endUser).executeTakeFirstOrThrow()
         if (Number(workspaceRows.counted) >= room.perWorkspace || Number(ownerRows.counted) >= room.perOwner)
           return false
         await transaction

@@ -101,14 +101,14 @@ function workspaceOf(row: Selectable<WorkspacesTable>): WorkspaceRecord {
 export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
   return {
     page({ organizationId, user, includeInactive }, page) {
-      const matching = {
+      const columns = {
         organizationId,
         ...(user === undefined ? {} : { endUser: user }),
         ...(includeInactive ? {} : { isActive: 1 }),
       }
-      const matched = db.selectFrom('endUsers').where(eb => eb.and(matching))
-      const selection = matched.selectAll().orderBy('createdAt').orderBy('endUser')
-      return pageOf(selection, matched.select(ROW_COUNT), page, endUserOf)
+      const query = db.selectFrom('endUsers').where(eb => eb.and(columns))
+      const selection = query.selectAll().orderBy('createdAt').orderBy('endUser')
+      return pageOf(selection, query.select(ROW_COUNT), page, endUserOf)
     },
     async find(organizationId, user) {
       const query = db

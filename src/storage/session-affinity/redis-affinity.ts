@@ -56,7 +56,7 @@ export class RedisPins implements Pins {
 
   async claim(key: string, pin: string, ttlMs: number, owner: string): Promise<string> {
     try {
-      const stored = await this.#redis.send([
+      const storedPin = await this.#redis.send([
         'EVALSHA',
         CLAIM_SHA,
         '1',
@@ -64,9 +64,9 @@ export class RedisPins implements Pins {
         pin,
         wholeMs(ttlMs),
       ])
-      if (typeof stored !== 'string') return pin
-      this.#local.set(key, stored, ttlMs, owner)
-      return stored
+      if (typeof storedPin !== 'string') return pin
+      this.#local.set(key, storedPin, ttlMs, owner)
+      return storedPin
     } catch {
       return this.#local.claim(key, pin, ttlMs, owner)
     }

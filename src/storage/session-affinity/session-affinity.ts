@@ -44,8 +44,8 @@ export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
     get,
     set,
     claim(key, pin, ttlMs, owner) {
-      const stored = get(key)
-      if (stored !== null) return stored
+      const storedPin = get(key)
+      if (storedPin !== null) return storedPin
       set(key, pin, ttlMs, owner)
       return pin
     },

@@ -167,11 +167,11 @@ export class RedisTranscripts implements TranscriptMirror {
   /** Stores the end time of the answer in its claim. */
   #endClaim(transcript: Transcript): void {
     const { id, claim, endedMs } = transcript
-    const stored = this.#claims.get(id)
-    if (claim === null || stored === undefined) return
+    const storedClaim = this.#claims.get(id)
+    if (claim === null || storedClaim === undefined) return
     const value = this.#options.seal.seal(`${id} ${claim.digest} ${endedMs}`, claimOwner(claim))
     this.#changeClaim(id, key => ['SET', key, value, 'PX', String(lifeMs(transcript))])
-    this.#claims.set(id, { key: stored.key, value })
+    this.#claims.set(id, { key: storedClaim.key, value })
   }
 
   #changeClaim(id: string, command: (key: string) => readonly string[]): void {

@@ -325,14 +325,14 @@ export class TranscriptStore implements Transcripts {
         this.forget(finished)
         continue
       }
-      const running =
+      const runningTranscript =
         payer === ownerState ? transcript : findFirst(payer.transcripts, ({ state }) => state === 'running')
-      if (running === null || running.state !== 'running') return
+      if (runningTranscript === null || runningTranscript.state !== 'running') return
       // The request would run again, and be paid for again.
-      const isAlone = running.heldBytes > payer.maxBytes || this.#bytes > maxBytes
-      if (running.claim !== null && !isAlone) return
-      this.#drop(running)
-      if (running === transcript) return
+      const isAlone = runningTranscript.heldBytes > payer.maxBytes || this.#bytes > maxBytes
+      if (runningTranscript.claim !== null && !isAlone) return
+      this.#drop(runningTranscript)
+      if (runningTranscript === transcript) return
     }
   }
 

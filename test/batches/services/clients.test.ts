@@ -128,7 +128,7 @@ for (const format of BATCH_FORMATS) {
 
     t.test('a job whose name never came is found again by its mark', async t => {
       const { service, calls, sim } = await start(t, format)
-      const lost = { sinceMs: Date.now(), lines: 2, known: new Set<string>() }
+      const lost = { sinceMs: Date.now(), lines: 2, knownNames: new Set<string>() }
       t.equal(await service.find(calls, { ...lost, mark: 'mark-1' }), 'none', 'there is no job at all')
       for (let other = 100; other < 205; other++)
         await submit(service, calls, format, ['Hi 1'], { mark: `mark-${other}` })
@@ -142,10 +142,10 @@ for (const format of BATCH_FORMATS) {
       t.same(await service.find(calls, { ...lost, mark: 'mark-1' }), { name })
       t.equal(await service.find(calls, { ...lost, mark: 'mark-9' }), 'none')
       t.equal(await service.find(calls, { ...lost, mark: 'mark' }), 'none', 'a longer mark is another one')
-      const known = new Set([name])
+      const knownNames = new Set([name])
       if (format === 'anthropic-messages')
         t.equal(
-          await service.find(calls, { ...lost, mark: 'mark-1', known }),
+          await service.find(calls, { ...lost, mark: 'mark-1', knownNames }),
           'none',
           'it is one of the others',
         )

@@ -94,7 +94,7 @@ for (const format of BATCH_FORMATS) {
         const first = await failure(submit(service, calls, format, ['Hi']))
         t.equal(first.code, 'provider_unavailable', `${id}`)
         t.equal(asked.length, 1, 'nothing is asked after it')
-        const lost = { mark: 'mark-0', sinceMs: 0, lines: 1, known: new Set<string>() }
+        const lost = { mark: 'mark-0', sinceMs: 0, lines: 1, knownNames: new Set<string>() }
         t.equal((await failure(service.find(calls, lost))).code, 'provider_unavailable')
         if (typeof id === 'string' && format !== 'anthropic-messages')
           t.equal((await failure(linesOf(service, calls, name))).code, 'provider_unavailable')
@@ -113,7 +113,7 @@ for (const format of BATCH_FORMATS) {
         t.equal((await failure(submit(service, calls, format, ['Hi']))).code, 'provider_unavailable', what)
         const state = await service.state(calls, name).catch((error: GatewayError) => error.code)
         t.match(JSON.stringify(state), /"provider_unavailable"|"running"/, what)
-        const lost = { mark: 'm', sinceMs: 0, lines: 1, known: new Set<string>() }
+        const lost = { mark: 'm', sinceMs: 0, lines: 1, knownNames: new Set<string>() }
         const found = await service.find(calls, lost).catch((error: GatewayError) => error.code)
         t.match(found, /^(?:none|provider_unavailable)$/, what)
       }
@@ -201,7 +201,7 @@ for (const format of BATCH_FORMATS) {
           JSON.stringify({ data: [each], operations: [each], has_more: true, nextPageToken: 'more' }),
         )
       })
-      t.equal(await service.find(calls, { mark: 'm', sinceMs: 0, lines: 1, known: new Set() }), 'none')
+      t.equal(await service.find(calls, { mark: 'm', sinceMs: 0, lines: 1, knownNames: new Set() }), 'none')
       t.equal(asked.length, 20)
     })
 

@@ -212,9 +212,9 @@ function describe(schema: Fields, depth: number): string {
 
 function fieldsOf(schema: Fields, depth: number): string {
   if (depth >= MAX_DEPTH) return ''
-  const needed = new Set(list(schema['required']))
+  const requiredNames = new Set(list(schema['required']))
   const rows = Object.entries(fields(schema['properties'])).map(([name, value]) => {
-    const requiredMark = needed.has(name) ? ' <em>required</em>' : ''
+    const requiredMark = requiredNames.has(name) ? ' <em>required</em>' : ''
     return `<li><code>${safe(name)}</code>${requiredMark}: ${describe(fields(value), depth + 1)}</li>`
   })
   const ownFields = rows.length === 0 ? '' : `<ul>${rows.join('')}</ul>`

@@ -42,8 +42,9 @@ export const why: Command = {
 
 /** The explanations by generation id or `X-Request-Id`, newest first. */
 async function explanations(store: Store, id: string): Promise<readonly Explanation[]> {
-  const stored = await store.explanations.find(id, null, MAX_SAME_REQUEST_ID)
-  if (stored.length > 0) return stored.map(({ document }) => JSON.parse(document) as Explanation)
+  const storedExplanations = await store.explanations.find(id, null, MAX_SAME_REQUEST_ID)
+  if (storedExplanations.length > 0)
+    return storedExplanations.map(({ document }) => JSON.parse(document) as Explanation)
   const record = await store.ledger.findOfAny(id)
   return record === null ? [] : [explanationOfRecord(record)]
 }

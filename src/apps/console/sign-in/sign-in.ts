@@ -116,8 +116,8 @@ export class SignInPages {
     const state = new URLSearchParams(query).get('state') ?? ''
     const cookies = [this.#cookie(pendingName(state), '', 'SameSite=Lax; Max-Age=0')]
     try {
-      const pending = this.#claim(request, state)
-      const identity = await this.#client.finish(pending, `?${query}`)
+      const pendingSignIn = this.#claim(request, state)
+      const identity = await this.#client.finish(pendingSignIn, `?${query}`)
       const { issuer, subject, role } = identity
       const secret = await this.#sessions.open(identity, addressOf(request))
       cookies.push(this.#cookie(SESSION_NAME, secret, 'SameSite=Strict'))
@@ -143,9 +143,9 @@ export class SignInPages {
 
   /** The sign-in that this browser started; works only once. @throws SignInError */
   #claim(request: IncomingMessage, state: string): PendingSignIn {
-    const pending = this.#pending.get(state)
+    const pendingSignIn = this.#pending.get(state)
     const secret = cookieOf(request, this.#name(pendingName(state)))
-    if (pending === undefined || secret === null || hashKey(secret) !== pending.cookieHash) {
+    if (pendingSignIn === undefined || secret === null || hashKey(secret) !== pendingSignIn.cookieHash) {
       throw new SignInError(
         400,
         'state',
@@ -153,7 +153,7 @@ export class SignInPages {
       )
     }
     this.#pending.delete(state)
-    if (pending.endsAtMs > this.#deps.clock.nowMs()) return pending
+    if (pendingSignIn.endsAtMs > this.#deps.clock.nowMs()) return pendingSignIn
     throw new SignInError(400, 'late', 'This sign-in took too long. Sign in again.')
   }
 

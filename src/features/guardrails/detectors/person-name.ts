@@ -72,24 +72,24 @@ function firstOf(
     else high = middle
   }
   for (let index = low; index < names.length; index++) {
-    const given = names[index]
-    const end = given === undefined ? null : endOf(given)
-    if (given !== undefined && end !== null) return { start: given.start, end, name }
+    const givenName = names[index]
+    const end = givenName === undefined ? null : endOf(givenName)
+    if (givenName !== undefined && end !== null) return { start: givenName.start, end, name }
   }
   return null
 }
 
 /** The end of the name that begins with a given name; null if no surname follows. */
 function endOfName(text: string, { end }: GivenName): number | null {
-  const next = NEXT_NAME.exec(text.slice(end, end + NEXT_NAME_MAX_CHARS))
-  const surname = next?.[2]
-  if (next === null || surname === undefined || !isSurname(surname)) return null
-  const second = end + next[0].length
-  const third = NEXT_NAME.exec(text.slice(second, second + NEXT_NAME_MAX_CHARS))
-  if (third?.[2] === undefined) return second
-  if (SURNAMES.has(third[2])) return second + third[0].length
+  const nextMatch = NEXT_NAME.exec(text.slice(end, end + NEXT_NAME_MAX_CHARS))
+  const surname = nextMatch?.[2]
+  if (nextMatch === null || surname === undefined || !isSurname(surname)) return null
+  const second = end + nextMatch[0].length
+  const thirdMatch = NEXT_NAME.exec(text.slice(second, second + NEXT_NAME_MAX_CHARS))
+  if (thirdMatch?.[2] === undefined) return second
+  if (SURNAMES.has(thirdMatch[2])) return second + thirdMatch[0].length
   // `Charles Darwin University` is a place, `Ann Lee Smith` is not.
-  return PLACE_NAMES.test(third[2]) ? null : second
+  return PLACE_NAMES.test(thirdMatch[2]) ? null : second
 }
 
 function isSurname(word: string): boolean {

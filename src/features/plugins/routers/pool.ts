@@ -41,24 +41,24 @@ export async function poolOf(
   const hasPatterns = include !== null || exclude !== null
   const isRanked = (id: string): boolean => include !== null || rankings.modelIds.has(id)
   const ids = models.ids().filter(isRanked)
-  const matching = hasPatterns ? await filterPool(ids, isWanted) : ids
-  const pool = await models.of(exchange, matching.slice(0, MAX_POOL_MODELS), variants)
+  const matchingIds = hasPatterns ? await filterPool(ids, isWanted) : ids
+  const pool = await models.of(exchange, matchingIds.slice(0, MAX_POOL_MODELS), variants)
   if (pool.length > 0 || include !== null) return fittingOrAll(pool)
   const unrankedIds = models.ids().filter(id => !rankings.modelIds.has(id))
-  const remaining = hasPatterns ? await filterPool(unrankedIds, isWanted) : unrankedIds
-  return fittingOrAll(await models.of(exchange, remaining.slice(0, MAX_POOL_MODELS), variants))
+  const remainingIds = hasPatterns ? await filterPool(unrankedIds, isWanted) : unrankedIds
+  return fittingOrAll(await models.of(exchange, remainingIds.slice(0, MAX_POOL_MODELS), variants))
 }
 
 async function filterPool(
   ids: readonly string[],
   isWanted: (id: string) => boolean,
 ): Promise<readonly string[]> {
-  const matching: string[] = []
+  const matchingIds: string[] = []
   for (const [index, id] of ids.entries()) {
     if (index % IDS_PER_TURN === IDS_PER_TURN - 1) await turn()
-    if (isWanted(id)) matching.push(id)
+    if (isWanted(id)) matchingIds.push(id)
   }
-  return matching
+  return matchingIds
 }
 
 function fittingOrAll(pool: readonly RoutableModel[]): readonly RoutableModel[] {

@@ -269,11 +269,11 @@ export class BatchReader {
 
   /** Checks the method of a line, or its url, which must be the endpoint of the batch. */
   #checkField(name: string): void {
-    const expected = name === 'method' ? 'POST' : this.#fields.get('endpoint')
+    const expectedValue = name === 'method' ? 'POST' : this.#fields.get('endpoint')
     // When the file is read again, the fields of the batch are missing, but all lines were checked before.
-    if (this.#scanner.value(MAX_FIELD_BYTES) === expected || expected === undefined) return
+    if (this.#scanner.value(MAX_FIELD_BYTES) === expectedValue || expectedValue === undefined) return
     throw this.#problem(
-      `must be ${String(expected)}${name === 'method' ? '' : ', the endpoint of the batch'}`,
+      `must be ${String(expectedValue)}${name === 'method' ? '' : ', the endpoint of the batch'}`,
     )
   }
 

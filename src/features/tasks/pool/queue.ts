@@ -207,9 +207,9 @@ export class TaskQueue {
     let longJobs = 0
     let readyWorkers = 0
     for (const { state } of slots) if (state === 'ready') readyWorkers++
-    for (const running of this.#running.values()) {
-      if (running.key === job.key) jobsOfKey++
-      if (this.#isLong(running)) longJobs++
+    for (const runningJob of this.#running.values()) {
+      if (runningJob.key === job.key) jobsOfKey++
+      if (this.#isLong(runningJob)) longJobs++
     }
     if (jobsOfKey >= this.#options.runningPerKey) return false
     return !this.#isLong(job) || slots.size === 1 || longJobs < readyWorkers - 1

@@ -91,14 +91,14 @@ function wantedOf(entry: ToolEntry): WantedContainer {
     const environment = { type: 'container_reference', container_id: container }
     return { ...wantedContainer({ ...settings, environment }, path), path }
   }
-  const wanted = wantedContainer(settings, settingsPath(entry))
+  const base = wantedContainer(settings, settingsPath(entry))
   const fields = recordOrEmpty(container)
   const fileIds = texts(fields['file_ids'])
   const domains = allowedDomains(fields['network_policy'], `${path}.network_policy`)
-  if (fileIds.length === 0 && domains === null) return wanted
-  const terms = domains === null ? wanted.terms : { ...wanted.terms, allowedDomains: domains }
+  if (fileIds.length === 0 && domains === null) return base
+  const terms = domains === null ? base.terms : { ...base.terms, allowedDomains: domains }
   return {
-    ...wanted,
+    ...base,
     terms,
     path,
     ...(fileIds.length === 0 ? {} : { fileIds, filesPath: `${path}.file_ids` }),

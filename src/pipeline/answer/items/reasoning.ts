@@ -58,11 +58,11 @@ export class ReasoningBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
-    const sealed = (fields as { readonly [SEALED_BY]?: SealedBy } | null | undefined)?.[SEALED_BY]
-    if (sealed === undefined) return this.withClosingFields(this.#item(status), fields)
+    const sealedBy = (fields as { readonly [SEALED_BY]?: SealedBy } | null | undefined)?.[SEALED_BY]
+    if (sealedBy === undefined) return this.withClosingFields(this.#item(status), fields)
     const texts = this.#parts.filter(part => part.form === 'text').map(part => part.text.toString())
-    const thought = { format: this.#format ?? '', signature: sealed.signature, text: texts.join('') }
-    const sealedFields = { ...fields, encrypted_content: sealThought(thought, sealed.maker) }
+    const thought = { format: this.#format ?? '', signature: sealedBy.signature, text: texts.join('') }
+    const sealedFields = { ...fields, encrypted_content: sealThought(thought, sealedBy.maker) }
     return this.withClosingFields(this.#item(status), sealedFields)
   }
 

@@ -94,9 +94,9 @@ export function createSystemLookup(
     signal.throwIfAborted()
     if (isBusy) await waitForTurn(signal)
     isBusy = true
-    const running = (async () => await lookUp(name))()
-    running.then(startNext, startNext)
-    return await orAborted(running, signal)
+    const work = (async () => await lookUp(name))()
+    work.then(startNext, startNext)
+    return await orAborted(work, signal)
   }
 }
 

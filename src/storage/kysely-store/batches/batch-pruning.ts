@@ -60,12 +60,12 @@ async function hide(
     and([eb('status', '=', 'opening'), eb('leaseUntilMs', '<=', nowMs)])
   const isOld = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
     and([eb('status', 'in', TERMINAL_STATUSES), eb('finalizedAt', '<', before)])
-  for (const matching of [isAbandoned, isOld]) {
+  for (const condition of [isAbandoned, isOld]) {
     await transaction
       .updateTable('batches')
       .set(removedFields)
-      .where('id', 'in', from => from.selectFrom('batches').select('id').where(matching).limit(limit))
-      .where(matching)
+      .where('id', 'in', from => from.selectFrom('batches').select('id').where(condition).limit(limit))
+      .where(condition)
       .execute()
   }
 }

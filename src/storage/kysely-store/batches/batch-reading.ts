@@ -103,11 +103,11 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
         .where('status', 'in', TERMINAL_STATUSES)
         .executeTakeFirst()
       if (numUpdatedRows > 0n) return 'removed'
-      const running = await visibleIn(organizationId, workspaceId)
+      const runningRow = await visibleIn(organizationId, workspaceId)
         .select('id')
         .where('id', '=', id)
         .executeTakeFirst()
-      return running === undefined ? 'unknown' : 'running'
+      return runningRow === undefined ? 'unknown' : 'running'
     },
     async countByStatus() {
       const rows = await db

@@ -36,8 +36,8 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
       return rows.map(recordOf)
     },
     async move(id, from, to, time, change = {}) {
-      const running = from.filter(status => !TERMINAL_SET.has(status))
-      if (running.length === 0) return null
+      const runningStatuses = from.filter(status => !TERMINAL_SET.has(status))
+      if (runningStatuses.length === 0) return null
       const timeColumn = TIME_COLUMNS[to]
       const { error, service } = change
       const query = db
@@ -53,7 +53,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
             : {}),
         } satisfies Partial<Record<keyof BatchesTable, unknown>>)
         .where('id', '=', id)
-        .where('status', 'in', running)
+        .where('status', 'in', runningStatuses)
         .returningAll()
       return await firstOf(query, recordOf)
     },
