@@ -2,10 +2,11 @@
  * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
  * The field `line` of an error's row in `base/errors.ts` says which errors wait or are retried. Pure.
  */
-import { type FailureCode, type GatewayError, isError } from '../base/errors.ts'
+import type { FailureCode, GatewayError } from '../base/errors.ts'
 import { PROVIDER_STATUSES } from '../base/provider-statuses.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'
 import type { BatchWaitReason } from '../protocol/management/batches.ts'
+import { isUnconnected } from '../providers/upstream/transport.ts'
 
 /** Maximum of requests that are sent for one line if they fail in a temporary way. */
 export const MAX_TRIES = 3
@@ -76,25 +77,11 @@ export function waitReasonOf(
   return isOfProvider ? reasons.provider : reasons.gateway
 }
 
-/** Error codes of failed connections, after which nothing was sent. */
-const UNCONNECTED: ReadonlySet<unknown> = new Set([
-  'connection_refused',
-  'dns_failure',
-  'network_unreachable',
-  'proxy_failure',
-  'tls_failure',
-])
-
 /** True if the request of an attempt was sent to its provider. */
 export function wasSent({ isStarted, status, error }: AttemptRecord): boolean {
   if (status !== null) return true
   if (!isStarted) return false
-  return !UNCONNECTED.has(error?.metadata?.['reason']) && !isConnectTimeout(error)
-}
-
-function isConnectTimeout(error: GatewayError | null): boolean {
-  const { cause } = error ?? {}
-  return isError(cause) && Reflect.get(cause, 'code') === 'CONNECT_TIMEOUT'
+  return error === null || !isUnconnected(error)
 }
 
 const FIRST_BACKOFF_MS = 1_000

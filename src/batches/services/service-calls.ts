@@ -13,7 +13,7 @@ import type { Provider } from '../../protocol/provider.ts'
 import { placeholdersOf } from '../../providers/address.ts'
 import { failureInReply, upstreamFailure } from '../../providers/upstream/error-reply.ts'
 import { jsonLines, RefusedLines } from '../../providers/upstream/json-lines.ts'
-import type { Transport, UpstreamRequest } from '../../providers/upstream/transport.ts'
+import type { Transport, TransportReason, UpstreamRequest } from '../../providers/upstream/transport.ts'
 import { type WholeReply, wholeReply } from '../../providers/upstream/whole-reply.ts'
 
 /** The key with which a service is called. */
@@ -217,7 +217,7 @@ export function isLasting(error: GatewayError): boolean {
 }
 
 /** Reasons for which a request cannot have reached the service. */
-const UNSENT_REASONS: ReadonlySet<unknown> = new Set([
+const UNSENT_REASONS: ReadonlySet<unknown> = new Set<TransportReason>([
   'connection_refused',
   'dns_failure',
   'network_unreachable',

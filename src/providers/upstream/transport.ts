@@ -4,7 +4,7 @@
  * transport enforces, and the errors that it reports. Hot path.
  */
 import type { Clock } from '../../base/clock.ts'
-import { GatewayError, systemCode } from '../../base/errors.ts'
+import { GatewayError, isError, systemCode } from '../../base/errors.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { Egress } from '../../protocol/provider.ts'
 
@@ -123,7 +123,7 @@ const UNREACHABLE_MESSAGE = 'The provider could not be reached'
 /**
  * The reason that a provider sent no reply: `error.metadata.reason`. Callers learn nothing about the network behind it.
  */
-type TransportReason =
+export type TransportReason =
   | 'connection_refused'
   | 'connection_lost'
   | 'dns_failure'
@@ -189,6 +189,25 @@ export function timeoutError(phase: TimeoutKind): GatewayError {
   const metadata = { reason: 'timeout' satisfies TransportReason }
   const cause = Object.assign(new Error(TIMEOUT_MESSAGES[phase]), { code: phase })
   return new GatewayError('upstream_timeout', TIMEOUT_MESSAGES[phase], { metadata, cause })
+}
+
+/** For each reason, whether a connection was open, so that the provider may have got the request. */
+const WAS_CONNECTED: Readonly<Record<TransportReason, boolean>> = {
+  connection_refused: false,
+  connection_lost: true,
+  dns_failure: false,
+  network_unreachable: false,
+  proxy_failure: false,
+  // Its cause names the phase.
+  timeout: true,
+  tls_failure: false,
+}
+
+/** True if the call failed before a connection was open, so that nothing was sent. */
+export function isUnconnected({ metadata, cause }: GatewayError): boolean {
+  if (isError(cause) && Reflect.get(cause, 'code') === ('CONNECT_TIMEOUT' satisfies TimeoutKind)) return true
+  const reason = metadata?.['reason']
+  return typeof reason === 'string' && WAS_CONNECTED[reason as TransportReason] === false
 }
 
 /** A failure `provider_unavailable`. */
