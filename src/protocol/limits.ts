@@ -148,6 +148,10 @@ export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
 /** Maximum body of a management operation: lists of 100 values, with a margin. */
 export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
+/** A document or a web page whose text is read, and the pages of a PDF: more than any model reads. */
+export const DOCUMENT_MAX_MIB = 50
+export const DOCUMENT_MAX_BYTES = DOCUMENT_MAX_MIB * 1024 * 1024
+export const DOCUMENT_MAX_PAGES = 2_000
 /** How long a batch may take. `completion_window` and `expires_at` follow from it. */
 export const BATCH_WINDOW_HOURS = 24
 export const BATCH_WINDOW = `${BATCH_WINDOW_HOURS}h` as const

@@ -8,6 +8,7 @@ import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS, refuseField } from
 import { abortSignalOf } from '../../base/signal.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Plugin, PluginReport } from '../../exchange/plugin.ts'
+import { DOCUMENT_MAX_BYTES, DOCUMENT_MAX_MIB, DOCUMENT_MAX_PAGES } from '../../protocol/limits.ts'
 import type { ParsedFileAnnotation } from '../../protocol/parts.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -175,10 +176,7 @@ interface FileReaderDeps {
 type ReadingEngine = 'pdf-text' | 'mistral-ocr'
 
 /** Total for all links of a request; a single document may use it up. */
-const MAX_LINKED_BYTES = 50 * 1024 * 1024
-/** The limit of the task pool for one document, applied to the OCR provider too. */
-const MAX_DOCUMENT_BYTES = 50 * 1024 * 1024
-const MAX_PAGES = 2_000
+const MAX_LINKED_BYTES = DOCUMENT_MAX_BYTES
 /** Many servers label every download as an octet stream. The reader detects bytes that are not a PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
@@ -302,13 +300,17 @@ class FileReader {
   async #recognize(bytes: Uint8Array, path: string) {
     const { ocr } = this.#deps
     if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
-    if (bytes.byteLength > MAX_DOCUMENT_BYTES) throw refuseField(path, 'the document is larger than 50 MiB')
+    if (bytes.byteLength > DOCUMENT_MAX_BYTES)
+      throw refuseField(path, `the document is larger than ${DOCUMENT_MAX_MIB} MiB`)
     if (!looksLikePdf(bytes)) throw refuseField(path, 'the document is not a PDF')
     try {
       const pages = await ocr(pdfDataUrl(bytes), abortSignalOf(this.#exchange.signal))
       // Counting the pages first would take as long as reading them.
-      if (pages.length > MAX_PAGES)
-        throw new GatewayError('invalid_request', 'the document has more than 2,000 pages')
+      if (pages.length > DOCUMENT_MAX_PAGES)
+        throw new GatewayError(
+          'invalid_request',
+          `the document has more than ${DOCUMENT_MAX_PAGES.toLocaleString('en')} pages`,
+        )
       const content = pages.flatMap(({ markdown, images }) => [
         ...(markdown === '' ? [] : [textContent(markdown)]),
         ...images.map(url => ({ type: 'image_url', image_url: { url } })),

@@ -10,6 +10,7 @@ import {
   Slug,
   setting,
 } from '../../base/settings/setting.ts'
+import { DOCUMENT_MAX_BYTES } from '../../protocol/limits.ts'
 
 export const alignmentSettings = group({
   evaluator: nullable(
@@ -72,7 +73,7 @@ export const documentSettings = group({
       { default: false },
     ),
     maxBytes: setting(
-      Type.Integer({ minimum: 1, maximum: 52_428_800 }),
+      Type.Integer({ minimum: 1, maximum: DOCUMENT_MAX_BYTES }),
       'maximum size of one document; a thread keeps at most 16 times as much in memory',
       { default: 10_485_760 },
     ),

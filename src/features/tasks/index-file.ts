@@ -2,6 +2,7 @@
  * Makes the text of a new file searchable: reads it, splits it into chunks and writes them to the Store, outside the
  * event loops that serve requests. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
  */
+import { DOCUMENT_MAX_BYTES, DOCUMENT_MAX_MIB } from '../../protocol/limits.ts'
 import type { FileText, NewPassage } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
 import { StoreError } from '../../storage/store-error.ts'
@@ -20,8 +21,6 @@ interface IndexFileInput {
     | { readonly descriptor: number; readonly start: number; readonly bytes: number }
 }
 
-/** The limit of `pdf-text`. */
-const MAX_PDF_BYTES = 50 * 1024 * 1024
 const MAX_TEXT_BYTES = 8 * 1024 * 1024
 /** Maximum characters of a PDF; further ones are not searchable. */
 const MAX_PDF_TEXT_CHARS = 8 * 1024 * 1024
@@ -61,7 +60,8 @@ async function textOf(source: IndexFileInput['source']): Promise<string | null> 
   const head = bytesOf(source, HEAD_BYTES)
   const size = 'content' in source ? source.content.byteLength : source.bytes
   if (head.includes('%PDF-')) {
-    if (size > MAX_PDF_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
+    if (size > DOCUMENT_MAX_BYTES)
+      throw new TaskFailure('too_large', `the document is larger than ${DOCUMENT_MAX_MIB} MiB`)
     // Converted, because the reader refuses Node's Buffer subclass.
     const { pages } = await pdfText({ bytes: new Uint8Array(bytesOf(source, size)) })
     return pages.join('\n\n').slice(0, MAX_PDF_TEXT_CHARS)

@@ -6,6 +6,7 @@
  */
 import { Readability } from '@mozilla/readability'
 import { parseHTML } from 'linkedom'
+import { DOCUMENT_MAX_BYTES, DOCUMENT_MAX_MIB } from '../../protocol/limits.ts'
 import { type MarkdownNode, markdownOf } from './markdown.ts'
 import { plainHtml } from './plain-html.ts'
 import { TaskFailure } from './task.ts'
@@ -30,7 +31,6 @@ interface PageTextOutput {
   readonly cut: boolean
 }
 
-const MAX_BYTES = 52_428_800
 /**
  * Beyond these no tree is built: it needs a kilobyte per node, and the reader's time grows with the square of the
  * depth.
@@ -64,7 +64,8 @@ interface Tree extends Node {
 
 /** @throws TaskFailure `too_large` */
 export function pageText({ bytes, type, charset, url, maxChars, plain }: PageTextInput): PageTextOutput {
-  if (bytes.byteLength > MAX_BYTES) throw new TaskFailure('too_large', 'the page is larger than 50 MiB')
+  if (bytes.byteLength > DOCUMENT_MAX_BYTES)
+    throw new TaskFailure('too_large', `the page is larger than ${DOCUMENT_MAX_MIB} MiB`)
   const isHtml = HTML_TYPES.has(type)
   const text = decode(bytes, charset ?? (isHtml ? metaCharset(bytes) : null))
   const page = isHtml ? readHtml(text, url, maxChars, plain === true) : { title: '', text }

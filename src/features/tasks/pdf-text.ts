@@ -4,11 +4,12 @@
  */
 import { getDocumentProxy } from 'unpdf'
 import { isError } from '../../base/errors.ts'
+import { DOCUMENT_MAX_BYTES, DOCUMENT_MAX_MIB, DOCUMENT_MAX_PAGES } from '../../protocol/limits.ts'
 import { TaskFailure } from './task.ts'
 
 interface PdfTextInput {
   readonly bytes: Uint8Array
-  /** Default and maximum: 2,000. */
+  /** Default and maximum: DOCUMENT_MAX_PAGES. */
   readonly pagesMax?: number
 }
 
@@ -17,8 +18,6 @@ interface PdfTextOutput {
   readonly pages: readonly string[]
 }
 
-const MAX_BYTES = 50 * 1024 * 1024
-const MAX_PAGES = 2_000
 /** Limit for all pages together: more than any model reads. */
 const MAX_CHARS = 16 * 1024 * 1024
 
@@ -53,13 +52,17 @@ export async function loadPdfText(): Promise<typeof pdfText> {
 }
 
 /** @throws TaskFailure `not_a_pdf`, `encrypted`, `broken`, `too_large` or `too_many_pages` */
-export async function pdfText({ bytes, pagesMax = MAX_PAGES }: PdfTextInput): Promise<PdfTextOutput> {
-  if (bytes.byteLength > MAX_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
+export async function pdfText({
+  bytes,
+  pagesMax = DOCUMENT_MAX_PAGES,
+}: PdfTextInput): Promise<PdfTextOutput> {
+  if (bytes.byteLength > DOCUMENT_MAX_BYTES)
+    throw new TaskFailure('too_large', `the document is larger than ${DOCUMENT_MAX_MIB} MiB`)
   if (!hasHeader(bytes)) throw new TaskFailure('not_a_pdf', 'the document is not a PDF')
   return await withBoundedBuffers(BUFFER_LIMITS, async check => {
     const document = await open(bytes)
     try {
-      const pageLimit = Math.min(pagesMax, MAX_PAGES)
+      const pageLimit = Math.min(pagesMax, DOCUMENT_MAX_PAGES)
       if (document.numPages > pageLimit)
         throw new TaskFailure('too_many_pages', `the document has more than ${pageLimit} pages`)
       return { pages: await readPages(document, check) }

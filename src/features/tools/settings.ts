@@ -13,6 +13,7 @@ import {
   setting,
 } from '../../base/settings/setting.ts'
 import { SEARCH_ENGINE_KINDS } from '../../protocol/gateway-tools.ts'
+import { DOCUMENT_MAX_BYTES, FUSION_MODELS_MAX } from '../../protocol/limits.ts'
 import type { StorageSettings } from '../../storage/settings.ts'
 import type { SandboxSettings } from '../sandbox/settings.ts'
 
@@ -75,7 +76,7 @@ export const webFetchSettings = group({
     { default: false },
   ),
   maxBytes: setting(
-    Type.Integer({ minimum: 1, maximum: 52_428_800 }),
+    Type.Integer({ minimum: 1, maximum: DOCUMENT_MAX_BYTES }),
     'maximum size of one page; a thread keeps at most 16 times as much in memory',
     { default: 10_485_760 },
   ),
@@ -92,22 +93,19 @@ export const mcpSettings = group({
   ),
 })
 
-/** Maximum models of a panel, as in the interface. */
-const MAX_PANEL_MODELS = 8
-
 export const fusionSettings = group({
   panel: setting(
-    Type.Array(ModelName, { maxItems: MAX_PANEL_MODELS }),
+    Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
     'models in the catalogue that answer in a [fusion](fusion.md) if the request names none; empty: the three most expensive models in the catalogue, from different vendors if possible',
     { default: [] },
   ),
   budgetPanel: setting(
-    Type.Array(ModelName, { maxItems: MAX_PANEL_MODELS }),
+    Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
     'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
     { default: [] },
   ),
   fastPanel: setting(
-    Type.Array(ModelName, { maxItems: MAX_PANEL_MODELS }),
+    Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
     'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
     { default: [] },
   ),

@@ -1,6 +1,7 @@
 /** Workspace files that models read and write as text; shared by the `files` and `text_editor` tools. */
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import { DOCUMENT_MAX_BYTES } from '../../protocol/limits.ts'
 import type { FileRecord, WorkspaceScope } from '../../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
 import { bytesSource } from '../files/contents.ts'
@@ -16,7 +17,6 @@ export interface TextDeps {
 
 /** More than any model reads at once. */
 const MAX_TEXT_BYTES = 4 * 1024 * 1024
-const MAX_PDF_BYTES = 50 * 1024 * 1024
 const PDF_TIMEOUT_MS = 10_000
 
 /** A failed call. The message is for the model. */
@@ -51,7 +51,7 @@ export class StoredTexts {
   /** The text of a file; for a PDF, the text of its pages. @throws TextFault */
   async read(file: FileRecord, signal: AbortSignal): Promise<string> {
     const isPdf = /\.pdf$/i.test(file.filename) || file.mediaType === 'application/pdf'
-    const limit = isPdf ? MAX_PDF_BYTES : MAX_TEXT_BYTES
+    const limit = isPdf ? DOCUMENT_MAX_BYTES : MAX_TEXT_BYTES
     if (file.bytes > limit)
       throw new TextFault(`The file is too large to be read: it has ${file.bytes} bytes`)
     const bytes = await this.#deps.files.readWhole(file, limit, this.#exchange.caller.keyHash)

@@ -5,6 +5,7 @@
 import { refuseField } from '../../../base/errors.ts'
 import { filled, texts } from '../../../base/json.ts'
 import type { RequestedTool, ToolEndpoint } from '../../../exchange/server-tool.ts'
+import { SEARCH_RESULT_MAX_CHARS } from '../../../protocol/limits.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
 import type { WebEngine, WebEngines } from './engines.ts'
@@ -38,8 +39,6 @@ const DEFAULT_RESULTS = 5
 const DEFAULT_TOTAL_RESULTS = 50
 const CONTEXT_CHARS: Readonly<Record<string, number>> = { low: 5_000, medium: 15_000, high: 30_000 }
 const DEFAULT_CONTEXT = 'medium'
-/** Maximum characters of one result; the schema has the same limit. */
-const MAX_RESULT_CHARS = 100_000
 
 /** @throws GatewayError invalid_request that names the field */
 export function searchSettings(fields: Fields, path: string): SearchSettings {
@@ -61,8 +60,8 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
     maxTotalResults: numberOrNull(fields['max_total_results']) ?? DEFAULT_TOTAL_RESULTS,
     maxUses: numberOrNull(fields['max_uses']) ?? Number.POSITIVE_INFINITY,
     maxChars: Math.min(
-      MAX_RESULT_CHARS,
-      numberOrNull(fields['max_characters']) ?? CONTEXT_CHARS[size] ?? MAX_RESULT_CHARS,
+      SEARCH_RESULT_MAX_CHARS,
+      numberOrNull(fields['max_characters']) ?? CONTEXT_CHARS[size] ?? SEARCH_RESULT_MAX_CHARS,
     ),
     allowedDomains: allowed,
     excludedDomains: excluded,
