@@ -8,6 +8,7 @@ import type { Uploads } from '../batches/uploads.ts'
 import { cleanFilename } from '../features/files/filename.ts'
 import type { Files } from '../features/files/files.ts'
 import { type FormPart, fieldText, partSource, readForm } from '../features/files/multipart.ts'
+import { FILE_PURPOSES, type FilePurpose } from '../protocol/management/files.ts'
 import type { KeyRecord } from '../protocol/management/keys.ts'
 import type { FileFilter, FileRecord, WorkspaceScope } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
@@ -33,12 +34,15 @@ export interface FilesApiDeps {
 /** Space in a body for other fields, headers and separators. */
 export const FORM_OVERHEAD_BYTES = 64 * 1024
 const DEFAULT_PAGE_SIZE = 20
-/** The purposes that OpenAI defines. */
-const PURPOSES = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'] as const
 /** The purpose of a form without one: clients of Anthropic's API send none. */
-const DEFAULT_PURPOSE = 'user_data'
+const DEFAULT_PURPOSE: FilePurpose = 'user_data'
 /** Files with these purposes contain data for machines, so search skips them. */
-const UNSEARCHED_PURPOSES: ReadonlySet<string> = new Set(['batch', 'evals', 'fine-tune', 'vision'])
+const UNSEARCHED_PURPOSES: ReadonlySet<string> = new Set<FilePurpose>([
+  'batch',
+  'evals',
+  'fine-tune',
+  'vision',
+])
 const PURPOSE_MAX_BYTES = 64
 const MEDIA_TYPE = /^[A-Za-z0-9][\w.+-]{0,63}\/[A-Za-z0-9][\w.+-]{0,127}(?=;|$)/
 
@@ -93,9 +97,9 @@ function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly
 }
 
 function purposeOf(text: string): string {
-  const purpose = PURPOSES.find(known => known === text)
+  const purpose = FILE_PURPOSES.find(known => known === text)
   if (purpose !== undefined) return purpose
-  throw refuseField('purpose', `must be one of ${PURPOSES.join(', ')}`)
+  throw refuseField('purpose', `must be one of ${FILE_PURPOSES.join(', ')}`)
 }
 
 export function listFiles({ files }: FilesApiDeps): Handler {

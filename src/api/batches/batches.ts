@@ -6,7 +6,7 @@ import type { BatchAcceptances, RequestFile } from '../../batches/accept.ts'
 import { isTerminal, sourcesOf } from '../../batches/states.ts'
 import { callerOf } from '../../callers/keys.ts'
 import type { Files } from '../../features/files/files.ts'
-import { type BatchStatus, TERMINAL_STATUSES } from '../../protocol/management/batches.ts'
+import { type BatchStatus, FILTER_STATUSES } from '../../protocol/management/batches.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 import { parseInstant } from '../../protocol/management/management.ts'
 import type { BatchFilter, BatchRecord } from '../../storage/batches.ts'
@@ -47,8 +47,6 @@ const BATCH_PURPOSE = 'batch'
 const FAULT_PAGE = { limit: 100, maxBytes: 256 * 1024 } as const
 /** Visible ASCII, as in similar interfaces. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/
-/** States that a list can be filtered by. A batch is in the other states only for moments. */
-const FILTER_STATUSES: readonly BatchStatus[] = ['validating', 'in_progress', ...TERMINAL_STATUSES]
 const UNIX_SECONDS_FORM = /^\d{1,11}$/
 
 export function createBatch(deps: BatchDeps): RawHandler {

@@ -12,7 +12,12 @@ import {
 } from '../../protocol/json/schema.ts'
 import { BATCH_WINDOW } from '../../protocol/limits.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
-import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
+import {
+  BATCH_ENDPOINTS,
+  BATCH_STATUSES,
+  BATCH_WAIT_REASONS,
+  FILTER_STATUSES,
+} from '../../protocol/management/batches.ts'
 import { ServerToolUse } from '../../protocol/response.ts'
 import {
   answer,
@@ -188,11 +193,7 @@ export const BATCHES = tagged('Batches', {
     parameters: [
       query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of batches.'),
       query('after', text, 'last_id of the previous page.'),
-      query(
-        'status',
-        Type.Array(oneOf('validating', 'in_progress', 'completed', 'failed', 'expired', 'cancelled')),
-        'Only batches in one of these states.',
-      ),
+      query('status', Type.Array(oneOf(...FILTER_STATUSES)), 'Only batches in one of these states.'),
       query('created_after', timeFilter, 'Only batches created after this time.'),
       query('created_before', timeFilter, 'Only batches created before this time.'),
     ],

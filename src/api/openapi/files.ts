@@ -1,9 +1,10 @@
 /** The interface description of files. Pure. */
 import { Type } from '@sinclair/typebox'
 import { count, nullableText, oneOf, unixSeconds } from '../../protocol/json/schema.ts'
+import { FILE_PURPOSES } from '../../protocol/management/files.ts'
 import { answer, listById, query, tagged, text } from './description.ts'
 
-const purpose = oneOf('assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision')
+const purpose = oneOf(...FILE_PURPOSES)
 
 export const FileAnswer = Type.Object({
   id: text,

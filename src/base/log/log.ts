@@ -141,7 +141,8 @@ export interface Log {
   fault(component: Component, message: string, error: unknown, fields?: LogFields): void
 }
 
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent'
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** JSON for programs, or lines for people at a terminal. */
 export type LogForm = 'json' | 'terminal'

@@ -2,6 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { AnyObject, kind, maybe, oneOf, orNull, text, variants } from '../../protocol/json/schema.ts'
+import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { CacheControl } from '../../protocol/parts.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
 import { MessageInput, SystemPrompt } from './message-schema.ts'
@@ -97,7 +98,7 @@ export const MessagesBody = Type.Object({
   output_format: maybe(OutputFormat),
   tools: maybe(Type.Array(MessagesTool)),
   tool_choice: maybe(MessagesToolChoice),
-  metadata: maybe(Type.Object({ user_id: maybe(text({ max: 256, storable: true })) })),
+  metadata: maybe(Type.Object({ user_id: maybe(text({ max: IDENTIFIER_MAX_CHARS, storable: true })) })),
   service_tier: maybe(
     oneOf('auto', 'standard_only', 'standard', 'default', 'flex', 'priority', 'scale', 'fast', 'ultrafast'),
   ),

@@ -1,18 +1,8 @@
 /** Settings that exist only as environment variables: the log level, proxies, master keys, first keys. Pure. */
 import { Type } from '@sinclair/typebox'
-import type { LogLevel } from '../../base/log/log.ts'
+import { LOG_LEVELS } from '../../base/log/log.ts'
 import { nullable, oneOf, setting } from '../../base/settings/setting.ts'
 import { masterKeys, proxySettings } from '../../providers/settings.ts'
-
-const LOG_LEVELS = [
-  'trace',
-  'debug',
-  'info',
-  'warn',
-  'error',
-  'fatal',
-  'silent',
-] as const satisfies readonly LogLevel[]
 
 export const environmentSettings = {
   logLevel: setting(oneOf(LOG_LEVELS), 'the lowest level that is logged', {

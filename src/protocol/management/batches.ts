@@ -21,6 +21,13 @@ export const TERMINAL_STATUSES = [
   'cancelled',
 ] as const satisfies BatchStatus[]
 
+/** States that a list can be filtered by. A batch is in the other states only for moments. */
+export const FILTER_STATUSES = [
+  'validating',
+  'in_progress',
+  ...TERMINAL_STATUSES,
+] as const satisfies BatchStatus[]
+
 /** Reasons why a batch in progress waits: see `BatchWait`. docs/batches.md explains each. */
 export const BATCH_WAIT_REASONS = [
   'provider_unavailable',
