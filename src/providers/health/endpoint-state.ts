@@ -4,7 +4,7 @@
  */
 import type { CallerState, HealthCaller } from './caller-states.ts'
 import { type BreakerScope, EndpointBreakers } from './endpoint-breakers.ts'
-import { CallWindow, FigureWindows, OutcomeWindow } from './failure-windows.ts'
+import { CallWindow, FigureWindows, OutcomeWindow, UPTIME_ATTEMPTS_MIN } from './failure-windows.ts'
 import { type BreakerEvent, type CallerNote, type Cause, type HealthNote, SAMPLES_MAX } from './notes.ts'
 import { RecentValues } from './recent-values.ts'
 
@@ -20,8 +20,6 @@ export const PROBE_DUE = 3
 export const BLOCKED = 4
 export type Standing = typeof STEADY | typeof SHAKY | typeof FAILING | typeof PROBE_DUE | typeof BLOCKED
 
-/** With fewer attempts, the share of failures says too little. */
-const UPTIME_ATTEMPTS_MIN = 100
 const STEADY_UPTIME_MIN = 0.95
 const SHAKY_UPTIME_MIN = 0.8
 

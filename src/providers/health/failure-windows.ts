@@ -122,7 +122,7 @@ const FIVE_MINUTES_MS = 5 * MINUTE_MS
 const HALF_HOUR_MS = 30 * MINUTE_MS
 const DAY_MS = 24 * 60 * MINUTE_MS
 /** With fewer attempts, one failure alone would give a low percentage. */
-const UPTIME_ATTEMPTS_MIN = 100
+export const UPTIME_ATTEMPTS_MIN = 100
 /** Slots of half an hour. */
 const VALUE_SLOTS = 6
 

@@ -4,6 +4,7 @@
 import { isIP } from 'node:net'
 import { refuseField } from '../../../base/errors.ts'
 import type { RequestedTool, ToolEntry } from '../../../exchange/server-tool.ts'
+import { RESERVED_HEADERS } from '../../../providers/upstream/client/request-head.ts'
 import { checkUrl, type LinkRules, PageError } from '../../../providers/upstream/pages/fetch-page.ts'
 import { isPublicAddress } from '../../../providers/upstream/pages/public-addresses.ts'
 import { approvalFilter, type RequireApproval } from './approval.ts'
@@ -37,23 +38,12 @@ const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 /** Headers that the connection or the protocol sets. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
+  ...RESERVED_HEADERS,
   'accept',
-  'accept-encoding',
-  'connection',
-  'content-length',
   'content-type',
-  'expect',
-  'host',
-  'keep-alive',
   'last-event-id',
   'mcp-protocol-version',
   'mcp-session-id',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
 ])
 /** Shorter values of headers are ordinary words, not secrets. */
 const MIN_SECRET_CHARS = 8

@@ -54,7 +54,7 @@ export interface ConnectionPool {
 }
 
 /** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
-const HINT_MARGIN_MS = 1_000
+export const HINT_MARGIN_MS = 1_000
 /**
  * If a kept connection breaks within this time after the write, it was being closed before the request arrived. If the
  * connection took longer than this to open, that time counts instead, which is at least one round trip. Covers a late
@@ -65,6 +65,11 @@ const CROSSING_MIN_MS = 50
 const CROSSING_MAX_MS = 1_000
 /** Longer requests are not held in memory to be sent again. */
 const RESEND_MAX_CHARS = 256 * 1024
+
+/** The time in which a break means that the connection was being closed. `openMs`: how long it took to open. */
+export function crossingMsOf(openMs: number): number {
+  return Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, openMs))
+}
 
 export class Connection implements Reader {
   /** Monotonic time at which an idle connection is closed. */
@@ -198,7 +203,7 @@ export class Connection implements Reader {
     if (error !== null || this.#isDiscarded) return
     this.#isOpen = true
     const openMs = this.#clock.monotonicMs() - this.#createdMs
-    this.#crossingMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, openMs))
+    this.#crossingMs = crossingMsOf(openMs)
     Connection.#write(this)
   }
 

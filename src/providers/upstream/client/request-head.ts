@@ -10,7 +10,7 @@ const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const HEADER_VALUE = /^[\x20-\x7e]*$/
 
 /** Headers that only the transport may set: framing, hop-by-hop and host, and encodings that it cannot read. */
-const RESERVED_HEADERS = new Set([
+export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   'host',
   'connection',
   'content-length',

@@ -6,6 +6,7 @@ import type { Socket } from 'node:net'
 import type { buildConnector, Client, Dispatcher, ProxyAgent } from 'undici'
 import type { Clock } from '../../../base/clock.ts'
 import type { TlsIdentity } from '../../../protocol/provider.ts'
+import { crossingMsOf, HINT_MARGIN_MS } from '../client/connection.ts'
 import { undici } from './undici.ts'
 
 export type { Dispatcher as Undici } from 'undici'
@@ -42,11 +43,6 @@ interface UndiciSeeker {
 
 /** Maximum number of streams on one HTTP/2 connection; the usual limit of servers. */
 const STREAMS_PER_CONNECTION = 100
-/** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
-const HINT_MARGIN_MS = 1_000
-/** Explained in providers/upstream/client/connection.ts. */
-const CROSSING_MIN_MS = 50
-const CROSSING_MAX_MS = 1_000
 
 /** A handler that needs to know its client. */
 interface ClientAware {
@@ -104,8 +100,7 @@ function createCrossingClient(clock: Clock) {
      * round trip after the write.
      */
     isCrossing(sinceWriteMs: number): boolean {
-      const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
-      return this.#replyCount > 0 && sinceWriteMs <= limitMs
+      return this.#replyCount > 0 && sinceWriteMs <= crossingMsOf(this.#openMs)
     }
   }
 }
