@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
+import { scrub } from '../../src/base/scrub.ts'
+import { callerRequestId } from '../../src/base/telemetry/caller-names.ts'
 import {
   createKey,
   generateKey,
@@ -8,6 +10,10 @@ import {
   keyKind,
   keyRecord,
 } from '../../src/callers/api-key.ts'
+import { gatewayKeysIn } from '../../src/features/captures/secrets.ts'
+import { compileRules, redact } from '../../src/features/guardrails/rules.ts'
+import { keptName } from '../../src/pipeline/accounting/client-fields.ts'
+import { rulesOf } from '../support/guardrail-texts.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const HEX = '0123456789abcdef'.repeat(4)
@@ -16,6 +22,19 @@ t.test('generated keys have the documented form and never repeat', async t => {
   t.match(generateKey('inference'), /^sk-gw-v1-[0-9a-f]{64}$/)
   t.match(generateKey('management'), /^sk-gw-mgmt-[0-9a-f]{64}$/)
   t.equal(new Set(Array.from({ length: 1000 }, () => generateKey('inference'))).size, 1000)
+})
+
+t.test('a key is found by all that keep keys out of what they write', async t => {
+  const detector = compileRules(rulesOf(['secrets'], 'redact', false))
+  for (const kind of ['inference', 'management'] as const) {
+    const key = generateKey(kind)
+    const text = `My key is ${key}.`
+    t.same(gatewayKeysIn(text), [key], `${kind}: captures`)
+    t.equal(redact(text, detector.scan(text, 'user')), 'My key is [SECRET].')
+    t.notMatch(scrub(text, []), key, `${kind}: texts of providers`)
+    t.equal(callerRequestId(key), undefined, `${kind}: ids of requests`)
+    t.equal(keptName(key), undefined, `${kind}: names in usage records`)
+  }
 })
 
 t.test('only the exact form is a key', async t => {
