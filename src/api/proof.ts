@@ -9,6 +9,7 @@ import type { Log } from '../base/log/log.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { FrameWriter } from '../dialects/dialect.ts'
 import type { AttemptRecord, Exchange, Witness } from '../exchange/exchange.ts'
+import { DATA_REGIONS } from '../protocol/data-regions.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import {
   digestLine,
@@ -20,7 +21,6 @@ import {
   replyDigest,
   SHARED_CREDENTIAL,
 } from '../protocol/management/proof.ts'
-import { DATA_REGIONS } from '../protocol/provider.ts'
 import { retainsNothing, staysInRegion } from '../providers/credentials/catalog.ts'
 import { ProofKeyError, type ProofKeys, type ProofRing } from '../providers/credentials/proof-keys.ts'
 import type { ApiRequest, Handler } from './operation.ts'

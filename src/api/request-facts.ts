@@ -7,6 +7,7 @@ import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
 import { keptName } from '../pipeline/accounting/client-fields.ts'
 import type { Outcome } from '../pipeline/answer/sink.ts'
+import { DATA_REGIONS } from '../protocol/data-regions.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 import { CACHE_HEADER, cacheWish, lossesOf } from './response-cache.ts'
@@ -132,7 +133,7 @@ export type DataRegionOf = (host: string) => Region | null
 /** Only configured names count, as exact matches. Any other host is global. */
 export function createDataRegions(hosts: RegionHosts): DataRegionOf {
   const regions = new Map<string, Region>()
-  for (const region of ['europe', 'us'] as const) {
+  for (const region of DATA_REGIONS) {
     for (const host of hosts[region]) regions.set(nameOf(host), region)
   }
   if (regions.size === 0) return () => null

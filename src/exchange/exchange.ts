@@ -9,10 +9,10 @@ import type { AttemptNotes } from '../base/telemetry/ended-trace.ts'
 import type { ExchangeSpans, TraceParent } from '../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../base/telemetry/trace-context.ts'
 import type { AppliedEdit, Change, FinishReason, Usage, WireRequest } from '../formats/format.ts'
+import type { DataRegion, Region } from '../protocol/data-regions.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
-import type { DataRegion } from '../protocol/management/guardrails.ts'
 import type { Endpoint, OutgoingKey } from '../protocol/provider.ts'
 import type { RateSink } from '../protocol/rate-headers.ts'
 import type { CacheMiss, Caller, Reservation } from '../protocol/records.ts'
@@ -245,7 +245,7 @@ interface OwnCredential {
   /** Masked. */
   readonly label: string
   /** The region that its owner declares; null: none. */
-  readonly declaredRegion: DataRegion | 'global' | null
+  readonly declaredRegion: Region | null
   /** The data policy that its owner declares; null: the endpoint's policy applies. */
   readonly declaredZdr: boolean | null
 }

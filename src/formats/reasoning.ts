@@ -2,7 +2,7 @@
  * Reasoning in all formats: the names of the formats it came from, which determine how it is sent back in a later turn,
  * and the effort levels, each with the documented share of the output limit. Pure.
  */
-import { EFFORTS, type EffortName } from '../protocol/provider.ts'
+import { EFFORTS, type EffortName } from '../protocol/efforts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 const REASONING_FORMATS = [

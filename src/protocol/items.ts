@@ -4,6 +4,7 @@
  * status, and its content may be a string.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { EFFORTS } from './efforts.ts'
 import { gatewayItems, hostedItems, PROVIDER_RUN_TYPES } from './hosted-items.ts'
 import { AnyObject, kind, mapOf, maybe, nullable, oneOf, variants } from './json/schema.ts'
 import {
@@ -229,7 +230,7 @@ const AgentMessage = kind('agent_message', {
 
 const ConfigurationUpdate = kind('configuration_update', {
   reasoning: Type.Object({
-    effort: nullable(oneOf('max', 'xhigh', 'high', 'medium', 'low', 'minimal', 'none')),
+    effort: nullable(oneOf(...EFFORTS.toReversed())),
   }),
   id,
 })

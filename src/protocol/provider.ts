@@ -3,7 +3,8 @@
  * peculiarity of a vendor is a field or a named quirk here.
  */
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../base/money.ts'
-import type { DataRegion } from './management/guardrails.ts'
+import type { DataRegion } from './data-regions.ts'
+import type { EffortName } from './efforts.ts'
 import type { Route } from './route.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
@@ -169,10 +170,6 @@ export type ContinueStreams = boolean | 'instruction'
  */
 export const CONTINUE_MODES = ['last-message', 'prefix', 'instruction'] as const
 export type Continues = (typeof CONTINUE_MODES)[number]
-
-/** Efforts of reasoning, from none to the most. */
-export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
-export type EffortName = (typeof EFFORTS)[number]
 
 /** The JSON forms of an answer that a provider can enforce: any object, or an object that fits a schema. */
 export const JSON_FORMATS = ['json_object', 'json_schema'] as const
@@ -366,9 +363,6 @@ export interface Pricing extends TokenPrices {
 /** The possible service tiers of an endpoint. */
 export const SERVICE_TIERS = ['default', 'flex', 'priority', 'ultrafast'] as const
 export type ServiceTier = (typeof SERVICE_TIERS)[number]
-
-/** Every region that an endpoint can promise. */
-export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
 
 /** One model at one provider. Absent fields of `SupportedSettings` are those of its provider. */
 export interface Endpoint extends SupportedSettings {

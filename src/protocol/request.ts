@@ -3,6 +3,7 @@
  * unknown fields are kept and passed on. json/request-parser.ts checks the rules that span several fields.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { EFFORTS } from './efforts.ts'
 import { InputItem } from './items.ts'
 import { AnyObject, kind, mapOf, maybe, metadataMap, nullable, oneOf, text, variants } from './json/schema.ts'
 import {
@@ -128,7 +129,7 @@ const modelSlug = text({ min: 1, max: MODEL_MAX_CHARS, storable: true })
 const identifier = Type.Optional(text({ max: IDENTIFIER_MAX_CHARS, storable: true }))
 
 export const ReasoningConfig = Type.Object({
-  effort: maybe(oneOf('max', 'xhigh', 'high', 'medium', 'low', 'minimal', 'none')),
+  effort: maybe(oneOf(...EFFORTS.toReversed())),
   summary: maybe(oneOf('auto', 'concise', 'detailed')),
   max_tokens: maybe(Type.Integer({ minimum: 0 })),
   enabled: maybe(Type.Boolean()),

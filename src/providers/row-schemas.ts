@@ -1,13 +1,13 @@
 /** The schema of `providers` and `models` in the configuration file, listed in docs/configuration.md. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { closed, type Frozen, field, ModelName, oneOf, required, Slug } from '../base/settings/setting.ts'
+import { DATA_REGIONS } from '../protocol/data-regions.ts'
+import { EFFORTS } from '../protocol/efforts.ts'
 import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
   COMPACTION_MODES,
   CONTINUE_MODES,
-  DATA_REGIONS,
-  EFFORTS,
   EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
   JSON_FORMATS,

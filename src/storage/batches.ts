@@ -2,6 +2,8 @@
  * Batches in the store: their records, their lines, and the operations on them. Every verb is one transaction. Leases
  * and fencing tokens ensure that a line has only one result, even if an owner was wrongly considered dead. Types only.
  */
+
+import type { DataRegion } from '../protocol/data-regions.ts'
 import type {
   BatchEndpoint,
   BatchPreferences,
@@ -9,7 +11,6 @@ import type {
   BatchUsage,
   BatchWait,
 } from '../protocol/management/batches.ts'
-import type { DataRegion } from '../protocol/management/guardrails.ts'
 
 /** The input file of a batch, and the fields that came with it. */
 interface BatchInputFile {

@@ -1,9 +1,10 @@
 /** Table types, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
 import type { Generated } from 'kysely'
+import type { DataRegion } from '../protocol/data-regions.ts'
 import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
 import type { CREDENTIAL } from '../protocol/management/byok.ts'
 import type { CAPTURE } from '../protocol/management/captures.ts'
-import type { DataRegion, GUARDRAIL } from '../protocol/management/guardrails.ts'
+import type { GUARDRAIL } from '../protocol/management/guardrails.ts'
 import type { KEY } from '../protocol/management/keys.ts'
 import type { END_USER, WORKSPACE } from '../protocol/management/management.ts'
 import type { BigInteger, RowOf } from '../protocol/management/record.ts'

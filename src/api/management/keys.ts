@@ -9,6 +9,7 @@ import { GatewayError, refuseField } from '../../base/errors.ts'
 import { createKey } from '../../callers/api-key.ts'
 import { requireRole, roleOf } from '../../callers/key-roles.ts'
 import { callerOf } from '../../callers/keys.ts'
+import { REGIONS } from '../../protocol/data-regions.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { KEY, KeyCreation, type KeyRecord, KeyUpdate } from '../../protocol/management/keys.ts'
@@ -140,7 +141,7 @@ export function showOwnKey({
     reply.json(200, {
       data: {
         ...toOwnDocument(key, fields, rateLimitOf(key, rateLimitDefault)),
-        allowed_data_regions: DATA_REGIONS.filter(
+        allowed_data_regions: REGIONS.filter(
           region => restrictions?.allowsRegion(region === 'global' ? null : region) ?? true,
         ),
         capture: captureOf(captures, key),
@@ -148,8 +149,6 @@ export function showOwnKey({
     })
   }
 }
-
-const DATA_REGIONS = ['global', 'europe', 'us'] as const
 
 /** @throws GatewayError `invalid_request` */
 async function newKey({ store, clock }: ManagementParts, request: ApiRequest) {

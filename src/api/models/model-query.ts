@@ -1,7 +1,7 @@
 /** Query parameters for listing models: filters, order and page. Pure. */
 import { refuseField } from '../../base/errors.ts'
 import { UNITS_PER_USD } from '../../base/money.ts'
-import type { DataRegion } from '../../protocol/management/guardrails.ts'
+import { DATA_REGIONS, type DataRegion } from '../../protocol/data-regions.ts'
 import type { Model } from '../../protocol/provider.ts'
 import { type EndpointFigures, type MeasuredEndpoints, NO_FIGURES } from '../../providers/endpoint-figures.ts'
 import { hasParameter } from './model-documents.ts'
@@ -24,7 +24,10 @@ const OUTPUT_MODALITIES: readonly string[] = [
 ]
 
 /** Regions by the names that clients use. */
-const REGIONS_BY_NAME: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
+const REGIONS_BY_NAME: Readonly<Record<string, DataRegion>> = {
+  eu: 'europe',
+  ...Object.fromEntries(DATA_REGIONS.map(region => [region, region])),
+}
 /** Filters for properties that this catalogue does not have. */
 const UNSUPPORTED_FILTERS = ['category', 'arch', 'distillable'] as const
 

@@ -1,5 +1,6 @@
 /** The interface description of models, endpoints and providers. Pure. */
 import { Type } from '@sinclair/typebox'
+import { DATA_REGIONS } from '../../protocol/data-regions.ts'
 import {
   count,
   nullable,
@@ -148,7 +149,7 @@ const FILTER_PARAMETERS: readonly ParameterDescription[] = [
   query('zdr', Type.Boolean(), 'true: at least one endpoint of the model keeps no data.'),
   query(
     'region',
-    oneOf('eu', 'europe', 'us'),
+    oneOf('eu', ...DATA_REGIONS),
     'At least one endpoint of the model keeps the data of requests in this region.',
   ),
   ...['min_age_days', 'max_age_days'].map(name => query(name, amount, 'Days since the model was created.')),

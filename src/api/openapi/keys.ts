@@ -1,5 +1,6 @@
 /** The interface description of API keys. Pure. */
 import { Type } from '@sinclair/typebox'
+import { REGIONS } from '../../protocol/data-regions.ts'
 import { count, instant, nullable, nullableText, oneOf } from '../../protocol/json/schema.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { RateLimit } from '../../protocol/management/rate-limit.ts'
@@ -54,7 +55,7 @@ export const OwnKey = Type.Object({
     note: text,
     ...RateLimit.properties,
   }),
-  allowed_data_regions: Type.Array(oneOf('global', 'europe', 'us')),
+  allowed_data_regions: Type.Array(oneOf(...REGIONS)),
   capture: nullable(Type.Object({ id: text, ends_at: instant })),
 })
 

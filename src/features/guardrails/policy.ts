@@ -2,13 +2,8 @@
  * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule came from. Pure.
  * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
-import type {
-  AllowedRegion,
-  BuiltinSlug,
-  FailMode,
-  FilterAction,
-  ScanScope,
-} from '../../protocol/management/guardrails.ts'
+import type { Region } from '../../protocol/data-regions.ts'
+import type { BuiltinSlug, FailMode, FilterAction, ScanScope } from '../../protocol/management/guardrails.ts'
 import { type BuiltinRule, type CustomRule, isStricter, NO_RULES, type RuleSet } from './detector.ts'
 
 /** The scopes in which a guardrail applies, from the broadest to the narrowest. */
@@ -36,7 +31,7 @@ export interface PolicyGuardrail {
   readonly enableFreeModelTraining: boolean | null
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
-  readonly allowedDataRegions: readonly AllowedRegion[] | null
+  readonly allowedDataRegions: readonly Region[] | null
   readonly contentFilterBuiltins: readonly Filter[]
   readonly contentFilters: readonly CustomRule[]
   readonly output: {
@@ -60,7 +55,7 @@ export interface PolicyRestrictions {
   readonly allowedProviders: readonly string[] | null
   readonly ignoredProviders: readonly string[]
   readonly zdr: Readonly<Record<ZdrGroup, boolean>>
-  readonly regions: readonly AllowedRegion[] | null
+  readonly regions: readonly Region[] | null
   /** False if any guardrail forbids it; null if no guardrail has a rule. */
   readonly freeModelTraining: boolean | null
   readonly freeModelPublication: boolean | null

@@ -7,7 +7,7 @@
  *   are dropped for models that do not accept them. A name without a version counts as the older generation.
  */
 import { type Json, record, wholeNumber } from '../../base/json.ts'
-import type { EffortName } from '../../protocol/provider.ts'
+import type { EffortName } from '../../protocol/efforts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Change } from '../format.ts'
 import { acceptedEffort, EFFORT_SHARES, type Effort } from '../reasoning.ts'

@@ -4,7 +4,8 @@
  * cannot express a field, the encoder refuses it and names its path.
  */
 
-import type { EffortName, Endpoint, Quirk } from '../../protocol/provider.ts'
+import type { EffortName } from '../../protocol/efforts.ts'
+import type { Endpoint, Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'

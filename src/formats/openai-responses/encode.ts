@@ -3,7 +3,8 @@
  * are sent, and unknown fields are appended; a request has them only if the caller uses this dialect.
  */
 import { type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
-import type { EffortName, Endpoint } from '../../protocol/provider.ts'
+import type { EffortName } from '../../protocol/efforts.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { isUnknownField, preparingEncoder } from '../outgoing.ts'

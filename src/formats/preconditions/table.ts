@@ -2,8 +2,8 @@
  * The requirements of a receiver, beyond the grammar of its format: one row for each format, and the changes that
  * quirks of a provider's row, the model and the rows of both make to it. `prepare.ts` applies it to each prompt. Data.
  */
+import type { EffortName } from '../../protocol/efforts.ts'
 import {
-  type EffortName,
   type Endpoint,
   type FormatName,
   JSON_FORMATS,

@@ -1,7 +1,7 @@
 /** Guardrail restrictions on candidates: allowed models and providers, and allowed data regions. Pure. */
 
 import type { PolicyRestrictions, ZdrGroup } from '../../features/guardrails/policy.ts'
-import type { DataRegion } from '../../protocol/management/guardrails.ts'
+import type { DataRegion } from '../../protocol/data-regions.ts'
 import type { Endpoint, Provider } from '../../protocol/provider.ts'
 import { collectsNothing, retainsNothing } from '../../providers/credentials/catalog.ts'
 import { isFree } from '../../providers/price-rows.ts'

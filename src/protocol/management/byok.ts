@@ -3,6 +3,7 @@
  * providers/credentials/parse/provider-key.ts defines the provider-specific forms of keys, and their regions.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { REGIONS, type Region } from '../data-regions.ts'
 import { bodyCheck } from '../json/body.ts'
 import { instant, maybe, nullable, oneOf, text } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
@@ -31,8 +32,7 @@ const restriction = <Item extends ReturnType<typeof Type.String> | typeof EndUse
 
 /** The provider decides its characters and length. */
 const key = Type.String({ minLength: 1 })
-const region = oneOf('global', 'europe', 'us')
-export type DeclaredRegion = Static<typeof region>
+const region = oneOf(...REGIONS)
 
 const flag = {
   schema: Type.Boolean(),
@@ -156,8 +156,8 @@ export function regionIsInKey(provider: string): boolean {
  */
 export function regionRefusal(
   provider: string,
-  declaredRegion: DeclaredRegion | null,
-  keyRegion: DeclaredRegion | null,
+  declaredRegion: Region | null,
+  keyRegion: Region | null,
 ): string | null {
   if (regionIsInKey(provider)) {
     return (declaredRegion ?? 'global') === (keyRegion ?? 'global')
@@ -169,6 +169,6 @@ export function regionRefusal(
     : null
 }
 
-function isInRegion(region: DeclaredRegion | null): boolean {
+function isInRegion(region: Region | null): boolean {
   return region !== null && region !== 'global'
 }

@@ -5,6 +5,7 @@
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { refuseField } from '../../base/errors.ts'
 import { AMOUNT_MAX_USD, type MicroUsd, microToUsd, toMicroUsd } from '../../base/money.ts'
+import { REGIONS } from '../data-regions.ts'
 import { bodyCheck } from '../json/body.ts'
 import { instant, maybe, nullable, oneOf, text, usd } from '../json/schema.ts'
 import {
@@ -47,10 +48,6 @@ export type FilterAction = 'redact' | 'mask' | 'block' | 'flag'
 export type ScanScope = 'user_only' | 'all_messages'
 /** Days begin at midnight UTC, weeks on Monday. */
 export type ResetInterval = 'daily' | 'weekly' | 'monthly'
-/** A region in which data can be required to stay. */
-export type DataRegion = 'europe' | 'us'
-/** A region that a guardrail can allow; `global` means hosts without a promise. */
-export type AllowedRegion = 'global' | DataRegion
 export type FailMode = 'open' | 'closed'
 
 const builtinSlugs = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]
@@ -151,7 +148,7 @@ const restriction = <Item extends typeof ModelSlug | ReturnType<typeof text>>(it
 const provider = text({ min: 1, max: IDENTIFIER_MAX_CHARS })
 const flag = maybe(Type.Boolean())
 const name = text({ min: 1, max: GUARDRAIL_NAME_MAX_CHARS, storable: true, singleLine: true })
-const region = oneOf('global', 'europe', 'us')
+const region = oneOf(...REGIONS)
 /** A requirement of zero data retention in bodies and answers: `enforceZdr` has all of them. */
 const zdr = { schema: nullable(Type.Boolean()), only: 'answer', ...inBodies(flag) } as const
 

@@ -3,8 +3,8 @@
  * and `sluice verify` reads it; docs/proof.md explains how to check it without either.
  */
 import { hash } from 'node:crypto'
+import type { DataRegion } from '../data-regions.ts'
 import { isObject } from '../json/schema.ts'
-import type { DataRegion } from './guardrails.ts'
 
 /** Type of the JWS, in its header: a signature for another purpose is not a proof. */
 export const PROOF_TYPE = 'sluice-proof+jwt'

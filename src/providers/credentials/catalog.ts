@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
-import type { DataRegion } from '../../protocol/management/guardrails.ts'
+import type { DataRegion } from '../../protocol/data-regions.ts'
 import type { Endpoint, Model } from '../../protocol/provider.ts'
 import { StoreCache, type StoreCacheLimits } from '../../storage/invalidation/store-cache.ts'
 import { type CredentialRecord, DEFAULT_WORKSPACE_ID, type Store } from '../../storage/store.ts'

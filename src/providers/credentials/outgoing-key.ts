@@ -6,7 +6,7 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
-import type { DeclaredRegion } from '../../protocol/management/byok.ts'
+import type { Region } from '../../protocol/data-regions.ts'
 import type { Endpoint, OutgoingKey, Provider } from '../../protocol/provider.ts'
 import {
   allowsHost,
@@ -184,7 +184,7 @@ function workspaceHeader(id: string): Readonly<Record<string, string>> {
 function addressOf(
   { provider, format }: KeyedEndpoint,
   values: PlaceholderValues,
-  region: DeclaredRegion | null = null,
+  region: Region | null = null,
 ): Pick<OutgoingKey, 'baseUrl'> {
   const regionUrl = region === null || region === 'global' ? undefined : provider.regionUrls?.[region]
   if (regionUrl !== undefined) return { baseUrl: regionUrl }

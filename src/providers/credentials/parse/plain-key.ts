@@ -1,11 +1,11 @@
 /** Keys that are a single string, alone or in JSON with their region or host. Pure. */
-import type { DeclaredRegion } from '../../../protocol/management/byok.ts'
+import { REGIONS, type Region } from '../../../protocol/data-regions.ts'
 import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 
 export interface PlainKey {
   readonly kind: 'plain'
   readonly apiKey: string
-  readonly region: DeclaredRegion | null
+  readonly region: Region | null
   readonly secrets: readonly string[]
 }
 
@@ -19,7 +19,6 @@ export interface AddressedKey {
   readonly secrets: readonly string[]
 }
 
-const REGIONS: readonly string[] = ['us', 'europe', 'global'] satisfies DeclaredRegion[]
 const ACCOUNT = /^[A-Za-z0-9_-]{1,128}$/
 /** A host without a port; patterns of the provider's row restrict it. */
 const HOST = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?)+$/
@@ -69,6 +68,6 @@ export function plainKey(text: string): PlainKey {
   return { kind: 'plain', apiKey: text, region: null, secrets: [text] }
 }
 
-function isRegion(text: string): text is DeclaredRegion {
-  return REGIONS.includes(text)
+function isRegion(text: string): text is Region {
+  return (REGIONS as readonly string[]).includes(text)
 }

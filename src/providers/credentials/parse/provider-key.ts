@@ -3,7 +3,7 @@
  * people see. Pure. Errors name the documented field and never repeat the key.
  */
 
-import type { DeclaredRegion } from '../../../protocol/management/byok.ts'
+import type { Region } from '../../../protocol/data-regions.ts'
 import type { KeyForm } from '../../../protocol/provider.ts'
 import { keyFormOf } from '../../table.ts'
 import { type AwsKey, type AwsWorkspaceKey, parseAwsKey, parseClaudeOnAwsKey } from './aws-key.ts'
@@ -56,7 +56,7 @@ export function parseKey(form: KeyForm, text: string): ProviderKey {
 /** The parts of a key that are stored unencrypted. */
 export interface KeyDescription {
   readonly label: string
-  readonly region: DeclaredRegion | null
+  readonly region: Region | null
 }
 
 /** Prefixes that name the provider and are not secret. Any other beginning may be part of the secret. */
