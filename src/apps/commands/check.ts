@@ -1,4 +1,7 @@
-/** `sluice check`: runs every startup check without opening anything, and prints the problems. */
+/**
+ * `sluice check`: runs the startup checks that need neither a port, the database nor the file of the master keys, and
+ * prints the problems.
+ */
 import { findConfig, processEnvironment } from '../../process/config/config.ts'
 import { type CheckedConfig, checkStart } from '../../process/start/start-failure.ts'
 import { startWarnings } from '../../process/start/start-warnings.ts'

@@ -15,7 +15,7 @@ export const connect: Command = {
   isArgumentOptional: true,
   options: {
     url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
-    model: { value: 'ID', does: 'the model to use; default: the first one in the configuration' },
+    model: { value: 'ID', does: 'the model to use; default: defaultModel, or the first model that writes text' },
     config: CONFIG_OPTION,
   },
   async run(options, name) {
@@ -41,7 +41,7 @@ export const connect: Command = {
   },
 }
 
-/** @throws UsageError if the configuration has no such model */
+/** @throws UsageError if no model is named and the configuration has none; ConfigError */
 function modelOf({ model: id, config }: OptionValues): ConnectModel {
   const foundConfig = findConfig(configWords(config), processEnvironment())
   const { config: settings, catalog } = checkStart(foundConfig, { readKeyFile: false, certificate: false })
@@ -50,7 +50,7 @@ function modelOf({ model: id, config }: OptionValues): ConnectModel {
   if (name === undefined) throw new UsageError('--model: is required, because the configuration has no model')
   const model = catalog.model(name)
   if (model !== undefined) return model
-  // Its provider may list it, or it belongs to another gateway.
+  // The provider may list the model, or the model belongs to another gateway.
   return { id: name, contextLength: null, maxOutputTokens: null }
 }
 

@@ -38,7 +38,7 @@ export class GatewayFault extends CommandError {
     this.retryAfterMs = retryAfterMs
   }
 
-  /** True if another try may succeed: the gateway is unreachable, starting or overloaded. */
+  /** True if another try may succeed: the gateway is unreachable, starting or overloaded, or limits the key. */
   get isTemporary(): boolean {
     return this.status === null || this.status === 429 || this.status >= 500
   }
@@ -52,7 +52,7 @@ const JSON_MAX_BYTES = 16 * 1024 * 1024
 const FAILURE_MAX_BYTES = 64 * 1024
 /** A shorter text is not a key, and may be part of a word. */
 const SECRET_MIN_CHARS = 8
-/** A longer wait is ignored as a mistake. */
+/** A longer wait is probably a mistake, and is shortened to this. */
 const RETRY_AFTER_MAX_S = 600
 
 const GATEWAY_PORT = {
@@ -62,7 +62,7 @@ const GATEWAY_PORT = {
   missing:
     'an API key is missing: pass --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
   otherKind:
-    'this is a management key, but batches belong to API keys: pass an API key with --key KEY; sluice keys create --name NAME makes one',
+    'this is a management key, but this needs an API key: pass one with --key KEY; sluice keys create --name NAME makes one',
 } as const satisfies PortTerms
 
 /** The gateway's address, including `/v1`, and key. @throws UsageError, ConfigError, CommandError */
@@ -93,7 +93,7 @@ export class GatewayClient {
     this.#signal = signal
   }
 
-  /** Reads a JSON reply. @param body sent as JSON; absent: none @throws GatewayFault, or the reason of the abort */
+  /** Reads a JSON reply. @param body sent as JSON @throws CommandError, UsageError, or the reason of the abort */
   async json(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
     const use = async (reply: Readable): Promise<unknown> => {
       const text = await textOf(reply, JSON_MAX_BYTES)
@@ -108,7 +108,7 @@ export class GatewayClient {
 
   /**
    * Passes the body of a successful reply to `use`, and closes it afterwards.
-   * @throws GatewayFault, the reason of the abort, or an error of `use`
+   * @throws CommandError, usually a GatewayFault; UsageError for status 400; the reason of the abort; or an error of `use`
    */
   async read<T>(
     method: 'GET' | 'POST',
@@ -208,7 +208,7 @@ const SENTENCE_BY_STATUS: ReadonlyMap<number, Sentence> = new Map([
     (message, _wait, variable) =>
       `the gateway does not accept the key (${message}): pass another one with --key KEY or ${variable}`,
   ],
-  [404, message => `the gateway did not find it (${message})`],
+  [404, message => `the gateway does not have what was asked for (${message})`],
   [429, (message, wait) => `this key has sent too many requests (${message}): ${wait}`],
 ] satisfies [number, Sentence][])
 

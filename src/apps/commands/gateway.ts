@@ -1,6 +1,6 @@
 /**
- * Early startup: loads the configuration and the compile cache, and starts serve threads that load their code while
- * this thread loads the rest. Kept small, because all of it runs before those threads start.
+ * Early startup: loads the configuration, and starts serve threads that load their code while this thread loads the
+ * rest. Kept small, because all of it runs before those threads start.
  */
 import { type FoundConfig, findConfig, processEnvironment } from '../../process/config/config.ts'
 import { hasCompileCache } from '../../process/start/compile-cache.ts'
@@ -26,7 +26,10 @@ export async function startGateway(file: string | true | undefined): Promise<voi
   }
 }
 
-/** Null if the start may fail, because an invalid configuration must leave no traces. */
+/**
+ * Starts the serve threads; null if the configuration has faults, or there is no compile cache yet: then they start
+ * after all checks, because an invalid configuration must leave no traces.
+ */
 function loadEarly({ config, faults }: FoundConfig): EarlyWorkers | null {
   if (config === null || !faults.isEmpty || !hasCompileCache(config.storage.url)) return null
   return startEarly(config)

@@ -30,7 +30,7 @@ const MANAGEMENT_PORT = {
     'this is an API key, but this needs a management key: pass one with --key KEY; sluice keys create --name NAME --management makes one',
 } as const satisfies PortTerms
 
-/** The key for a command that is given none. */
+/** The new key for a command to which no key is given. */
 interface OwnKey {
   /** Shown in the audit records. */
   readonly command: string
@@ -61,12 +61,12 @@ export function printRows(
     for (const line of table([names, ...rows.map(row => row.map(cell => plain(cell)))], numbers)) print(line)
 }
 
-/** Longer than any command is watched; it is removed at the end. */
+/** Longer than any command runs; at its end the key is removed anyway. */
 const OWN_KEY_LIFETIME_MS = 86_400_000
 
 /**
- * Calls `use` with a management key of its own, where there is none and the configuration file is here: who reads the
- * file and the database may do everything anyway. The key ends with the command, also if it is interrupted: `use` has to
+ * Calls `use`, with a new management key if no key is given and the configuration file is here: who reads the file and
+ * the database may do everything anyway. The key ends with the command, even with one that is interrupted: `use` has to
  * end at the signal.
  */
 export async function withManagementKey(

@@ -26,7 +26,7 @@ export const modelsImport: Command = {
         () => auditEntry('models.import', { kind: 'models', id: IMPORT_SOURCE, name: null }),
       )
     })
-    printProgress('they are in the store; running gateways load them within 5 s')
+    printProgress('the models are in the store; running gateways load them within 5 s')
     const servedCount = servedOf(options, models)
     print(`imported ${count(models.length)} models; ${count(servedCount)} of them have a provider here`)
     if (servedCount < models.length)

@@ -121,7 +121,7 @@ export async function catalogParts(
   return parts
 }
 
-/** Null: there is none. */
+/** The configuration to compare with. Null: none is named, and the database has none yet. */
 async function snapshotBefore(against: Config | null, store: Store): Promise<Snapshot | null> {
   if (against !== null) return snapshotOf(against, await catalogueOf(against, store))
   const document = await store.configurations.find()

@@ -15,7 +15,7 @@ export interface PortAddress {
 export interface PortTerms {
   /** The section of the configuration with the port. */
   readonly part: 'listen' | 'admin'
-  /** Used if the configuration has none. */
+  /** Used if no configuration was read. */
   readonly defaultPort: number
   readonly key: 'apiKey' | 'managementKey'
   /** Message if there is no key. */
@@ -32,7 +32,7 @@ export function portAddress(options: OptionValues, terms: PortTerms): PortAddres
   const port = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, terms), key }
   if (key === '') throw new UsageError(terms.missing)
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
-  // The gateway would refuse it, so it is not sent.
+  // The gateway would refuse a key of the other kind, so it is not sent.
   const ownKind = terms.key === 'apiKey' ? 'inference' : 'management'
   if ((keyKind(key) ?? ownKind) !== ownKind) throw new CommandError(terms.otherKind)
   return port

@@ -13,7 +13,7 @@ import { count, plain } from './terminal/text.ts'
 import { version } from './version.ts'
 import { waitingClock } from './waiting-clock.ts'
 
-/** Limits for sent requests. With the defaults a run costs a few cents with a small model. */
+/** Limits of a run. With the defaults, it costs a few cents with a small model. */
 const RUN_LIMITS = {
   requests: { min: 1, max: 100_000, default: 400 },
   // A check may send requests while it holds a stream open.
@@ -37,7 +37,7 @@ export const prove: Command = {
       value: 'KEY',
       does: 'another API key, to test that it does not get answers of the first',
     },
-    model: { value: 'ID', does: 'the model to call; default: the first one that the gateway lists' },
+    model: { value: 'ID', does: 'the model to call; default: the first text model that the gateway lists' },
     header: {
       value: "'NAME: VALUE'",
       repeats: true,

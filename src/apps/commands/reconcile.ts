@@ -1,4 +1,4 @@
-/** `sluice reconcile`: compares the ledger with the usage reports of providers, and prints the models that differ. */
+/** `sluice reconcile`: compares the ledger with the usage reports of providers, and prints both by model. */
 import { type Clock, isoInstant, systemClock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { loadConfig, processEnvironment } from '../../process/config/config.ts'
@@ -26,7 +26,7 @@ const DAY_MS = 86_400_000
 
 export const reconcile: Command = {
   name: 'reconcile',
-  does: "compare the ledger with the providers' usage reports; exit code 1 if they differ",
+  does: "compare the ledger with the providers' usage reports; exit code 1 if a day differs by more than 0.5 % and 1 USD",
   options: {
     provider: { value: 'SLUG', does: 'only this provider; default: every row of reconcile' },
     csv: { value: 'FILE', does: 'read the report of --provider from a CSV file' },

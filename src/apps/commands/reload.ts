@@ -1,6 +1,7 @@
 /**
- * Reloads the providers, models and routes of the configuration, on SIGHUP or when its file, the imported file or the
- * file of a provider's key changes. SIGHUP also reloads the certificate. An invalid file changes nothing. Main thread.
+ * Reloads the configuration's providers and their keys, models, routes, rollouts and default model, on SIGHUP or when
+ * its file, the imported file or the file of a provider's key changes. SIGHUP also reloads the certificate. An invalid
+ * file changes nothing. Main thread.
  */
 import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { ClosableLog } from '../../base/log/log.ts'

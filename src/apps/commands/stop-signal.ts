@@ -4,7 +4,7 @@ const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const
 /** Exit codes for signals begin here, as in shells. */
 const EXIT_SIGNALLED = 128
 
-/** Aborts at the first signal; a second one ends the process. Call `end` when the command is over. */
+/** Aborts at the first signal; the same signal again ends the process. Call `end` when the command is over. */
 export function stopSignal() {
   const controller = new AbortController()
   let exitCode = EXIT_SIGNALLED

@@ -30,7 +30,7 @@ interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly signIn: SignInSettings | null
   /** False until the store was ready once: before that a configured key may be missing. */
   readonly isReady: () => boolean
-  /** Called when the first viewer connects and when the last one leaves. */
+  /** Called when the first viewer or summary needs records and finished requests, and when none does any more. */
   readonly onWatched: (isWatched: boolean) => void
 }
 
@@ -79,7 +79,7 @@ export class Console {
     this.#management = new ManagementCalls(clock, deps)
   }
 
-  /** False while there are no viewers: then records and finished requests are not needed. */
+  /** False while nobody watches or has just requested a summary: records and finished requests are not needed then. */
   get isWatched(): boolean {
     return this.#feed.isWatched
   }

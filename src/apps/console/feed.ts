@@ -1,6 +1,6 @@
 /**
- * The live list: keeps the latest requests of each organization, and sends changes to open consoles. Main thread. A
- * viewer only gets data of its key's organization.
+ * The live list: keeps the latest requests of the organizations that are watched, and sends changes to open consoles.
+ * Main thread. A viewer only gets data of its key's organization.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import { toUsd } from '../../base/money.ts'
@@ -14,7 +14,7 @@ import { percentile, Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
 interface FeedDeps {
   readonly store: { readonly ledger: Pick<Store['ledger'], 'latest'> }
   readonly clock: Clock
-  /** Called when the first viewer connects and when the last one leaves. */
+  /** Called when the first organization is followed, for a viewer or a summary, and when none is followed any more. */
   readonly onWatched: (isWatched: boolean) => void
 }
 
@@ -26,11 +26,11 @@ export interface Viewer {
 
 /** Maximum rows per organization, as many as a page shows. */
 export const ROWS_MAX = 500
-/** Short enough to look live, and many requests cause one repaint. */
+/** Short enough to look live, and long enough that many requests cause one repaint. */
 const SEND_INTERVAL_MS = 500
 /** Maximum rows in one event. People do not read more, and the charts count all. */
 const ROWS_PER_EVENT = 100
-/** How long an organization is followed after a summary: longer than the time between two summaries. */
+/** How long an organization is followed after a summary: longer than the usual time between two summaries. */
 const LINGER_MS = 15_000
 /** Maximum organizations that are followed for their summaries. */
 const LINGERING_MAX = 16
@@ -60,7 +60,7 @@ export interface FeedSummary {
   readonly rows: readonly RequestRow[]
 }
 
-/** Kept while it has viewers, about 500 KB. */
+/** Kept while it has viewers, and for LINGER_MS after a summary; about 500 KB. */
 interface Organization {
   /** Keyed by id, oldest first. */
   rows: Map<string, RequestRow>
@@ -69,7 +69,7 @@ interface Organization {
   readonly viewers: Set<Viewer>
   /** Rows that are not sent yet. */
   changed: Map<string, RequestRow>
-  /** Number of viewers, including those that wait for the first rows. */
+  /** Number of viewers, including those that wait for the first rows, and of summaries. */
   uses: number
   /** Start time of its first row, if the Store may have older ones. */
   sinceMs: number | null

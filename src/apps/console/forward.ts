@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/short-chunks.ts'
 
-/** Reply headers that the page shows. */
+/** Reply headers that the page gets. */
 const PASSED_HEADERS = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
 
 /** The public port of this process. */
@@ -88,7 +88,10 @@ export function forward(
   })
 }
 
-/** Its own certificate, whatever name is in it: the port is called by its address. Read anew, since it is renewed. */
+/**
+ * Trusts only the certificate of the port, whatever name is in it, because the port is called by its address. The file
+ * is read each time, because certificates are renewed.
+ */
 function trustOnly(certificateFile: string) {
   return {
     ca: readFileSync(certificateFile),

@@ -15,7 +15,7 @@ const CALL_TIMEOUT_MS = 60_000
 /** Enough for an id with every character escaped. */
 const PATH_MAX_CHARS = 8_192
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE'])
-/** First parts of paths that management keys may use. */
+/** First parts of the paths that the page may call. */
 const NOUNS: ReadonlySet<string> = new Set([
   'activity',
   'audit',

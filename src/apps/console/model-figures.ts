@@ -1,13 +1,13 @@
 /**
- * Statistics by model for the last 15 minutes: requests, failures, cost and time to the first token, per minute.
+ * Statistics by model for the last 15 minutes: requests, failures, cost and time to the first token, kept by minute.
  * Bounded for any rate and any number of models. Pure.
  */
 import { isFailure, type RequestRow } from './request-row.ts'
 import { percentile } from './series.ts'
 
-/** In seconds, USD and milliseconds. */
+/** Cost in USD; median and 95th percentile of the time to the first token, in milliseconds. */
 export interface ModelFigures {
-  /** Null: requests without a known model, and those of models beyond MODELS_MAX. */
+  /** Null: requests without a known model, and those of models beyond the limits below. */
   readonly model: string | null
   readonly requests: number
   readonly failed: number
@@ -39,7 +39,7 @@ export class FiguresByModel {
   /** Keyed by minute, then by model; '' stands for null. */
   readonly #minutes = new Map<number, Map<string, Sums>>()
 
-  /** Counts a request in the minute in which it ended. */
+  /** Counts a request in the minute in which it ended, if that is in the last 15. An inner call adds only its cost. */
   add(row: RequestRow, nowMs: number): void {
     const { at, durationMs, model, cost, firstTokenMs } = row
     const nowSeconds = nowMs / 1000

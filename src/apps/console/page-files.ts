@@ -1,6 +1,7 @@
 /**
- * The files of the page, served unchanged: scripts and style from `page/`, and three libraries from their packages.
- * There is no build step. Each file is read on first use, and cached.
+ * The files of the page: HTML, scripts and style from `page/`, and three libraries from their packages. There is no
+ * build step: they are served unchanged, except that scripts import packages by address. Each file is read on first
+ * use, and cached.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'

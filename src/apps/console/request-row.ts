@@ -1,6 +1,7 @@
 /**
  * One row of the live list, built from a request's usage record and the report of its serve thread. Either may arrive
- * first, and refused requests have no record. Never contains prompts, replies or keys. Pure.
+ * first. Inner calls have only a record; requests that were refused early have only a report. Never contains prompts,
+ * replies or keys. Pure.
  */
 import { FAILURES, type FailureCode } from '../../base/errors.ts'
 import { toUsd } from '../../base/money.ts'

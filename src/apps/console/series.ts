@@ -4,14 +4,14 @@
  */
 import { isFailure, type RequestRow } from './request-row.ts'
 
-/** The values of one interval; seconds and USD. */
+/** The values of one interval; costs in USD. */
 export interface SpanFigures {
   /** Unix seconds of its start. */
   readonly from: number
   readonly requests: number
   readonly failed: number
   readonly cost: number
-  /** Milliseconds of the last 256 requests of the interval; null without any. */
+  /** Milliseconds to the first token, of at most 256 requests of the interval; null: no request had content. */
   readonly p50: number | null
   readonly p95: number | null
 }
@@ -35,7 +35,10 @@ export class Series {
   /** Keyed by start. */
   readonly #spans = new Map<number, Span>()
 
-  /** Counts a request in the interval in which it ended; older ones are ignored. */
+  /**
+   * Counts a request in the interval in which it ended, if that is in the last 15 minutes. An inner call adds only its
+   * cost.
+   */
   add(row: RequestRow, nowMs: number): void {
     const { at, durationMs, cost, firstTokenMs, isInner } = row
     const span = this.#span((Date.parse(at) + durationMs) / 1000, nowMs / 1000)

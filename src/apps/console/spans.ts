@@ -1,6 +1,6 @@
 /**
  * An organization's chart data for the last hours, from the ledger: requests, failures, cost and time to the first
- * token, in intervals of several minutes. Completed intervals are cached, so that repeated requests are cheap. Main
+ * token, in intervals of 1 to 15 minutes. Completed intervals are cached, so that repeated requests are cheap. Main
  * thread.
  */
 import { LRUCache } from 'lru-cache'

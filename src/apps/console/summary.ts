@@ -33,7 +33,7 @@ const DAY_MS = 86_400_000
 const LATEST_COUNT = 20
 /** Maximum endpoints that are named; beyond that, only their number is shown. */
 const MAX_NAMED_ENDPOINTS = 3
-/** The failure rate that counts as a problem, from a minimum number of requests. */
+/** The failure rate that counts as a problem, from a minimum number of failures. */
 const FAILURE_SHARE = 0.05
 const MIN_FAILURES = 5
 /** Consecutive failures of a provider that count as a problem. */
@@ -99,7 +99,7 @@ interface Money {
   readonly month: number
   /** The projected cost of the month; null in its first hours. */
   readonly month_at_this_pace: number | null
-  /** Remaining credits; null if there are none. */
+  /** Remaining credits; null if none were ever added. */
   readonly credits_left: number | null
 }
 
@@ -144,8 +144,9 @@ function unwellEndpoints({
 }
 
 /**
- * Providers whose latest attempts all failed, with their number. A few requests never reach a relevant failure rate,
- * and if another provider serves them, none of them fails. Refusals because of the caller's request do not count.
+ * Providers whose latest attempts all failed, with the number of these attempts. A few requests never reach a relevant
+ * failure rate, and if another provider serves them, none of them fails. A provider that refuses a request because of
+ * the request itself is working.
  */
 export function failingProviders(rows: readonly RequestRow[], since: string): ReadonlyMap<string, number> {
   const counts = new Map<string, number>()

@@ -1,5 +1,6 @@
 /**
- * The table of views: what the page can fetch besides the live list, limited to the organization of the signed-in key.
+ * The table of views: what the page can fetch besides the live list. Records are those of the signed-in key's
+ * organization; models, decisions and the state of the process are those of the whole gateway.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { batchDocument } from '../../api/batches/batch-documents.ts'
@@ -44,7 +45,7 @@ export interface ViewDeps {
   readonly process: () => Promise<ProcessFacts>
 }
 
-/** Models per page; the page filters them. */
+/** Maximum models in an answer; the page asks with a filter for others. */
 const MODELS_MAX = 100
 const BATCHES_MAX = 50
 const FILTER_MAX_CHARS = 200

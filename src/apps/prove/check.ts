@@ -23,7 +23,7 @@ export interface Check {
   /** `should`: the document only recommends it; a deviation is a warning, not a failure. */
   readonly weight: 'must' | 'should'
   readonly needs?: CheckNeed
-  /** Maximum requests that it sends, besides shared samples. */
+  /** Requests that it sends, besides shared samples; more if the gateway avoids its provider after a failure. */
   readonly sends: number
   run(tester: Tester, proved: Proved): Promise<CheckVerdict>
 }

@@ -56,7 +56,7 @@ export class RawConnection {
     socket.on('close', () => this.#onClosed())
   }
 
-  /** @param release called once when this side closes the connection @throws NoConnection */
+  /** @param release called when this side closes the connection, or there is none @throws NoConnection */
   static open(url: URL, terms: ConnectionTerms, release: () => void): Promise<RawConnection> {
     const isSecure = url.protocol === 'https:'
     const host = url.hostname.replace(/^\[|\]$/g, '')

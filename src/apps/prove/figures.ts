@@ -1,6 +1,6 @@
 /**
- * Measurements in addition to the checks: time to the first event, alternating between calls through the gateway and
- * direct ones, and CPU time of the gateway's processes per event. They do not affect the verdict.
+ * Measurements in addition to the checks: time to the first bytes of a stream, alternating between calls through the
+ * gateway and direct ones, and CPU time of the gateway's processes per event. They do not affect the verdict.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Proved } from './dialects.ts'

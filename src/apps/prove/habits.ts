@@ -134,7 +134,7 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'call-opened-with-null',
-    asserts: 'a call that opens with null for its arguments has those that follow',
+    asserts: 'a call that opens with null for its arguments gets the arguments that follow',
     matters: WRONG_CALL_HARM,
     chat: callStream(callStart('call_a', null, 0), {
       index: 0,

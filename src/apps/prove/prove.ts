@@ -66,7 +66,7 @@ export interface ProvePlan {
   readonly model: string
   readonly dialects: readonly string[]
   readonly checks: number
-  /** Maximum requests of all checks and measurements. */
+  /** About how many requests all checks and measurements send. */
   readonly requests: number
 }
 

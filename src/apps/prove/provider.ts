@@ -207,7 +207,7 @@ export class FaultProvider {
     await this.#speak(this.#scriptNow(script as Script, id, run), id, speaker, speech, response)
   }
 
-  /** The script of this request, if another one stands for several. */
+  /** The script for this request: some scripts act differently from one request to the next. */
   #scriptNow(script: Script, id: string, run: number): Script {
     if (script === 'broken') return this.#mended.has(id) ? 'plain' : 'fails'
     const breaking = OUTLIVED.find(({ name }) => name === script)
@@ -367,7 +367,7 @@ interface FaultyReply {
   readonly text: string
 }
 
-/** Faulty replies, for streams and others. */
+/** Faulty replies, whether a stream was requested or not. */
 const FAULTY_REPLIES: Readonly<Partial<Record<Script, FaultyReply>>> = {
   fails: { status: 500, text: JSON.stringify(openaiError({ status: 500, message: 'Scripted failure' })) },
   limited: {

@@ -8,7 +8,7 @@ export interface ProveLimits {
   readonly seconds: number
 }
 
-/** A check exceeded the request budget. */
+/** A check needs more requests, connections or time than the budget has left. */
 export class RationSpent extends Error {
   override readonly name = 'RationSpent'
 }
@@ -49,7 +49,7 @@ export class Ration {
     this.#sent += requests
   }
 
-  /** Must be called before a connection is opened; the returned function closes it. @throws RationSpent */
+  /** Must be called before a connection is opened, and the returned function when it is closed. @throws RationSpent */
   connect(): () => void {
     if (this.#open >= this.limits.concurrency)
       throw new RationSpent(`needs more connections than --concurrency ${this.limits.concurrency}`)

@@ -84,7 +84,7 @@ export class ReplyReader {
     if (this.#bytes > before && this.#partsMs.length < PARTS_MAX) this.#partsMs.push(atMs)
   }
 
-  /** There is no more data. A body without length or chunks ends with its connection. */
+  /** Ends the reply, because no more data comes. A body without length or chunks ends with its connection. */
   close(end: BodyEnd): void {
     if (this.#end !== null) return
     this.#finish(end === 'cut' && this.#body?.by === 'close' ? 'whole' : end)

@@ -5,7 +5,7 @@ import { PROVIDER_MODEL } from './provider.ts'
 import { fields, list, objectOf, string } from './sse.ts'
 import { type ProbeAnswer, Samples, Tester, type TesterDeps } from './tester.ts'
 
-/** The gateway cannot be tested: it is unreachable, refuses the key, or has no model. */
+/** The gateway cannot be tested: it is unreachable, refuses the key, or has no model that answers. */
 export class ProveFault extends Error {
   override readonly name = 'ProveFault'
 }
@@ -72,7 +72,7 @@ async function sendProbe(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
   }
 }
 
-/** The first model in the gateway's list that says text. @throws ProveFault */
+/** The first model in the gateway's list that writes text, or else that of the scripted provider. @throws ProveFault */
 async function firstModel(deps: TesterDeps): Promise<string> {
   const tester = new Tester(deps, new Samples())
   try {

@@ -20,12 +20,12 @@ export interface SimAsk {
   readonly lastUser: string
   /** Outputs of tools after the last user text. */
   readonly toolOutputs: readonly string[]
-  /** The tools that the tool choice allows: none, one, or all. */
+  /** The tools that the tool choice allows. */
   readonly tools: readonly OfferedTool[]
   /** The requested JSON document; an empty schema for any object, null for plain text. */
   readonly json: { readonly name: string; readonly schema: SimFields } | null
   readonly maxTokens: number | null
-  /** Number of words in the request. */
+  /** Number of words in the messages. */
   readonly inputTokens: number
   /** Chat only: true if the client requests a last chunk with usage. */
   readonly streamUsage: boolean

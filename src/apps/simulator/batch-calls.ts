@@ -106,7 +106,7 @@ export function iso(ms: number): string {
   return new Date(ms).toISOString()
 }
 
-/** Prefix of its result file. */
+/** Prefix of the id of a job's result file. */
 export const OUTPUT = 'out-'
 
 export function breaksOf({ fault }: SimJob, applies: boolean): number {

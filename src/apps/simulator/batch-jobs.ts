@@ -29,7 +29,7 @@ export interface SimJobFault {
   readonly reversed?: boolean
   /** Number of lines that run before a cancellation or the expiry; default 0. */
   readonly done?: number
-  /** `at`: from 0. Null: a correct reply. */
+  /** `index`: from 0. Null: a correct reply. */
   readonly line?: (index: number) => SimLineFault | null
   /** Breaks the connection after this many result lines. */
   readonly breaksAfter?: number
@@ -116,7 +116,7 @@ export class SimBatches {
     return newJob
   }
 
-  /** Called for each status request: the job advances. */
+  /** Advances the job. Called for each status request. */
   poll(job: SimJob): SimJob {
     if (job.end !== null) return job
     job.polls++

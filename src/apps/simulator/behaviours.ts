@@ -1,6 +1,7 @@
 /**
  * Behaviours of the simulated provider's models. The name of a model chooses its behaviour, with numbers after dashes:
- * `write-200-20` writes 200 tokens, one every 20 ms. SIM_MODELS lists all models except `embed-<dimensions>`. Pure.
+ * `write-200-20` writes 200 tokens, one every 20 ms. SIM_MODELS lists all models except those for embeddings, `embed`
+ * and `embed-<dimensions>`. Pure.
  */
 import { createHash } from 'node:crypto'
 import { countWords, fieldsOf, listOf, numberOf, type SimAsk, type SimFields, textOf } from './ask.ts'
@@ -13,7 +14,7 @@ interface SimModel {
   /** Numbers that may follow, in order, with their defaults. */
   readonly numbers: readonly { readonly name: string; readonly byDefault: number; readonly max: number }[]
   readonly does: string
-  /** Listed by a gateway. Others are for tests. */
+  /** Listed by a gateway in the Responses format. The others are for tests, except those that draw. */
   readonly listed?: true
   /** Creates images, in the formats that support them. */
   readonly draws?: true
@@ -21,7 +22,7 @@ interface SimModel {
 
 const PACE_NUMBER = { name: 'ms before each token', byDefault: 0, max: 60_000 } as const
 
-/** Every model that answers. */
+/** Every model that answers with text or images. */
 export const SIM_MODELS = [
   { name: 'echo', numbers: [PACE_NUMBER], does: 'repeats the last user text', listed: true },
   {
@@ -192,13 +193,13 @@ function document(ask: SimAsk): string {
 }
 
 function verdict(ask: SimAsk, pick: (all: readonly number[]) => readonly number[]): string {
-  // A format without named schemas also requests a document; other requests are not for a judge.
+  // In a format whose schemas have no names, every requested document is taken for a verdict.
   if (ask.json === null || (ask.json.name !== VERDICT_SCHEMA && ask.json.name !== '')) return document(ask)
   return JSON.stringify({ probabilities: pick(probabilities(ask.system, ask.lastUser)) })
 }
 
-// Verdicts of the simulated evaluator of alignment, which reads numbered rules and a message. A rule has probability
-// 0.95 if the message contains a word that the rule quotes, or the number of a marker `[[p=0.42]]` in the rule, or
+// Verdicts of the simulated evaluator of alignment, which reads numbered rules and a message. A rule with a marker
+// `[[p=0.42]]` has that probability. Any other rule has 0.95 if the message contains a word that the rule quotes, and
 // otherwise 0.02.
 
 const BROKEN_PROBABILITY = 0.95

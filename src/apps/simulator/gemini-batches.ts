@@ -96,7 +96,7 @@ export function downloadFile(
   return { status: 200, lines: geminiLines(batches, job), breaksAfter: breaksOf(job, true) }
 }
 
-/** Lines that never ran are not included. */
+/** Cancelled lines are not included. */
 function* geminiLines(batches: SimBatches, job: SimJob): Generator<string, void, void> {
   for (const { id, end } of batches.ends(job)) {
     if (end === 'garbage') yield `{"key":"${id}","response":`

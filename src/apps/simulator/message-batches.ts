@@ -83,7 +83,7 @@ export function messageResults(
   return { status: 200, lines: messageLines(batches, job), breaksAfter: breaksOf(job, true) }
 }
 
-/** If a job fails as a whole, each of its lines has failed here. */
+/** A job that failed as a whole has no lines. */
 function* messageLines(batches: SimBatches, job: SimJob): Generator<string, void, void> {
   for (const { id, end } of batches.ends(job)) {
     if (end === 'garbage') yield `{"custom_id":"${id}","result":`

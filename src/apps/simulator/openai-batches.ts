@@ -84,7 +84,7 @@ export function listBatches(batches: SimBatches, { query }: SimBatchCall): SimBa
   return ok({ object: 'list', data: page.map(openaiBatch), has_more: hasMore })
 }
 
-/** Replies are in one file, everything else in the other. */
+/** Successful replies are in the output file, all other outcomes in the error file. */
 export function outputFile(
   batches: SimBatches,
   _: SimBatchCall,

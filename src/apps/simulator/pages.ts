@@ -1,6 +1,6 @@
 /**
- * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. Its results are always the
- * same, and each text says that it is simulated. Pure.
+ * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. The same search always has
+ * the same results, and each text says that it is simulated. Pure.
  */
 
 /** No DNS server knows a name under `.invalid`. */

@@ -61,7 +61,7 @@ export function simProvider(url: string, batch = false): SimProviderRow {
   }
 }
 
-/** The row of its search engine, which has SearXNG's API and finds the simulated pages. */
+/** The row of the provider's search engine, which has SearXNG's API and finds the simulated pages. */
 export function simEngine(url: string) {
   return { name: SIM_SLUG, kind: 'searxng', baseUrl: url } as const
 }
@@ -113,7 +113,7 @@ function simDrawers(): SimModelRow[] {
   }))
 }
 
-/** The models that a gateway lists: those to try, and one in each format. */
+/** The models that a gateway lists: those to try, some also in other formats, and those for images and embeddings. */
 export function listedSimModels(): SimModelRow[] {
   const names = [
     ...SIM_MODELS.filter(model => 'listed' in model).map(model => model.name),
@@ -129,7 +129,7 @@ export function listedSimModels(): SimModelRow[] {
   ]
 }
 
-/** All models: every behaviour in every format, and a slow writer. */
+/** All models: every behaviour in every format that can express it, some with numbers in their names, and embeddings. */
 export function simModels(): SimModelRow[] {
   const texts = SIM_MODELS.filter(model => !('draws' in model)).map(model => model.name)
   const names = [...texts, 'write-200-20', 'call-2']

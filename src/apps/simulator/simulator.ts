@@ -62,7 +62,7 @@ export interface SimRequest {
   readonly atMs: number
   readonly method: string
   readonly path: string
-  /** Null for embeddings, batch services and unknown paths. */
+  /** Null for embeddings, lists of models, batch services and unknown paths. */
   readonly format: SimFormat | null
   readonly model: string
   readonly stream: boolean
@@ -96,7 +96,7 @@ export interface Sim {
   readonly state: SimState
   /** Jobs and files of the batch services. */
   readonly batches: SimBatches
-  /** The last requests, oldest first. */
+  /** The last requests, oldest first, without those to the search engine and its pages. */
   readonly requests: readonly SimRequest[]
   /** The last disconnects, oldest first, up to the number of kept requests. */
   readonly disconnects: readonly Disconnect[]
@@ -135,7 +135,7 @@ class Simulation implements Sim {
       failure: (path, status, message) => speakerOf(path).failure({ status, message }),
     })
     this.#server = createServer((request, response) => {
-      // A client may disconnect while it sends; the reply's close event counts it.
+      // A client may disconnect while it sends or reads; without listeners, the error would end the process.
       request.on('error', () => response.destroy())
       response.on('error', () => response.destroy())
       void readBody(request).then(
@@ -344,7 +344,7 @@ async function sendLines(
   for (const line of lines) {
     if (response.destroyed) return
     if (sentLines++ === breaksAfter) {
-      // Only after they were sent: what is destroyed with the connection would never arrive.
+      // Only after the lines were sent: what is destroyed with the connection would never arrive.
       response.write('{"cut', () => response.destroy())
       return
     }

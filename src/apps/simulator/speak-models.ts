@@ -1,6 +1,6 @@
 /**
- * The model list of the simulated provider: GET /models, in the format of the requested API. Only the first format
- * states prices and lengths, as with real providers. Pure.
+ * The model list of the simulated provider: GET /models, in the format of the requested API. Only OpenAI's format
+ * states prices, and Anthropic's states no lengths. Pure.
  */
 import type { SimFields } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'

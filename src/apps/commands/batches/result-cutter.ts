@@ -36,7 +36,7 @@ export class ResultCutter {
   #inString = false
   /** True if the last chunk ended with a backslash in a string. */
   #escapes = false
-  /** The end of the last string at the top level: one byte more than `results` has. */
+  /** The beginning of the last string at the top level, long enough to tell it from `results`. */
   #lastString = ''
   #isKey = false
   #inResults = false

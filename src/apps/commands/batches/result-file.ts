@@ -1,6 +1,6 @@
 /**
  * The `--output` file: results as JSON Lines. They are written to a temporary file next to it, which is renamed when
- * all results are there, so the file is always complete.
+ * all results are there, so the file is always complete. Results for a pipe or a device are written to it directly.
  */
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { CommandError } from '../command.ts'

@@ -18,7 +18,7 @@ export interface BatchMoment {
   readonly rate: number | null
   /** Estimated end on the monotonic clock; null: unknown. */
   readonly endsAtMs: number | null
-  /** The reason why there is no new state, in two words; null: there is one. */
+  /** The reason why there is no new state, in two words; null: the state is new. */
   readonly trouble: Trouble | null
 }
 
@@ -45,7 +45,7 @@ interface WatchDeps {
 
 /** Limits of the polling interval: a short batch is updated often, a long one costs little. */
 const POLL_INTERVAL_MS = { min: 1_000, max: 10_000 } as const
-/** A batch is polled about this many times until it ends. */
+/** The interval is the remaining time divided by this, within those limits. */
 const POLLS_PER_BATCH = 50
 /** Factors by which the interval grows while nothing changes, or the gateway does not answer. */
 const INTERVAL_GROWTH = { quiet: 1.5, away: 2 } as const

@@ -34,7 +34,7 @@ const COMPACT_SHARE = 0.9
 
 const NO_LINES: readonly string[] = []
 
-/** The key comes from the shell and is never written to a file. */
+/** The lines never contain the key: they name the variable that has it. */
 export const CLIENTS: readonly Client[] = [
   {
     name: 'claude-code',
@@ -51,8 +51,8 @@ export const CLIENTS: readonly Client[] = [
       'claude',
     ],
     notes: () => [
-      'Claude Code assumes that a model it does not know has a context of a million tokens. The last variable tells it when to compact; it raises any value below 100000 to 100000.',
-      'Claude Code uses three models: a large, a medium and a small one. Each variable can name any model of the gateway. The small model writes titles and summaries.',
+      'Claude Code assumes that a model it does not know has a context of a million tokens. CLAUDE_CODE_AUTO_COMPACT_WINDOW tells it when to compact; Claude Code raises any value below 100000 to 100000.',
+      'Claude Code uses three models: a large, a medium and a small one. Each variable that ends in MODEL can name any model of the gateway. The small model writes titles and summaries.',
     ],
   },
   {

@@ -78,7 +78,7 @@ async function storageOf(url: string) {
   }
 }
 
-/** The duration of a connection, or the reason why there was none. */
+/** The time that it took to connect, or the reason why that failed. */
 async function reach(place: string) {
   const [, host = '', port = ''] = /^\[?(.*?)\]?:(\d+)(?:\/.*)?$/.exec(place) ?? []
   const sinceMs = performance.now()

@@ -16,7 +16,10 @@ export function planText({ model, dialects, checks, requests }: ProvePlan): stri
   return `tests ${model} through ${dialects.join(' and ')}: ${counted(checks, 'check')}, about ${count(requests)} requests`
 }
 
-/** One line per check. Failed checks also show what was expected, why it matters, and how to repeat it. */
+/**
+ * One line per check; skipped checks that cannot be repeated have one line per reason. Failed checks and warnings also
+ * show what was expected, why it matters, and how to repeat the check.
+ */
 export function reportText({ checks, summary, figures, ration }: ProveReport): string[] {
   const width = Math.max(...checks.map(({ id }) => id.length))
   const skipped = new Map<string, number>()

@@ -4,7 +4,7 @@ import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
 import type { OutputItem } from '../../../protocol/items.ts'
 import type { DialectName } from '../../../protocol/request.ts'
 
-/** A call to a provider with its whole reply. */
+/** A call to a provider, with its whole reply if there was one. */
 export interface RecordedCall {
   /** Slug. */
   readonly provider: string
@@ -21,7 +21,7 @@ export interface RecordedRequest {
   readonly model: string
   /** Body of POST /responses. */
   readonly body: Readonly<Record<string, unknown>>
-  /** Only calls with a provider and a whole reply. */
+  /** Only calls whose provider is known, and whose reply was recorded whole if there was one. */
   readonly calls: readonly RecordedCall[]
   readonly finish: string | null
   readonly output: readonly OutputItem[]

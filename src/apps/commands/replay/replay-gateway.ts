@@ -21,7 +21,7 @@ import { openStore } from '../../../storage/open.ts'
 import type { Store } from '../../../storage/store.ts'
 import type { UsageRecord } from '../../../storage/usage.ts'
 
-/** A reply takes longer only if its provider hangs, and the gateway's own limits end it then. */
+/** Longer than the default of `timeouts.requestMs`, which ends a request whose provider hangs. */
 const REPLY_TIMEOUT_MS = 900_000
 
 export interface ReplayedAnswer {
@@ -36,7 +36,7 @@ export interface ReplayedAnswer {
 interface ReplayGatewayOptions {
   readonly config: Config
   readonly parts: CatalogParts
-  /** Limit of all requests in millionths of USD; null: none. */
+  /** Limit of all requests in millionths of USD; null: no limit. */
   readonly budget: number | null
 }
 
@@ -96,7 +96,7 @@ export class ReplayGateway {
     })
     const { output = [], error } = documentOf(await reply.text())
     const id = reply.headers.get('x-generation-id')
-    // The record is written at the end of the turn in which the answer ended.
+    // The record is written at the end of the turn of the event loop in which the answer ended.
     await new Promise(resolve => setImmediate(resolve))
     await this.#shipper.ship()
     const usage = id === null ? null : await this.#store.ledger.findOfAny(id)
@@ -138,7 +138,7 @@ function ownSettings(config: Config, url: string, folder: string): Config {
   }
 }
 
-/** The catalogue in which each provider with a key is at another address, which needs no key. */
+/** The catalogue in which each provider that can be called is at another address, which needs no key. */
 export function withProvidersAt(parts: CatalogParts, urlOf: (slug: string) => string): CatalogParts {
   const movedProviders = new Map(
     [...parts.providers].map(([slug, provider]) => [slug, withBaseUrl(urlOf(slug), provider)]),

@@ -1,5 +1,6 @@
 /**
- * Text for a terminal: numbers, durations, and untrusted strings. ASCII only, because every terminal shows that. Pure.
+ * Text for a terminal: numbers, durations, and untrusted strings without control characters. Numbers and durations are
+ * ASCII, because every terminal shows that. Pure.
  */
 
 /** Controls, also those that turn the direction of a line: they would move the cursor or hide text. */
@@ -69,7 +70,7 @@ export function shortUsd(usd: number): string {
   return exactUsd(Number(usd.toPrecision(3)))
 }
 
-/** Formats rows as columns of equal width; `right` lists those that are right-aligned. */
+/** Formats rows as aligned columns; `right` lists the columns that are right-aligned. */
 export function table(rows: readonly (readonly string[])[], right: ReadonlySet<number>): string[] {
   const widths = (rows[0] ?? []).map((_, index) => Math.max(...rows.map(row => row[index]?.length ?? 0)))
   return rows.map(row =>

@@ -71,7 +71,7 @@ function firstRequest(apiKey: string, { catalog, url }: Pick<Started, 'catalog' 
   ]
 }
 
-/** The first text model whose provider can be called; otherwise the first model. */
+/** The first text model whose provider can be called; otherwise the first text model, or else the first model. */
 function modelToTry(catalog: Catalog): string | null {
   const models = catalog.models().filter(({ outputModalities }) => outputModalities.includes('text'))
   const ready = models.find(({ endpoints }) =>

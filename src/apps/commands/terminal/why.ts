@@ -40,7 +40,7 @@ export const why: Command = {
   },
 }
 
-/** The explanations by generation id or `X-Request-Id`, newest first. */
+/** The explanations by generation id or `X-Request-Id`, newest first; without any, one made from the usage record. */
 async function explanations(store: Store, id: string): Promise<readonly Explanation[]> {
   const storedExplanations = await store.explanations.find(id, null, MAX_SAME_REQUEST_ID)
   if (storedExplanations.length > 0)

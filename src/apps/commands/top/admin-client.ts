@@ -16,7 +16,7 @@ const SUMMARY_PATH = '/console/data/summary'
 const ANSWER_TIMEOUT_MS = 15_000
 const JSON_MAX_BYTES = 4 << 20
 
-/** The gateway's answer is unusable; another try may help. */
+/** There is no answer, or the gateway cannot answer at the moment; another try may help. */
 export class AdminFault extends CommandError {
   override readonly name = 'AdminFault'
 }

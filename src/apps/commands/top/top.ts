@@ -23,7 +23,7 @@ export const top: Command = {
   name: 'top',
   does: 'show requests, first token times, errors and costs of a running gateway; stop with Ctrl-C',
   options: {
-    once: { does: 'print once and exit; this is the default if stdout is not a terminal' },
+    once: { does: 'print once and exit; without --json, this is the default if stdout is not a terminal' },
     json: { does: 'one line of JSON for each update, as the admin port returns it' },
     every: { value: 'SECONDS', does: `seconds between two updates; default: ${UPDATE_SECONDS.usual}` },
     ...ADMIN_OPTIONS,

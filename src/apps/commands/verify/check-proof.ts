@@ -21,7 +21,7 @@ export interface CheckedProof {
   readonly kid: string
 }
 
-/** The proof does not match the reply; the message contains the reason. */
+/** The proof is not valid, or does not match the reply or the request; the message contains the reason. */
 export class ProofFault extends Error {
   override readonly name = 'ProofFault'
 }

@@ -87,7 +87,7 @@ export class SignInPages {
         cookieHash: hashKey(secret),
         endsAtMs: nowMs + PENDING_LIFETIME_MS,
       })
-      // One for each tab. The browser returns from another site, so the cookie must be lax.
+      // A cookie for each tab. The browser returns from another site, so the cookie must be lax.
       const cookie = this.#cookie(
         pendingName(terms.state),
         secret,
@@ -107,7 +107,7 @@ export class SignInPages {
   }
 
   /**
-   * The address to which the provider sends the browser back. Leads to the console, or shows a page with the error.
+   * Answers the browser that comes back from the provider: leads it to the console, or shows a page with the error.
    * Never throws.
    */
   async callback(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -64,7 +64,7 @@ function isSilent({ understood, reply }: ProbeAnswer): boolean {
   return reply.status === 200 && understood.end === 'open'
 }
 
-/** Resolves to its exit code; null: it was ended by a signal or the time limit. */
+/** Resolves to the exit code; null: the command could not start, or was ended by a signal or the time limit. */
 function run(command: string, { deps }: Tester): Promise<number | null> {
   return new Promise(resolve => {
     const child = spawn('sh', ['-c', command], { stdio: 'ignore' })
@@ -77,7 +77,7 @@ function run(command: string, { deps }: Tester): Promise<number | null> {
   })
 }
 
-/** The number of tries until it succeeded; null: it never did. */
+/** Says at which attempt a new request was answered; null: none was. */
 async function awaitRecovery(tester: Tester): Promise<string | null> {
   for (let attempt = 1; attempt <= RECOVERY_POLL.tries; attempt++) {
     try {

@@ -17,7 +17,7 @@ import { DONE, readStream } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
 
 type Row = CheckRow & {
-  /** The provider fails, so the gateway may avoid it for a while. The next check waits until it is called again. */
+  /** The provider fails, so the gateway may avoid it for a while. The check ends once the gateway calls it again. */
   readonly fails?: true
 }
 
@@ -190,7 +190,7 @@ export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
 
 const SETTLE_POLL = { tries: 6, pauseMs: 1_500 } as const
 
-/** Waits a few seconds until the gateway calls its provider again. */
+/** Waits until the gateway calls its provider again, but only a few seconds. */
 export async function settled(tester: Tester, proved: Proved): Promise<void> {
   const { repeat } = tester
   for (let attempt = 1; attempt <= SETTLE_POLL.tries; attempt++) {
