@@ -15,7 +15,10 @@ export const connect: Command = {
   isArgumentOptional: true,
   options: {
     url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
-    model: { value: 'ID', does: 'the model to use; default: defaultModel, or the first model that writes text' },
+    model: {
+      value: 'ID',
+      does: 'the model to use; default: defaultModel, or the first model that writes text',
+    },
     config: CONFIG_OPTION,
   },
   async run(options, name) {
