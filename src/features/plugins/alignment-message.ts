@@ -1,7 +1,7 @@
 /**
- * The message that alignment evaluates, and the requests that it sends to the evaluator and to the model. Pure. It
- * contains only output of the model: no tool results and nothing else from the conversation, and reasoning only if that
- * is judged too.
+ * The message that alignment evaluates, and the requests that it sends to the evaluator and to the model. Pure. The
+ * message contains the output of one turn and nothing else from the conversation: texts and calls of the model, texts
+ * of models that its tools called, and reasoning only if that is judged too.
  */
 import type { HostedItem, InputItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import { answerFormat } from '../../protocol/json/object-schema.ts'
@@ -44,7 +44,7 @@ const MAX_REASONING_CHARS = 40_000
 const MAX_IMAGES = 16
 
 const IMAGE_CALL = 'image_generation_call'
-/** The field that the model wrote, by item type of a provider's tool. */
+/** The field that the model wrote, by type of a tool's item. */
 const FIELD_BY_MODEL: Readonly<Record<string, string>> = {
   web_search_call: 'action',
   file_search_call: 'queries',
@@ -80,8 +80,9 @@ const FIELDS_WITHOUT_CONTENT: ReadonlySet<string> = new Set([
 const ANNOTATION_IDS: ReadonlySet<string> = new Set(['type', 'file_id', 'container_id', 'hash'])
 
 /**
- * Extracts the message to judge; null if it is too long (`cut`). Every item is judged, items of unknown kinds as a
- * whole. The cost does not depend on the length of items. `withReasoning`: the model's thoughts are judged too.
+ * Extracts the message to judge; null if its texts are too long, or it has too many calls or images (`cut`). Items that
+ * contain only tool results are left out; items of unknown kinds are judged as a whole. `withReasoning`: the model's
+ * thoughts are judged too.
  */
 export function extractMessage(output: readonly OutputItem[], withReasoning = false): JudgedOutput | null {
   const [texts, refusals]: [string[], string[]] = [[], []]
@@ -150,7 +151,7 @@ function reasoningTexts({ summary, content }: ReasoningItem): readonly string[] 
   return [...summary, ...(content ?? [])].map(({ text }) => text)
 }
 
-/** The withheld message as items, with new ids. `turn` counts from 1. */
+/** The messages, function calls and images of the withheld turn, with new ids. `turn` counts from 1. */
 export function rejectedItems(output: readonly OutputItem[], turn: number): readonly object[] {
   const rejected: object[] = []
   let images = 0

@@ -1,6 +1,7 @@
 /**
  * Alignment: a second model checks each message of the first one against the caller's rules. `enforce` withholds a
- * message that breaks a rule, requests another one, and finally refuses; `audit` delivers everything and reports.
+ * message that breaks a rule, requests another one, and finally refuses; it also refuses a message that cannot be
+ * judged. `audit` delivers everything and reports.
  */
 import { GatewayError } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'

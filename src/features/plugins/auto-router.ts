@@ -134,7 +134,7 @@ class ActiveAutoRouter implements ActivePlugin {
     return this.#settings?.id === 'auto-router' && this.#settings.pin_model === true
   }
 
-  /** The model of the assistant's latest message, if the caller asks for it and it may serve. */
+  /** The model of the assistant's latest message, if the caller has set `pin_model` and the model may serve. */
   async #pinned(exchange: Exchange): Promise<string | null> {
     if (!this.#mayPin) return null
     const lastModel = lastAssistantModel(exchange.prompt)

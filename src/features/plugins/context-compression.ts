@@ -56,8 +56,8 @@ class ActiveCompression implements ActivePlugin {
   readonly #trigger: Trigger
   /** The prompt that was measured last. */
   #lastMeasured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
-  /** The last cut, which an attempt at another endpoint replaces. */
   removedTokens = 0
+  /** The last cut, which an attempt at another endpoint replaces. */
   #lastCut: {
     readonly original: ResponsesRequest
     readonly prompt: ResponsesRequest
@@ -69,7 +69,10 @@ class ActiveCompression implements ActivePlugin {
     this.#trigger = trigger
   }
 
-  /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */
+  /**
+   * Puts the candidates first whose context has room for half of the prompt and its output limit. If no candidate has,
+   * the one with the largest context is first.
+   */
   order<Ranked extends Candidate>(candidates: readonly Ranked[], { prompt }: Exchange): readonly Ranked[] {
     const neededTokens = this.#tokens(prompt) + (prompt.max_output_tokens ?? 0)
     const takesHalf = ({ endpoint }: Ranked) => contextOf(endpoint) >= neededTokens / 2
@@ -109,7 +112,7 @@ class ActiveCompression implements ActivePlugin {
     if (fit === 'whole') return undefined
     const contextTokens = contextOf(endpoint)
     if (fit === 'refused') {
-      // An estimate alone never refuses a request, because the provider counts more precisely.
+      // Refused only if even the lowest count is too long: the provider counts more precisely than this estimate.
       if (this.#tokens(prompt) * MIN_TOKENS_SHARE > contextTokens)
         throw tooLongError(endpoint, SHORTEN_YOURSELF)
       return undefined
@@ -180,12 +183,12 @@ function tooLongError({ modelId, contextLength }: Endpoint, reason: string): Gat
   )
 }
 
-/** True if the caller accepts only these endpoints. */
+/** True if the caller accepts only the endpoints in `provider.order`. */
 function isPinned({ provider }: ResponsesRequest): boolean {
   return provider?.allow_fallbacks === false && (provider.order?.length ?? 0) > 0
 }
 
-/** True if the provider accepts fewer messages than these; consecutive items of one role are one message. */
+/** True if the input has more messages than the provider accepts; consecutive items of one side are one message. */
 function exceedsMessages({ provider: { messagesMax } }: Endpoint, { input }: ResponsesRequest): boolean {
   if (messagesMax === undefined || typeof input === 'string' || input.length <= messagesMax) return false
   let messages = 0

@@ -1,7 +1,7 @@
 /**
- * File parser: converts PDFs to text for models that do not accept files; other models get the files unchanged. The
- * text is returned to the caller with the answer, and a document that comes back with its text is not parsed again.
- * Serve threads.
+ * File parser: converts PDFs to text for models that do not accept files, and for all models if the request names an
+ * engine that reads; other models get the files unchanged. The text is returned to the caller with the answer, and a
+ * document that comes back with its text is not parsed again. Serve threads.
  */
 import { createHash } from 'node:crypto'
 import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS, refuseField } from '../../base/errors.ts'
@@ -203,8 +203,8 @@ class FileReader {
   }
 
   /**
-   * Reads a document; its content always contains text. Rejects with a GatewayError, which names the path of a bad
-   * document.
+   * Reads a document, or finds the content that came back with it. A document without text is refused. Rejects with a
+   * GatewayError, which names the path of a bad document.
    */
   read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
     return startOnce(this.#contents, document.source.text, () => this.#read(document, engine))

@@ -1,4 +1,7 @@
-/** Free router: `gateway/free` picks a random free model that supports the features of the request. */
+/**
+ * Free router: `gateway/free` picks a random free model that supports the features of the request. A conversation stays
+ * with its model.
+ */
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, BuiltInRouter, RoutableModel } from '../../exchange/plugin.ts'
 import { routerOf } from '../../protocol/routers.ts'

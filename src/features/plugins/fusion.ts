@@ -73,13 +73,13 @@ function activeFusion(
   }
 }
 
-/** The model in place of the slug, with the tool unless the request already names it. */
+/** The prompt with the model in place of the slug, and with the tool. */
 function withFusion(prompt: ResponsesRequest, model: string, preset: Preset | null): ResponsesRequest {
   const { models: _, ...promptWithoutModels } = prompt
   return withTool({ ...promptWithoutModels, model }, preset)
 }
 
-/** The prompt with the tool, unless it already names it. */
+/** Adds the tool to the prompt, unless the prompt already names the tool. */
 function withTool(prompt: ResponsesRequest, preset: Preset | null): ResponsesRequest {
   const tools = prompt.tools ?? []
   if (tools.some(({ type }) => type === 'gateway:fusion' || type === 'openrouter:fusion')) return prompt

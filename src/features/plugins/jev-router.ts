@@ -1,6 +1,6 @@
 /**
  * Jev router: `typesafe/jev-router` chooses by the difficulty of the task, within a cost tier. Its lists narrow the
- * choice: models that they exclude are never chosen.
+ * choice. Models of `excluded_models` are never chosen; the other lists are ignored if no model matches them.
  */
 import { refuseField } from '../../base/errors.ts'
 import { toUsd } from '../../base/money.ts'

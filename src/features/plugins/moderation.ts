@@ -1,6 +1,7 @@
 /**
- * Moderation: a configured model checks the input before any other model is called. It refuses flagged input, and input
- * that cannot be checked. The service pays for it, so it runs only for requests within their caller's limits.
+ * Moderation: a configured model checks the input before the requested model is called. Flagged input is refused, and
+ * input that cannot be checked. The service pays for the check, so it runs only for requests within their caller's
+ * limits.
  */
 import { GatewayError } from '../../base/errors.ts'
 import { parseJson, recordOrEmpty } from '../../base/json.ts'

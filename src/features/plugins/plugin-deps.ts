@@ -25,7 +25,7 @@ export interface PluginDeps {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly tasks: GatewayTasks
-  /** Calls a model on behalf of an exchange. */
+  /** Calls a model on behalf of an exchange, at the service's expense. */
   readonly ask: Ask
   /** Calls a model on behalf of the caller, who is charged for it. */
   readonly askAs: AskAs
@@ -44,8 +44,8 @@ export interface PluginDeps {
     /** Null if the settings name none. */
     readonly analyst: string | null
   }
-  /** Estimates the tokens of request values from their length. It changes the list. */
-  readonly tokensOf: (values: unknown[]) => number
+  /** Estimates the tokens of request values from their length. */
+  readonly tokensOf: (values: readonly unknown[]) => number
   /** True if providers of the format truncate a prompt that is too long when `truncation` is `auto`. */
   readonly truncates: (format: AttemptRecord['endpoint']['format']) => boolean
   /** True if the format can pass a file by its URL. */

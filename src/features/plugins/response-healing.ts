@@ -1,6 +1,6 @@
 /**
  * Response healing: repairs an answer that should be JSON and almost is. Whole answers only, because a stream is sent
- * before its text is complete. Repairs run in the task pool, because texts may be long and hostile.
+ * before its text is complete. Long texts are repaired in the task pool, because they may be hostile.
  */
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Plugin } from '../../exchange/plugin.ts'

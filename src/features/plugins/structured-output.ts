@@ -110,7 +110,7 @@ class StreamCheck extends Check implements ActivePlugin {
   }
 }
 
-/** True if the provider enforces schemas itself. */
+/** True if the provider enforces schemas itself, which is assumed if its parameters are unknown. */
 function isEnforced({ attempt: { endpoint } }: Turn): boolean {
   const supported = endpoint.supportedParameters
   return supported === null || supported.has('structured_outputs')

@@ -1,6 +1,7 @@
 /**
- * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model for each turn, from the verdict of a
- * judge model and from tool results. Its candidates are the `models` of the request.
+ * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model for each turn, by its algorithm:
+ * most use the verdict of a judge model and tool results. Its candidates are the `models` of the request; without them,
+ * two models that are used most.
  */
 import { refuseField } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

@@ -1,6 +1,7 @@
 /**
- * Web: searches once before the model is called, and adds the results for the last user message to the prompt. A
- * provider that can search gets its own tool instead. Also implements the variant `:online`. Serve threads.
+ * Web: searches once before the model is called, and adds the results for the last user message to the prompt. If the
+ * request names no other engine, a provider that can search gets its own tool instead. Also implements the variant
+ * `:online`. Serve threads.
  */
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
@@ -83,7 +84,10 @@ class ActiveWeb implements ActivePlugin {
     return withResults(exchange.prompt, prompt, result.text)
   }
 
-  /** If the request names no engine, the provider searches if every candidate can. */
+  /**
+   * True if the provider searches. If the request names no engine: if every candidate can; with `x_search`, if no
+   * engine of ours is configured.
+   */
   #isNative({ candidates }: Exchange): boolean {
     const { engine, x_search } = this.#settings
     if (engine != null) return engine === 'native'
@@ -101,7 +105,8 @@ class ActiveWeb implements ActivePlugin {
   }
 
   /**
-   * Refused here, because errors of the tool would name a place in the list of tools, which the caller did not write.
+   * Refuses the engine `native` if no candidate can search. Errors of the tool would name a place in the list of tools,
+   * which the caller did not write.
    */
   #refuseNative(exchange: Exchange): void {
     const { candidates } = exchange

@@ -1,6 +1,6 @@
 /**
  * The file_search server tool: searches the workspace's files. It serves `gateway:file_search`, and the native tool if
- * the endpoint has none or the ids belong to the gateway.
+ * the endpoint has none, or the request names no ids or ids of the gateway.
  */
 import { refuseField } from '../../base/errors.ts'
 import { isFileId } from '../../base/ids.ts'

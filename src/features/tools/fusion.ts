@@ -44,7 +44,7 @@ interface Fusion {
 
 const DEFAULT_TOOL_STEPS = 4
 const DEFAULT_OUTPUT_TOKENS = 16_000
-/** Default tools of a panel. */
+/** Default tools of the panel and the analyst. */
 const DEFAULT_TOOLS = ['web_search', 'web_fetch']
 const RUN_TIMEOUT_MS = 400_000
 const ANALYST_TIMEOUT_MS = 150_000

@@ -137,7 +137,7 @@ function checkedKey(key: string): string {
   return storableText(key, 'key', MAX_KEY_CHARS)
 }
 
-/** The text in the form that databases store. */
+/** The text without what databases cannot store. @throws TextFault if it is too long */
 function storableText(text: string, name: string, maxChars: number): string {
   if (text.length > maxChars) throw new TextFault(`${name}: must have at most ${maxChars} characters`)
   return text.replaceAll('\0', '').toWellFormed()

@@ -120,7 +120,9 @@ function checkedFilename(filename: string): string {
   }
 }
 
-/** The text with its one occurrence of `before` replaced. @throws TextFault when there are none or several */
+/**
+ * The text with its one occurrence of `oldText` replaced. @throws TextFault when there is none, or there are several
+ */
 export function replaceOnce(text: string, oldText: string, newText: string): string {
   if (oldText === '') throw new TextFault('The text to replace is empty')
   const index = text.indexOf(oldText)

@@ -87,7 +87,7 @@ const TOOLS: readonly ((deps: ToolDeps & WithTools) => ServerTool | null)[] = [
   createApplyPatch,
 ]
 
-/** The server tools by name; one that returns null is not offered in this configuration. */
+/** The server tools by name; a tool whose function returns null is not offered in this configuration. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {
   const tools = new Map<string, ServerTool>()
   for (const tool of TOOLS.flatMap(create => create({ ...deps, tools }) ?? [])) tools.set(tool.name, tool)

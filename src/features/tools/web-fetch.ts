@@ -1,6 +1,7 @@
 /**
- * The web_fetch server tool: reads one page or PDF for the model. The direct engine is the guarded link fetcher: no
- * private address, each redirect checked. Pages are hostile text: bounded, sanitized, and only data for the model.
+ * The web_fetch server tool: reads one page or PDF for the model. The direct engine is the guarded link fetcher: each
+ * redirect is checked, and private addresses only if the operator allows them. Pages are hostile text: bounded,
+ * sanitized, and only data for the model.
  */
 import { STATUS_CODES } from 'node:http'
 import type { Clock } from '../../base/clock.ts'

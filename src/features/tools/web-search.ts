@@ -1,6 +1,7 @@
 /**
- * The web_search server tool: the provider's own search if it has one, otherwise a configured search engine. Results
- * are hostile text: bounded, sanitized, checked against the domain lists, and only data for the model.
+ * The web_search server tool: the engine that the request names; otherwise the provider's own search if it has one, or
+ * the default search engine. Results are hostile text: bounded, sanitized, checked against the domain lists, and only
+ * data for the model.
  */
 import type { Log } from '../../base/log/log.ts'
 import type { PicoUsd } from '../../base/money.ts'
@@ -101,7 +102,8 @@ class WebSearchSession implements ToolSession {
       entry.engine = placement.engine
       if (placement.engine === null && isProviderTool(entry.tool))
         return { tool: entry.tool, missing: NO_ENGINE }
-      // If only the simulator can search, a real model gets this as an error.
+      // Refuses the request if there is no engine. If only the simulator can search, a real model gets NO_ENGINE when
+      // it calls the tool.
       if (placement.engine === null && webEngines.byDefault === null) engineFor(entry.settings, engines)
       return declaration(entry.tool)
     })

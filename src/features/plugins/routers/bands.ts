@@ -56,8 +56,8 @@ export function percentilesOf(models: readonly CostedModel[]): (cost: number | n
 }
 
 /**
- * Orders models by band. Models of equal standing keep their order. `among`: the models whose costs define the
- * percentiles.
+ * Orders models by band. Models of equal standing keep their order. `percentileModels`: the models whose costs define
+ * the percentiles.
  */
 export function orderByBand(
   models: readonly CostedModel[],

@@ -23,8 +23,8 @@ export interface TaskClassifier {
   /** True if `ask` can call a model. */
   readonly hasModel: boolean
   /**
-   * The type by the model; null if the model must not be called, or its answer is useless. Rejects only if the exchange
-   * has ended.
+   * The type by the model; null if the model must not be called, the call fails, or its answer is useless. Rejects if
+   * the exchange has ended, or the caller's guardrails cannot be read.
    */
   ask(exchange: Exchange): Promise<TaskType | null>
 }
@@ -72,7 +72,7 @@ async function mayAsk(
   policyAgainst: PluginDeps['policyAgainst'],
 ): Promise<boolean> {
   if (zeroRetention || prompt.provider?.zdr === true || dataRegion !== null) return false
-  // The model would read the caller's text, so a key that may not use it does not send it there.
+  // The model would read the caller's text, so it gets no text of a key that may not use the model.
   return (await policyAgainst(caller, { model, obeysLists: true })) === null
 }
 

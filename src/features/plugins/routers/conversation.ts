@@ -1,7 +1,7 @@
 /** The parts of a request that routers read: user texts, tool results, and the model that answered last. Pure. */
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 
-/** Items that are examined, from the end: a conversation may have thousands. */
+/** Items that are searched for tool results, from the end: a conversation may have thousands. */
 const MAX_ITEMS = 64
 /** Characters of one text. */
 const MAX_TEXT_CHARS = 4_000

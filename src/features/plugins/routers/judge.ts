@@ -42,8 +42,8 @@ judgement, "capability_boundary": "supported", "uncertain", "unsupported" or "un
 from 0 to 1 that the small model solves it}.`
 
 /**
- * Asks the judge, at the caller's expense. Rejects when the exchange has ended, and when the caller's limits do not
- * allow the call: they would not allow the answer either.
+ * Asks the judge, at the caller's expense. Rejects when the exchange has ended, and with `payment_required`: what
+ * cannot pay for the judge cannot pay for the answer either.
  */
 export async function judge({ askAs, config, clock }: JudgeDeps, exchange: Exchange): Promise<Judgement> {
   const model = config.routers.classifier?.model

@@ -1,6 +1,6 @@
 /**
  * The linear classifier: picks the task type whose weights, summed over the features of a prompt, are greatest. The
- * weights are data; scripts/task-classifier/train.ts makes them. Pure.
+ * weights are data; scripts/task-classifier/train.ts makes them.
  */
 import { readFileSync } from 'node:fs'
 import { featuresOf, type PromptForm } from './features.ts'
@@ -14,7 +14,7 @@ interface WeightsFile {
 
 type Classify = (form: PromptForm) => TaskType
 
-/** Creates the classifier. It reads the shipped weights, a file of 200 KB, on first use. */
+/** Creates the classifier. It reads the shipped weights, a file of 270 KB, on first use. */
 export function createLinearClassifier(): Classify {
   return form => {
     loadedWeights ??= loadWeights()

@@ -45,7 +45,7 @@ export function parseOperation(args: Readonly<Record<string, unknown>>): PatchOp
   return { type: kind, path, diff }
 }
 
-/** A relative path within the client's folder on every system. */
+/** Checks that the path is relative and stays within the client's folder on every system. */
 function checkPath(path: string): void {
   if (path.length === 0 || path.length > MAX_PATH_CHARS)
     throw new PatchFault(`path: must have 1 to ${MAX_PATH_CHARS} characters`)

@@ -1,5 +1,5 @@
 /**
- * The bash server tool: one command at a time. By default the call goes to the client, as Messages clients expect; with
+ * The bash server tool: runs shell commands. By default the call goes to the client, as Messages clients expect; with
  * the `gateway` engine, it runs in a sandbox container.
  */
 import type {
@@ -106,7 +106,7 @@ async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): 
   const fields = callFields(call)
   const commands = commandsOf(call.arguments)
   if (commands === null) {
-    // Each command has a new shell anyway.
+    // Each call has a new shell anyway.
     if (call.arguments['restart'] === true) return outcomeOf(fields, { stdout: '', stderr: '', exitCode: 0 })
     return failedOutcome(fields, call.arguments['commands'] === undefined ? COMMAND_NOT_STRING : BAD_COMMANDS)
   }

@@ -1,6 +1,6 @@
 /**
  * The code_interpreter server tool: runs the model's Python code in a sandbox container. Also serves the native tool of
- * that name if the provider has none, with its items and events.
+ * that name, with its items and events, if the provider has none or the request names files of the workspace.
  */
 import { isFileId } from '../../../base/ids.ts'
 import { recordOrEmpty, texts } from '../../../base/json.ts'
@@ -40,7 +40,9 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
     native: [NATIVE_TYPE],
     async open(entries, exchange, display) {
       const uses = new Map<RequestedTool, ContainerUse>()
-      /** Returns the reason why a native tool cannot run here, because its provider may run it; null if it can. */
+      /**
+       * Rejects if a tool cannot run here. For a native tool, which a provider may run, it returns the reason instead.
+       */
       const prepare = async (entry: ToolEntry): Promise<string | null> => {
         if (uses.has(entry.tool)) return null
         const use = useContainer(deps, exchange, wantedOf(entry))

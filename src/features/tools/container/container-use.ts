@@ -38,7 +38,7 @@ export interface ContainerDeps {
 interface ContainerRun {
   readonly containerId: string
   readonly reply: RunReply
-  /** The files that the run created or changed, the latest first. */
+  /** The files that the run created or changed, the latest first; at most MAX_CITED_FILES. */
   readonly files: readonly ContainerFileCitation[]
 }
 
@@ -47,8 +47,8 @@ type ContainerFileCitation = Extract<Annotation, { type: 'container_file_citatio
 /** The container of one entry, in one exchange. */
 export interface ContainerUse {
   /**
-   * Opens the container that the entry names. Rejects with a GatewayError that names the entry if it can have no
-   * container.
+   * Finds the files of the entry. Opens the container that it names, or checks that a new one is possible. Rejects with
+   * a GatewayError that names the field at fault.
    */
   check(): Promise<void>
   /** Like `check`, but returns why an entry without special requirements cannot run here; null if it can. */
@@ -64,7 +64,7 @@ interface RunBounds {
   readonly maxOutputLength: number | null
 }
 
-/** The fields of an item about where code ran, and the files it created. */
+/** The fields of an item about where code ran, and the files that it created or changed. */
 export function runFields({ containerId, files }: ContainerRun): Readonly<Record<string, unknown>> {
   return { container_id: containerId, ...(files.length === 0 ? {} : { files }) }
 }
@@ -272,7 +272,7 @@ export function settingsPath({ tool, path }: ToolEntry): string {
   return tool.type.includes(':') ? `${path}.parameters` : path
 }
 
-/** The limits that a call requests. Values of other types are ignored. */
+/** The limits that a call requests. Values that are not numbers of at least 1 are ignored. */
 export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
   return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
 }

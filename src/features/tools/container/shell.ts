@@ -1,6 +1,6 @@
 /**
  * The shell server tool: runs the model's commands in a sandbox container. Also serves the native `shell` and
- * `local_shell`, with items of their own kind.
+ * `local_shell`, with the items of the native tool; a `shell` whose environment is `local` is left to the client.
  */
 import { refuseField } from '../../../base/errors.ts'
 import { itemId } from '../../../base/ids.ts'

@@ -1,6 +1,7 @@
 /**
  * A connection to one MCP server over streamable HTTP, for one exchange. The official client implements the protocol;
- * its network is a checked fetch, so that it cannot reach private addresses. Bounded in time, bytes and requests.
+ * its network is a checked fetch, so that it reaches private addresses only if the operator allows that. Bounded in
+ * time, bytes and requests.
  */
 import { randomUUID } from 'node:crypto'
 import type { Client, JsonSchemaValidator, StandardSchemaV1 } from '@modelcontextprotocol/client'
@@ -69,15 +70,15 @@ export interface McpConnection {
   close(endsSession: boolean): void
 }
 
-/** Limits for one reply, and for all replies of an exchange. */
+/** Limits for one reply, and for all replies of a connection. */
 const MAX_REPLY_BYTES = 2 * 1024 * 1024
 const MAX_EXCHANGE_BYTES = 32 * 1024 * 1024
-/** Maximum HTTP requests of an exchange. A server can request answers (ping), each of which is a request. */
+/** Maximum HTTP requests of a connection. A server can request answers (ping), each of which is a request. */
 const MAX_REQUESTS = 256
 /** Time to connect and to agree on the protocol, for the whole list of tools, and for one call. */
 const OPENING_TIMEOUT_MS = 10_000
 export const LISTING_TIMEOUT_MS = 15_000
-/** Less than a call of any server tool may take. */
+/** Less than the 60 seconds that a call of a server tool may take, so that the model learns the reason. */
 export const CALL_TIMEOUT_MS = 55_000
 const CLOSE_TIMEOUT_MS = 2_000
 const MAX_OLD_SERVERS = 1_024

@@ -24,7 +24,7 @@ export type ToolFilter = (tool: McpTool) => boolean
 /** Maximum tools of a server; more would fill the context of a model. */
 const MAX_TOOLS = 256
 const MAX_PAGES = 32
-/** Maximum characters of all tools of a server, as JSON. */
+/** Maximum characters of all allowed tools of a server, as JSON. */
 const MAX_LISTING_CHARS = 512 * 1024
 const MAX_NAME_CHARS = 128
 const MAX_DESCRIPTION_CHARS = 4_096
@@ -33,7 +33,7 @@ const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHi
 
 type ReadPage = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
 
-/** All allowed tools of a server. Rejects with an McpFailure if there are too many. */
+/** All allowed tools of a server. Rejects with an McpFailure if the server lists no tools or too much. */
 export async function listTools(readPage: ReadPage, allows: ToolFilter): Promise<readonly McpTool[]> {
   const listing = new ToolListing(allows)
   let cursor: string | null = null
@@ -79,7 +79,7 @@ export class ToolListing {
   }
 }
 
-/** A listed tool without unknown fields; null for one that no model could call. */
+/** A listed tool without unknown fields; null if its name or its schema is missing, invalid or too long. */
 export function mcpTool(entry: unknown): McpTool | null {
   if (typeof entry !== 'object' || entry === null) return null
   const { name, description, inputSchema, input_schema, annotations } = entry as Record<string, unknown>

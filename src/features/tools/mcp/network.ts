@@ -49,7 +49,7 @@ function isStream({ headers }: Response): boolean {
   return headers.get('content-type')?.startsWith('text/event-stream') === true
 }
 
-/** Returns a usable answer unchanged; instead of any other, one that makes the client go on with the old protocol. */
+/** Returns a usable answer; for any other, an answer that makes the client go on with the old protocol. */
 async function probe(
   send: () => Promise<Response>,
   id: unknown,

@@ -21,7 +21,7 @@ export interface NamedServer {
   readonly allows: ToolFilter
   /** True for tools whose calls need the caller's approval. */
   readonly asksFirst: ToolFilter
-  /** False if no call needs an approval. */
+  /** False if `require_approval` is `never`. */
   readonly mayAsk: boolean
   /** The caller's description of the server. */
   readonly description: string | null

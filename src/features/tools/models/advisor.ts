@@ -1,6 +1,6 @@
 /**
- * The advisor server tool: the model asks another model for advice. Each entry is one advisor; several must have names.
- * An advisor sees its earlier advice, from this request and from items that the client sends back.
+ * The advisor server tool: the model asks another model for advice. Each entry is one advisor; only one may lack a
+ * name. An advisor sees its earlier advice, from this request and from items that the client sends back.
  */
 import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
 import type {
@@ -47,7 +47,7 @@ interface Advisor {
 
 /** Maximum consultations per request, of all advisors together. */
 const MAX_CONSULTATIONS = 10
-/** Maximum characters of one piece of advice, and of earlier advice that is repeated. */
+/** Maximum characters of one piece of advice, and of the earlier questions and advice that are repeated. */
 const MAX_ADVICE_CHARS = 100_000
 const MAX_MEMORY_CHARS = 200_000
 /** Limit for advice within a larger limit of the request: nearly every model can write this much. */

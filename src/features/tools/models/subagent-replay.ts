@@ -33,7 +33,10 @@ interface SuspendedTask {
 type FunctionCall = Extract<InputItem, { type: 'function_call' }>
 type FunctionOutput = Extract<InputItem, { type: 'function_call_output' }>
 
-/** @throws GatewayError `invalid_request` with the path of an item that belongs to no suspended subagent */
+/**
+ * @throws GatewayError `invalid_request` if an item belongs to no suspended subagent, or the subagent or an output of a
+ * suspended task is missing
+ */
 export function resumptionsOf(
   { prompt, caller }: Exchange,
   subagents: readonly NamedTool[],

@@ -32,7 +32,7 @@ export interface SuspendedSubagent {
   readonly items: readonly InputItem[]
   /** Calls that the client must answer. */
   readonly calls: readonly ProjectedCall[]
-  /** Number of earlier suspensions. */
+  /** Number of suspensions of the task, including this one. */
   readonly suspensions: number
 }
 

@@ -8,7 +8,7 @@ import type { Transport } from '../../../providers/upstream/transport.ts'
 import { wholeReply } from '../../../providers/upstream/whole-reply.ts'
 import type { EngineAccess, EngineRequest } from './engine.ts'
 
-/** The engine gave no results. The message may be shown to the caller and the model. */
+/** A failed call of an engine. The message may be shown to the caller and the model. */
 export class EngineFailure extends Error {
   override readonly name = 'EngineFailure'
   readonly code: 'engine_timeout' | 'engine_status' | 'engine_reply' | 'engine_unreachable' | 'engine_busy'

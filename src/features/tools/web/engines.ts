@@ -85,7 +85,7 @@ export class WebEngines {
     return this.#deps.isSimulated !== true || isSimulated ? this : NO_ENGINES
   }
 
-  /** The price of a search with results. */
+  /** The price of a search that the engine answers. */
   searchFee({ searchPrice, kind }: WebEngine, query: SearchQuery): PicoUsd {
     return searchPrice ?? SEARCH_ENGINES[kind].price(query)
   }

@@ -19,7 +19,7 @@ interface PluginSearch {
   readonly caller: Pick<Caller, 'keyHash'>
   /** True if only simulated models may answer. */
   readonly isSimulated: boolean
-  /** The fee is owed as soon as the engine is called. */
+  /** The fee is held while the engine is called: a failed search is free, but not one that the signal ended. */
   readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
 }
 

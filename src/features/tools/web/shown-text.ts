@@ -11,7 +11,7 @@ export function visibleText(text: string): string {
   return text.toWellFormed().replace(/\r\n?/g, '\n').replace(HIDDEN_CHARACTERS, '')
 }
 
-/** Like `shownText`, in one line. */
+/** Like `visibleText`, in one line of at most `maxChars`. */
 export function visibleTitle(text: string, maxChars: number): string {
   return cutText(
     visibleText(text.slice(0, maxChars * 4))

@@ -74,7 +74,7 @@ export function xQuery(
   }
 }
 
-/** True if a post was made within these days, which its id shows. A page that is not a post is never within. */
+/** True if a post was made within these days, which its id shows; false for another page. Without days: true. */
 function isPostedWithin({ pathname }: URL, after: string | null, before: string | null): boolean {
   if (after === null && before === null) return true
   const id = POST_PATH.exec(pathname)?.[2]
