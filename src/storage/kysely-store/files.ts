@@ -113,10 +113,10 @@ function inWorkspace({ organizationId, workspaceId }: WorkspaceScope) {
     and([eb('organizationId', '=', organizationId), eb('workspaceId', '=', workspaceId)])
 }
 
-/** Both engines fold only ASCII case in the same way. */
+/** The database folds both sides, because engines differ beyond ASCII: a name must contain at least its own letters. */
 function nameCondition(part: string) {
-  const pattern = `%${part.toLowerCase().replaceAll(/[\\%_]/g, character => `\\${character}`)}%`
-  return sql<boolean>`lower(filename) like ${pattern} escape '\\'`
+  const pattern = `%${part.replaceAll(/[\\%_]/g, character => `\\${character}`)}%`
+  return sql<boolean>`lower(filename) like lower(${pattern}) escape '\\'`
 }
 
 function recordOf({ status: _, number, bytes, ...fields }: Selectable<FilesTable>): FileRecord {

@@ -77,22 +77,24 @@ export async function fileContract(t: Test, opened: Opened): Promise<void> {
       ['b.txt', 'user_data'],
       ['C.TXT', 'user_data'],
       ['d.pdf', 'vision'],
+      ['Ärger.pdf', 'vision'],
     ] as const)
       ids.push(await stored(store, { filename, purpose }))
     for (const place of OTHERS) await stored(store, place)
-    const [a, b, c, d] = ids
+    const [a, b, c, d, e] = ids
     const listed = async (filter: object, limit = 10) => {
       const page = await store.files.list({ ...PLACE, ...filter }, limit)
       return page === null ? null : [page.items.map(({ id }) => id), page.hasMore]
     }
-    t.same(await listed({}), [[d, c, b, a], false])
-    t.same(await listed({}, 3), [[d, c, b], true])
+    t.same(await listed({}), [[e, d, c, b, a], false])
+    t.same(await listed({}, 3), [[e, d, c], true])
     t.same(await listed({ after: b }), [[a], false])
     t.same(await listed({ oldestFirst: true, after: b }, 1), [[c], true])
-    t.same(await listed({ purpose: 'vision' }), [[d, a], false])
+    t.same(await listed({ purpose: 'vision' }), [[e, d, a], false])
     t.same(await listed({ nameContains: '.tXt' }), [[c, b, a], false])
     t.same(await listed({ nameContains: '%_' }), [[a], false], 'no character is a wildcard')
     t.same(await listed({ nameContains: '\\' }), [[], false])
+    t.same(await listed({ nameContains: 'ÄRG' }), [[e], false], 'letters beyond ASCII match themselves')
     t.equal(await listed({ after: 'nobody' }), null)
   })
 
