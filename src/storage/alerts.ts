@@ -52,7 +52,7 @@ export interface AlertStore {
   ): Promise<{ readonly id: string; readonly type: string } | null>
   /**
    * API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC), the next ones first: up
-   * to `maxPerOrganization` of each organization, and up to `limit` together.
+   * to `maxPerOrganization` of each organization, and up to `limit` together. Without keys of console sessions.
    */
   expiringKeys(
     from: string,
@@ -62,7 +62,9 @@ export interface AlertStore {
   ): Promise<readonly ExpiringKey[]>
   /** API keys with a limit above 0, in the order of their hashes, after this hash. */
   budgetKeys(after: string, limit: number): Promise<readonly BudgetKey[]>
-  /** Removes up to `limit` alerts and deliveries that are older than `before` (ISO 8601 UTC). Returns their number. */
+  /**
+   * Removes deliveries older than `before` (ISO 8601 UTC), of up to `limit` alerts. Returns the number of deliveries.
+   */
   prune(before: string, limit: number): Promise<number>
 }
 

@@ -211,7 +211,7 @@ interface LineCounts {
   /** Not checked yet. */
   readonly unchecked: number
   readonly waiting: number
-  /** With a lease, which may have ended. */
+  /** With a lease, which may have ended, or in a job of a batch service. */
   readonly claimed: number
   readonly finished: number
 }

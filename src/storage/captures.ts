@@ -38,14 +38,14 @@ export interface CaptureStore {
   existing(ids: readonly string[]): Promise<ReadonlySet<string>>
   /** Ordered by node and name. */
   parts(id: string): Promise<readonly CapturePart[]>
-  /** Captures that may still grow: not ended by request, and not ended by time before `since`. */
+  /** Captures that may still grow: not ended early, and with an end after `since`. */
   open(since: string): Promise<readonly CaptureRecord[]>
   /**
-   * Counts data that a part is about to store. Returns false and counts nothing if the capture does not exist, was
-   * ended by request, or has no room for this much.
+   * Counts data that a part is about to store. Returns false and counts nothing if the capture does not exist, has
+   * ended early, or has no room for this much.
    */
   grow(id: string, part: CapturePart): Promise<boolean>
-  /** Ends the capture by request, if it has not ended yet. */
+  /** Ends the capture before its time, if that has not been done yet. */
   end(id: string, reason: NonNullable<CaptureRecord['endedBy']>, time: string): Promise<void>
   /** Returns true if it existed. */
   remove(organizationId: string, id: string): Promise<boolean>

@@ -74,7 +74,10 @@ function userName(): string {
 
 const UNREADABLE_ADDRESS = 'an unreadable address'
 
-/** For example `127.0.0.1:6379`, or `db.internal:5432/sluice`; `an unreadable address` if the text is not a URL. */
+/**
+ * The path of an embedded database, or the host, for example `127.0.0.1:6379` or `db.internal:5432/sluice`; `an
+ * unreadable address` if the text is not a URL, or could show a part of a password.
+ */
 export function storageLocation(url: string): string {
   if (url.startsWith('sqlite:')) return url.slice('sqlite:'.length)
   try {

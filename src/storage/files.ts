@@ -17,7 +17,7 @@ export type FileText = 'indexed' | 'none' | 'unreadable'
 
 export interface FileRecord extends WorkspaceScope {
   readonly id: string
-  /** Increases with every file of the workspace. */
+  /** Greater than the numbers of all earlier files that the workspace still has. */
   readonly number: number
   readonly filename: string
   readonly purpose: string
@@ -39,7 +39,7 @@ interface FileRoom {
 
 export interface FileFilter extends WorkspaceScope {
   readonly purpose?: string
-  /** Text that the name contains; case is ignored. */
+  /** Text that the name contains; the case of ASCII letters is ignored. */
   readonly nameContains?: string
   /** Id of the last file of the previous page. */
   readonly after?: string

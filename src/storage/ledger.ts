@@ -1,6 +1,6 @@
 /**
- * The verbs of the ledger: usage records, their totals, and their removal. Also explanations of requests, each kept for
- * a day, and the latest requests of each organization. Types only.
+ * The verbs of the ledger: usage records, their totals, and their removal. Also explanations of the latest requests of
+ * each organization, kept for a day. Types only.
  */
 import type { UsageLine } from './spool/usage-line.ts'
 import type {
@@ -42,7 +42,7 @@ export interface LedgerStore {
   /** The latest records, newest first, before the record `before`. */
   latest(filter: LatestFilter, limit: number): Promise<readonly UsageRecord[]>
   /**
-   * Calls `visit` with the records of all organizations since a time (ISO 8601 UTC), some thousands at once; for
+   * Calls `visit` with the records of all organizations since a time (ISO 8601 UTC), up to a thousand at once; for
    * operators only.
    */
   scan(since: string, visit: (records: readonly UsageRecord[]) => void): Promise<void>
@@ -70,11 +70,14 @@ export interface LedgerStore {
    * Safe on several instances at once.
    */
   fillTotals(limit: number): Promise<FillProgress | null>
-  /** Removes up to `limit` records older than `before` (ISO 8601 UTC); their totals stay. Returns their number. */
+  /**
+   * Removes up to `limit` records older than `before` (ISO 8601 UTC); their totals stay. Returns their number. Removes
+   * nothing while the totals are incomplete.
+   */
   prune(before: string, limit: number): Promise<number>
   /**
    * Removes up to `limit` records of requests that reached no provider, and keeps the newest `recordsMax` of each workspace;
-   * their totals stay. Returns their number.
+   * their totals stay. Returns their number. Removes nothing while the totals are incomplete.
    */
   pruneUnasked(recordsMax: number, limit: number): Promise<number>
 }

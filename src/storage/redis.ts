@@ -178,7 +178,7 @@ class RedisConnection implements Redis {
     })
   }
 
-  /** May be called late, by a connection that was closed long ago. */
+  /** Drops a lost connection and schedules the next one. May be called late, by a connection that was replaced. */
   #lose(client: Client | null, error: unknown): void {
     if (client !== this.#client || this.#isClosed) return
     this.#fail(error)
@@ -187,7 +187,7 @@ class RedisConnection implements Redis {
     this.#retryTimer = this.#options.clock.after(delayMs, () => void this.#connect())
   }
 
-  /** Rejects all waiting commands. */
+  /** Begins or continues an outage: logs it once, rejects all waiting commands, and calls `onLost`. */
   #fail(error: unknown): void {
     const wasReady = this.#ready
     this.#ready = false

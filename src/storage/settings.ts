@@ -52,7 +52,7 @@ export const redisSettings = group({
   ),
   silenceMs: setting(
     Milliseconds,
-    'if Redis does not answer for this long while requests wait, it is treated as unavailable, and this instance uses its own share of the limits. A normal answer takes a hundredth of this time',
+    'if Redis does not answer for this long while requests wait, it is treated as unavailable, and this instance uses its own share of the limits. A normal answer takes half a millisecond',
     { default: 50 },
   ),
 })
@@ -100,7 +100,7 @@ export const cacheSettings = group({
   ),
   maxBytesPerWorkspace: setting(
     Type.Integer({ minimum: 65_536 }),
-    'bytes of cached answers that an instance keeps for one workspace. The oldest are dropped first, and never for those of another workspace until all buffers together exceed `limits.maxBufferedBytes`',
+    'bytes of cached answers that an instance keeps for one workspace. The oldest are dropped first. Answers of other workspaces displace them only if all buffers together exceed `limits.maxBufferedBytes`',
     { default: 67_108_864 },
   ),
 })

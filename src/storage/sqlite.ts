@@ -112,7 +112,7 @@ export function isBusy(error: unknown): boolean {
   return typeof code === 'number' && (code & 0xff) === SQLITE_BUSY
 }
 
-/** Messages for errors after which the file cannot be used, by code. */
+/** Names of the errors after which the file cannot be used, by code. */
 const UNUSABLE_FILE_ERRORS: Readonly<Record<number, string>> = {
   [SQLITE_BUSY]: 'SQLITE_BUSY',
   8: 'SQLITE_READONLY',
@@ -123,7 +123,7 @@ const UNUSABLE_FILE_ERRORS: Readonly<Record<number, string>> = {
   26: 'SQLITE_NOTADB',
 }
 
-/** Converts errors of a full or failing disk to a StoreError; returns others unchanged. */
+/** Converts errors after which the file cannot be used to a StoreError; returns others unchanged. */
 function storeErrorFor(error: unknown): unknown {
   const code = errorCode(error)
   const name = typeof code === 'number' ? UNUSABLE_FILE_ERRORS[code & 0xff] : undefined

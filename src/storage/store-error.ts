@@ -31,7 +31,7 @@ export function isAway(error: unknown): error is StoreError {
   return error instanceof StoreError && !PERMANENT_CODES.has(error.code ?? '')
 }
 
-/** True if the disk of an embedded database is full or fails. */
+/** True if the file of an embedded database cannot be used, for example because its disk is full. */
 export function isDiskFault(error: unknown): error is StoreError {
   return (
     error instanceof StoreError && error.code?.startsWith('SQLITE_') === true && error.code !== 'SQLITE_BUSY'

@@ -79,8 +79,8 @@ export interface KeyAdministration {
     updatedAt: string,
   ): Promise<KeyRecord | null>
   /**
-   * Adds a secret to the key. The existing secrets expire at `endsAt`, or earlier if they already did; expired ones are
-   * removed. Returns null if the key does not exist.
+   * Adds a secret to the key. The existing secrets expire at `endsAt`, unless they already expire earlier. Expired ones
+   * are removed, except the first one, which is the key's id. Returns null if the key does not exist.
    * @throws ConflictError `secrets` if the key would have more than `maxSecrets` valid secrets
    */
   rotate(

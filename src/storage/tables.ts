@@ -357,7 +357,7 @@ export interface RolloutSumsTable {
   unaccepted: BigInteger
 }
 
-/** 1: nothing was unusual. */
+/** `isPlain` is 0 or 1. */
 type ExplanationsTable = Omit<NewExplanation, 'isPlain'> & { readonly isPlain: number }
 
 export interface Tables {

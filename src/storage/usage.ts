@@ -20,7 +20,7 @@ export interface UsageAttempt {
   readonly model: string
   /** HTTP status of the provider; null without a reply. */
   readonly status: number | null
-  /** Failure code of the gateway; null if the provider answered. */
+  /** Failure code of the gateway; null: the attempt succeeded. */
   readonly error: string | null
   readonly isByok: boolean
 }
@@ -87,7 +87,7 @@ export interface UsageRecord {
   readonly outcome: UsageOutcome
   /** True if the caller left before the end. */
   readonly cancelled: boolean
-  /** Failure code of the gateway; null after a successful reply. */
+  /** Failure code of the gateway; null: it did not fail, but the client may have left. */
   readonly error: string | null
   readonly finishReason: string | null
   readonly nativeFinishReason: string | null

@@ -84,7 +84,7 @@ class CarriedFeed implements InvalidationFeed {
     const number = ++this.#sentCount
     this.#carrier.send(isEverything ? this.#encode(EVERYTHING) : message).then(
       () => {
-        // This message was sent before the failed one, so it does not replace it.
+        // A message that was sent before the failed one does not make up for it.
         if (isEverything && number > this.#lastFailed) this.#lastFailed = 0
       },
       () => this.#fail(number),
@@ -97,7 +97,7 @@ class CarriedFeed implements InvalidationFeed {
     return this.#carrier.close()
   }
 
-  /** The next publish, the next connection or this timer sends it again. */
+  /** Notes the failure: the next publish, the next connection or this timer then invalidates everything. */
   #fail(number: number): void {
     this.#lastFailed = Math.max(this.#lastFailed, number)
     if (this.#isClosed) return

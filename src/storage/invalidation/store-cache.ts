@@ -19,7 +19,7 @@ export interface StoreCacheLimits {
   readonly staleMs: number
   /** How long a request waits for the store. */
   readonly lookupMs: number
-  /** Maximum of concurrent reads; more are refused with `service_unavailable`. */
+  /** Maximum of concurrent reads; more are refused with `store_unavailable`. */
   readonly maxLookups: number
 }
 
@@ -99,7 +99,7 @@ export class StoreCache<Stored, Value> {
 
   /**
    * Reads a name that is not fresh. Returns the known value at once if the last read failed. Rejects with GatewayError
-   * `service_unavailable` if no value is known and the store fails or too many reads run. Call it from a method of its
+   * `store_unavailable` if no value is known and the store fails or too many reads run. Call it from a method of its
    * own: a method that creates `read` after `get` pays for the closure on every call.
    * @param owner for `invalidateOwner`
    */
@@ -130,7 +130,7 @@ export class StoreCache<Stored, Value> {
     this.#reads.dropOwner(owner)
   }
 
-  /** Drops the names with these values. Reads that run are not affected. */
+  /** Drops the names whose values have changed. Reads that run are not affected. */
   invalidateEach(isChanged: (value: Value) => boolean): void {
     this.#drop(({ value }) => isChanged(value))
   }

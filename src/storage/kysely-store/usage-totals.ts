@@ -1,6 +1,6 @@
 /**
- * Sums over usage records per owner and day, updated in the transaction that adds the records. Reading costs one row
- * per day, whatever the number of records. Totals are kept when records are removed.
+ * Sums over usage records per owner and day, updated in the transaction that adds the records. Reading costs a row per
+ * day, or per day and model, whatever the number of records. Totals are kept when records are removed.
  */
 import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
 import type { UsageLine } from '../spool/usage-line.ts'
@@ -137,7 +137,7 @@ export function createAddTotals(db: Kysely<Tables>): AddTotals {
   }
 }
 
-/** This many sums of the largest count are still exact. */
+/** Maximum records of a group. The sum of as many of the largest counts is still exact. */
 const GROUP_RECORDS_MAX = 4_096
 
 /** Groups records that go to the same totals; most records of a batch do. */

@@ -58,7 +58,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
     },
     async remove(organizationId, id, updatedAt) {
       const removal = await inTransaction(db, async transaction => {
-        // The lock keeps credentials and guardrails from being added in the meantime.
+        // The locks keep credentials and guardrails from being added in the meantime.
         await engine.serialize(transaction, credentialLock(organizationId, id))
         await engine.serialize(transaction, guardrailLock(organizationId))
         const { numDeletedRows } = await transaction

@@ -1,6 +1,7 @@
 /**
- * The first migration: the whole schema, by subject. All types exist in both engines: a boolean is an integer, a time
- * ISO 8601 text, a list JSON text. `tables.ts` describes the columns.
+ * The first migration: the whole schema, by subject. Nearly all types exist in both engines: a boolean is an integer, a
+ * time ISO 8601 text (or Unix milliseconds in columns named `…_ms`), a list JSON text. `tables.ts` describes the
+ * columns.
  */
 import { type ColumnDefinitionBuilder, type Kysely, PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'

@@ -1,6 +1,7 @@
 /**
- * Pins: session affinity, the endpoint that a conversation stays with. The contract of their stores, and the store of
- * one process. It is in the main thread, so that all serve threads know the same pins.
+ * Pins: what a conversation keeps from one request to the next, such as the endpoint that it stays with (session
+ * affinity). The contract of their stores, and the store of one process. It is in the main thread, so that all serve
+ * threads know the same pins.
  */
 import type { Clock } from '../../base/clock.ts'
 import { SharedCache } from '../../base/fairness/shared-cache.ts'

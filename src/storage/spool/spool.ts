@@ -48,7 +48,7 @@ export interface SpoolOptions {
   readonly onWaiting?: (records: number) => void
   /** Unique name of letters and digits by which the caller recognizes the files. Default: a random name. */
   readonly writer?: string
-  /** Size at which a new file begins, so that shipped files can be deleted. About 8,000 records. */
+  /** Size at which a new file begins, so that shipped files can be deleted. Default: 4 MiB, about 8,000 records. */
   readonly fileMaxBytes?: number
 }
 
@@ -277,7 +277,7 @@ export interface SpoolPiece {
   readonly lines: string
   /** Offset of the next read. */
   readonly offset: number
-  /** True if no complete line follows this piece. */
+  /** True if no byte follows this piece. */
   readonly isLast: boolean
 }
 

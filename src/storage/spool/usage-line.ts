@@ -1,6 +1,6 @@
 /**
  * Usage records as text: a line of the spool, and the part of a ledger row that has no column. Fields with their
- * default value are left out, and so is the last attempt if it follows from the record itself. Pure. Hot path:
+ * default value are left out, and so is the only attempt if it follows from the record itself. Pure. Hot path:
  * `lineOf`.
  *
  * Versions read each other's lines: fields are only added, the required ones stay, and a default never changes. A line
@@ -120,8 +120,8 @@ export function lineOf(record: UsageRecord): string {
 }
 
 /**
- * True if a record without attempts in its line has only this attempt: none if it has no model, otherwise a successful
- * one.
+ * True if `wholeRecord` finds this attempt from a line without attempts: no attempt if the record has no model,
+ * otherwise a successful one.
  */
 function isPlain(attempt: UsageAttempt | undefined, record: UsageRecord): boolean {
   if (attempt === undefined) return record.model === null

@@ -40,7 +40,7 @@ interface RedisTranscriptsOptions {
 /** Milliseconds between two reads of a stream of another instance. */
 const POLL_INTERVAL_MS = 50
 /** Maximum entries per read. */
-const ENTRIES_PER_READ = '15'
+const ENTRIES_PER_READ = 16
 /**
  * After this many reads without a new entry, the reader checks that the stream still exists: its instance may have
  * died.
@@ -202,8 +202,8 @@ export class RedisTranscripts implements TranscriptMirror {
       clock: this.#options.clock,
       presenceMs: isClaimed ? CLAIM_PRESENCE_MS : this.#options.windowMs / PRESENCES_PER_WINDOW,
       entries: async start => {
-        const end = String(start + Number(ENTRIES_PER_READ))
-        const reply = await this.#redis.send(['LRANGE', key, String(start), end])
+        const lastIndex = start + ENTRIES_PER_READ - 1
+        const reply = await this.#redis.send(['LRANGE', key, String(start), String(lastIndex)])
         return Array.isArray(reply) ? reply.map(sealed => this.#decrypt(sealed, owner)) : []
       },
       length: async () => Number(await this.#redis.send(['LLEN', key])),
@@ -260,7 +260,7 @@ export class RedisTranscripts implements TranscriptMirror {
     if (transcript.state === 'ended') this.#push(transcript, 'end', transcript.frames.next, '')
   }
 
-  /** Extends the life of silent streams, so that they do not expire. */
+  /** Schedules the next refresh: it extends the life of silent streams and of claims, and repairs broken copies. */
   #scheduleRefresh(): void {
     const { clock, windowMs } = this.#options
     this.#refresh = clock.after(Math.min(windowMs / 2, LEASE_MS / REFRESHES_PER_LEASE), () => {

@@ -42,7 +42,7 @@ export class TranscriptServer {
     this.#writers.set(id, writer)
   }
 
-  /** Null: this thread writes it. */
+  /** Null: this thread writes the answer. */
   async claim(claim: TranscriptClaim): Promise<EarlierClaim | null> {
     const { id } = claim
     const result = await this.#store.claim(claim, notice => {

@@ -1,6 +1,7 @@
 /**
  * The transcripts of one process, bounded in bytes and time. Main thread; tests and gateways without a main thread use
- * it directly. A stream is deleted when it has ended, its window has passed, and it has no readers.
+ * the store directly. A stream is deleted when its window has passed and it has no readers, or when its room is needed.
+ * The window begins with its end, or when nobody reads the running stream any more.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import { FrameLog, type LogPosition } from './frame-log.ts'
@@ -266,7 +267,10 @@ export class TranscriptStore implements Transcripts {
     for (const reader of [...transcript.readers]) reader.cut()
   }
 
-  /** Starts the window if it is due: nobody reads a running stream, or the stream has ended. */
+  /**
+   * Starts the window if it is due: nobody reads a running stream, or the stream has ended. Deletes a transcript whose
+   * window has passed, if it has no readers.
+   */
   watch(transcript: Transcript): void {
     const { state, readers, isAttended, isOver, timer } = transcript
     if (isOver) {
@@ -293,7 +297,7 @@ export class TranscriptStore implements Transcripts {
     this.#retire(transcript)
   }
 
-  /** The transcript can no longer be found; its current readers continue. */
+  /** Hides the transcript from new readers; current readers continue. */
   #retire(transcript: Transcript): void {
     this.#release(transcript)
     if (transcript.readers.size === 0) this.forget(transcript)
@@ -336,7 +340,7 @@ export class TranscriptStore implements Transcripts {
     }
   }
 
-  /** The stream continues, but can no longer be read again. */
+  /** Drops the frames and cuts off the readers. The stream continues, but cannot be read again. */
   #drop(transcript: Transcript): void {
     const ownerState = this.#byKey.get(transcript.keyHash)
     if (ownerState === undefined) return

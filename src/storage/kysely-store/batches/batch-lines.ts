@@ -116,7 +116,7 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
         .selectFrom('batches')
         .select(['total', 'completed', 'failed', 'checkedThrough'])
         .select(({ selectFrom }) =>
-          // A claimed line has the end of its lease as its time, so the index finds both kinds.
+          // A claimed line has the end of its lease as its time, so the index of waiting lines finds it too.
           selectFrom('batchLines')
             .select(({ fn }) => fn.countAll<number | string>().as('claimed'))
             .where('batchId', '=', id)
