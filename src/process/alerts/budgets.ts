@@ -157,7 +157,7 @@ export class BudgetWatch {
       alerts = { alertIds: new Set(), suppressedKeys: new Map() }
       this.#alertsOfHour.set(organizationId, alerts)
     }
-    // It may not be in the Store yet.
+    // The alert may not be in the Store yet.
     if (alerts.alertIds.has(id)) return
     if (alerts.alertIds.size < MAX_ALERTS_PER_HOUR) {
       if (this.#options.raise(event)) alerts.alertIds.add(id)

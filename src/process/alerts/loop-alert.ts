@@ -1,4 +1,4 @@
-/** The alert about an agent that runs in a circle. Main thread; only if receivers are configured. */
+/** The alert about an agent that runs in a circle or overspends. Main thread; only if receivers are configured. */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { LoopNote } from '../../pipeline/loops.ts'
 import type { Store } from '../../storage/store.ts'

@@ -1,6 +1,6 @@
 /**
- * The outbox of alerts: stores each alert once for all instances, and delivers it to every receiver at least once, with
- * a longer pause after each failed try. Main thread.
+ * The outbox of alerts: stores each alert once for all instances, and delivers it at least once to every receiver that
+ * wants it, with a longer pause after each failed try. Main thread.
  */
 import { type Clock, isoInstant, type Timer, within } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
@@ -64,7 +64,9 @@ export class Outbox {
     return recipients.length > 0
   }
 
-  /** Stores waiting alerts, and delivers those that are due. A receiver with a running delivery is skipped. */
+  /**
+   * Stores waiting alerts, and delivers those that are due. For a receiver with running deliveries, it awaits those.
+   */
   async run(): Promise<void> {
     await this.#storeWaiting()
     await Promise.all(this.#begin())

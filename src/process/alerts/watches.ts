@@ -82,7 +82,7 @@ export class AlertWatches {
     for (const { organizationId } of keys) this.#organizations.add(organizationId)
   }
 
-  /** Runs all checks once. Never rejects: failed reads are repeated next time. */
+  /** Runs the checks that are due. Never rejects: failed reads are repeated next time. */
   async check(): Promise<void> {
     const checkCount = this.#checkCount++
     const watches: Readonly<Record<string, () => Promise<void>>> = {

@@ -233,7 +233,7 @@ function checkRegions(file: Values, faults: Faults): void {
   if (index !== -1) faults.add(`regions.us[${index}]`, 'this host is also in regions.europe')
 }
 
-/** Rules of rows of engines that span fields. */
+/** Checks the rules of search engines that span fields or rows. */
 function checkSearchEngines(file: Values, faults: Faults): void {
   const rows = valueAt(file, ['tools', 'webSearch', 'engines'])
   const engines = Array.isArray(rows) ? (rows as readonly Values[]) : []

@@ -1,5 +1,5 @@
 /**
- * Destinations of exports: a folder, an S3 bucket, or an HTTPS address. Main thread: bodies are written, hashed and
+ * Destinations of exports: a folder, an S3 bucket, or an HTTP address. Main thread: bodies are written, hashed and
  * signed in the threads of the system library, because the main thread serves all other threads.
  */
 import { webcrypto } from 'node:crypto'
@@ -25,9 +25,12 @@ export interface ExportRow {
 }
 
 export interface Destination {
-  /** For the log: without path and key. */
+  /** For the log: the folder, or the bucket or host without the rest of its address. */
   readonly label: string
-  /** Stores an object, and replaces an earlier one with the same name. Rejects if it may not be stored. */
+  /**
+   * Stores an object, and replaces an earlier one with the same name; an HTTP address gets the name in a header.
+   * Rejects unless the object was certainly stored.
+   */
   put(name: string, body: Buffer): Promise<void>
 }
 

@@ -288,7 +288,7 @@ function nodeOf(folder: string): string {
   try {
     writeFileSync(path, randomText(NODE_CHARS), { flag: 'wx', mode: 0o600 })
   } catch {
-    // It has one.
+    // The folder already has a name of its node.
   }
   return readFileSync(path, 'utf8')
 }

@@ -54,7 +54,7 @@ function isGroup(value: unknown): value is Group {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Rows with a name are compared by it, so that a row in another place is no change. */
+/** Rows with a slug are compared by slug, so that a row in another place is no change. */
 function groupOf(value: unknown): Group | null {
   if (!Array.isArray(value) || value.length === 0) return null
   const rows = value.map((row): readonly [unknown, unknown] => [isGroup(row) ? row['slug'] : undefined, row])

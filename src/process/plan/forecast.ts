@@ -125,7 +125,7 @@ export class Forecast {
     if (namedModel === null) return routerOf({ model: requested }) === null ? null : this.#serverOf(record)
     const { model } = namedModel
     if (model.route !== undefined) return this.#targetOf(model.route, record)
-    // Another model of the caller served it, because this one failed or was paused.
+    // Another model of the request's list served it, because this one failed or was paused.
     const isElsewhere = model.id !== record.model && this.#isAsBefore(model)
     return (isElsewhere ? this.#serverOf(record) : null) ?? this.#endpointOf(model, null, record)
   }

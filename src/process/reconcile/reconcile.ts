@@ -64,7 +64,7 @@ export function isDrift({ drift, driftUsd }: Pick<ProviderDay, 'drift' | 'driftU
   return drift > DRIFT_SHARE && driftUsd > DRIFT_USD
 }
 
-/** @throws ConfigError with a line for each row that names no report */
+/** @throws ConfigError with a line for each fault, such as a row without a report */
 export function checkReconcile(rows: readonly ReconcileRow[], catalog: Pick<Catalog, 'provider'>): void {
   const faults = new Faults()
   for (const [index, { provider: slug, keyFile, csvFile, report = slug }] of rows.entries()) {

@@ -182,7 +182,7 @@ async function results(ask: RequestDocument, path: string, query: string) {
   throw unreadable(`has more than ${MAX_PAGES} pages`)
 }
 
-/** The columns of a CSV report, in any order; `date` and `model` are required, and others may be there too. */
+/** The columns of a CSV report that have counts. It must also have `date` and `model`; others are ignored. */
 const CSV_COUNTS = {
   input_tokens: 'inputTokens',
   cached_tokens: 'cachedTokens',

@@ -6,8 +6,8 @@
  *
  * back: a figure of the candidate is proven worse, and is measured worse by at least half of its guard.
  * on: every guarded figure is proven to be worse by less than its guard in one of the comparisons, and nothing is against
- * the candidate in the other; or the time of the step is over, the arms of one comparison have MIN_REQUESTS each, and
- * nothing is proven or measured against the candidate.
+ * the candidate in the other; or the time of the step is over, the arms of one comparison have MIN_REQUESTS each (and
+ * with a guard of the judge, as many answers were judged), and nothing is proven or measured against the candidate.
  * hold: everything else.
  */
 import type { RolloutGuard } from '../../protocol/rollout.ts'

@@ -65,8 +65,8 @@ const NARROWEST_AT = 300
 export const MEAN_MIN_REQUESTS = 100
 
 /**
- * The difference of the means of logarithms, `other` minus `one`: wrong at any time with probability `alpha`. Null: too
- * few requests.
+ * The difference of the means of logarithms, candidate minus base: wrong at any time with probability `alpha`. Null:
+ * too few requests.
  */
 export function differenceInterval(
   base: LogSums,

@@ -20,7 +20,7 @@ import type { Config } from '../config/settings.ts'
 
 /** How a catalogue is made from a configuration; see process/wiring/catalog.ts. */
 export interface CatalogReading {
-  /** The models of the file that `catalogue.import` names; none without one. @throws ConfigError */
+  /** The models of the file that `catalogue.import` names; empty if it names no file. @throws ConfigError */
   readonly importedFile: (config: Config) => readonly KnownModel[]
   /** True if providers are asked for their model lists. */
   readonly discovers: (config: Config) => boolean
@@ -232,7 +232,7 @@ export class CatalogueKeeper {
     )
   }
 
-  /** Asks all providers at once. If it runs already, it joins that run. */
+  /** Asks all providers at once. A call during a run joins that run. */
   #askAll(): Promise<void> {
     this.#asking ??= this.#askEach().finally(() => {
       this.#asking = null

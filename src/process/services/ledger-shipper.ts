@@ -25,8 +25,8 @@ export interface LedgerShipper {
   /** Bytes on disk of this process that are not shipped. */
   waitingBytes(): number
   /**
-   * Calls `onRecords` with records as they are shipped, until the returned function is called. Records are parsed for it only
-   * while somebody watches. Records of other processes are not included.
+   * Calls `onRecords` with records as they are shipped, until the returned function is called. Records of other
+   * processes are not included.
    */
   watch(onRecords: (records: readonly UsageRecord[]) => void): () => void
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
@@ -39,7 +39,7 @@ export interface LedgerShipper {
 
 /** A receiver of shipped records. */
 export interface ShippedRecords {
-  /** False: records are not even read. */
+  /** False: records need not be parsed for it. */
   readonly isWanted: boolean
   /** Must not throw. */
   receive(records: readonly UsageRecord[]): void
@@ -131,7 +131,7 @@ class SpoolShipper implements LedgerShipper {
 
   ship(): Promise<boolean> {
     let isComplete = false
-    // One that has begun may be past the newest records.
+    // A shipment that has begun may be past the newest records.
     this.#nextShipment ??= this.#exclusively(async () => {
       this.#nextShipment = null
       isComplete = await this.#shipAll()
@@ -251,7 +251,10 @@ class SpoolShipper implements LedgerShipper {
     if (records.length > 0) for (const { see } of this.#watchers) see(records)
   }
 
-  /** Removes shipped files: all of an abandoned folder, otherwise complete files and files of ended writers. */
+  /**
+   * Ships the files of a folder, and removes those to which nobody writes: all of an abandoned folder, otherwise
+   * complete files and files of ended writers.
+   */
   async #shipFolder(folder: string, isAbandoned: boolean, endedWriters: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, isComplete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0

@@ -28,15 +28,15 @@ interface RolloutKeeperDeps {
   /** The routes of the configuration. */
   readonly routes: readonly Pick<Route, 'name' | 'rollout'>[]
   readonly raise: (event: AlertEvent) => void
-  /** Called when a rollout has moved: threads and other instances read it again. */
+  /** Called when a rollout has moved, or its budget was spent or raised: threads and other instances read it again. */
   readonly onMove: () => void
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
 const BUDGET_SPENT = 'the budget of its shadows is spent'
-/** A rollout with the part of the budget of its shadows that is spent; null: it has none. */
 export interface MeasuredRollout extends RolloutProgress {
+  /** The part of the budget of its shadows that is spent or reserved; null: it has no shadows. */
   readonly shadowUsed: number | null
 }
 
@@ -170,7 +170,7 @@ export class RolloutKeeper {
     }
   }
 
-  /** Adds the sums to the sums of all instances; sums of an earlier candidate are forgotten. */
+  /** Adds the sums to the sums of all instances; drops sums of an earlier candidate or a finished rollout. */
   async #flush(): Promise<void> {
     const waitingSums = this.#waitingSums
     if (waitingSums.size === 0) return
@@ -224,7 +224,7 @@ export class RolloutKeeper {
     await this.#readRecords()
   }
 
-  /** Threads begin no shadows once the budget is spent, and begin them again after it was raised. */
+  /** Tells the threads, which begin no shadows while the budget is spent, and logs each spent budget once. */
   #reportBudget(record: RolloutRecord): void {
     this.#deps.onMove()
     const { route, candidate, shadowSpent, shadowRefused } = record

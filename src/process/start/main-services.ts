@@ -46,13 +46,13 @@ import type { Exports } from '../wiring/exports.ts'
 /** Interval between counts of batches by state. */
 const BATCH_COUNTS_MS = 10_000
 
-/** The services of the main thread, in the order in which they start. */
+/** The services of the main thread. */
 export interface MainServices {
   store: Store
   watch: StoreWatch<FirstKeys | null>
   keyUsage: StoreCounts<string>
   batchCounts: StoreCounts<BatchStatus>
-  /** The simulated provider, if none is configured. */
+  /** The simulated provider; null if the configuration does not need it. */
   sim: { readonly server: Sim; readonly url: string } | null
   shipper: LedgerShipper
   counting: Counting

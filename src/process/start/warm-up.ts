@@ -38,7 +38,7 @@ export interface WarmUpOptions {
 const CONCURRENT_REQUESTS = 2
 /** Callers who waited for startup arrive at once, and are served first. */
 const PAUSE_MS = 50
-/** Tokens of a reply, a few per read. */
+/** A simulated model that writes 40 tokens. */
 const MODEL = 'write-40'
 const HOST = '127.0.0.1'
 
@@ -153,7 +153,10 @@ interface WarmUpRequest {
   readonly body: string
 }
 
-/** Every path through the gateway: each format, in each dialect, streamed and whole. */
+/**
+ * The usual paths through the gateway: each simulated format, in the three dialects with most traffic, streamed and
+ * whole.
+ */
 function warmUpRequests(): readonly WarmUpRequest[] {
   const text =
     'A request of an ordinary length, so that its text is copied and counted as others are. '.repeat(4)

@@ -195,7 +195,9 @@ export async function launch(
   }
 }
 
-/** For `sluice plan`, which compares with it. Without the store, the next start or reload notes it. */
+/**
+ * Stores the configuration for `sluice plan` to compare with. If the store is away, the next start or reload does it.
+ */
 function noteConfiguration(config: Config, { catalogue, store }: MainServices): void {
   const catalog = catalogOf(unpackCatalogue(catalogue.packed).parts)
   const document = JSON.stringify(snapshotOf(config, catalog))
@@ -302,7 +304,7 @@ function launchedOf(
   }
 }
 
-/** Stops waiting after CLOSE_MS: records that a hanging database did not take are on disk, for the next start. */
+/** Waits up to CLOSE_TIMEOUT_MS: records that a hanging database did not take are on disk, for the next start. */
 async function waitBriefly(work: Promise<void>): Promise<void> {
   const late = Promise.withResolvers<void>()
   const timer = systemClock.after(CLOSE_TIMEOUT_MS, () => late.resolve())

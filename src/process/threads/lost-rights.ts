@@ -99,7 +99,7 @@ export class LostRights {
     }
   }
 
-  /** Null if it is no longer valid, or cannot be read now. */
+  /** Null if the key is no longer valid, or cannot be read now. */
   async #recordOf({ keyHash }: RunningRequest): Promise<KeyRecord | null> {
     try {
       return await this.#deps.keys.find(keyHash ?? '')

@@ -39,7 +39,7 @@ export interface SharedServices {
     traced(traces: readonly EndedTrace[], dropped: number): void
     /** The load of a serve thread. */
     loaded(load: LiveLoad): void
-    /** An agent runs in a circle. */
+    /** An agent runs in a circle or overspends. */
     looped(note: LoopNote): void
   }
 }

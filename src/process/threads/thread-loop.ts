@@ -31,7 +31,7 @@ export interface ThreadSettings {
   readonly thread: string
   /** Without the secrets that only the main thread needs. */
   readonly config: Config
-  /** Address of the built-in simulated provider; null if providers are configured. */
+  /** Address of the built-in simulated provider; null if it does not run. */
   readonly simUrl: string | null
   /** All threads share its bytes. Null if threads build it from the configuration. */
   readonly catalogue: PackedCatalogue | null

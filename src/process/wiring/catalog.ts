@@ -65,7 +65,7 @@ export function packParts(parts: CatalogParts): PackedCatalogue {
 }
 
 /**
- * The models of the file that `catalogue.import` names; none if there is no such file.
+ * The models of the file that `catalogue.import` names; empty if it names no file.
  * @throws ConfigError with one line for each fault of the file
  */
 export function importedFile({
@@ -131,7 +131,7 @@ export const MODEL_SETTINGS: Readonly<
   'fusion.fastPanel': config => config.fusion.fastPanel,
 }
 
-/** The configuration without settings that name models or providers, for a gateway with another catalogue. */
+/** The configuration without MODEL_SETTINGS, routes, rollouts and reports, for a gateway with another catalogue. */
 export function withoutCatalogueSettings(config: Config): Config {
   return {
     ...config,

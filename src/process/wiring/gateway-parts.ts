@@ -53,7 +53,7 @@ export interface GatewayOptions {
   readonly spoolWriter?: string
   /** Closed with the gateway. Default: opened as the configuration says. */
   readonly store?: Store
-  /** False: the Store is not ready yet, so nothing is read from it until `changed` is called. Default true. */
+  /** False: the Store is not ready yet, so its pauses are not read until `invalidate` is called. Default true. */
   readonly prepared?: boolean
   /** Quota counters; default: counters of this instance only. */
   readonly counters?: Counters
@@ -140,7 +140,7 @@ export async function openBase(options: GatewayOptions): Promise<Base> {
   }
 }
 
-/** Without a main thread, only the models of the configuration are imported. */
+/** Without a main thread, imported models come only from the file that `catalogue.import` names. */
 function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
   const knownModels = { imported: importedFile(config), discovered: new Map() }
   return { simUrl, knownModels, created: unixSeconds(clock) }

@@ -1,6 +1,6 @@
 /**
- * The guide on the admin port: the docs as pages, which `npm run docs` builds from docs/. Serves the built files
- * unchanged, and caches none of them. Main thread.
+ * The guide on the admin port: the docs as pages, which `npm run docs` builds from docs/. Serves the built files,
+ * changes only links of the first page, and caches no file. Main thread.
  */
 import { readdirSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
@@ -80,7 +80,7 @@ export class Guide {
       const body = isBare ? bytes.toString().replace(/ (href|src)="\.\//g, ' $1="./guide/') : bytes
       response.writeHead(200, { ...headers, 'content-type': type }).end(body)
     } catch {
-      // It was rebuilt in the meantime.
+      // The guide was rebuilt in the meantime.
       this.#files = new Map()
       send(response, 503, PLAIN_TEXT, 'the guide is being built; try again\n')
     }

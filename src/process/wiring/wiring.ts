@@ -46,7 +46,7 @@ export interface Serving extends BuiltServer {
   readonly metrics: Metrics
   /** Replaces the catalogue while requests run. */
   catalogue(packed: PackedCatalogue): void
-  /** No request is sent to a candidate as well any more: the server drains. */
+  /** Begins no more shadows, because the server drains. */
   stopShadows(): void
   /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
@@ -161,7 +161,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     invalidate,
     prepared() {
       isPrepared = true
-      // Shares that could not be read before.
+      // They could not be read before: the shares of rollouts, and the pauses.
       built.invalidate({ kind: 'rollouts' })
       built.invalidate({ kind: 'pauses' })
     },
