@@ -79,7 +79,7 @@ const JOB_BUDGET_MS = 300
 const JOB_TIMEOUT_MS = 25_000
 /** How long a job may wait for a worker. */
 const JOB_WAIT_MS = 25_000
-/** How long a batch that is being accepted does not count as abandoned. Each job extends this lease when it begins. */
+/** How long a batch that is being accepted does not count as abandoned. Each job that adds lines extends this lease. */
 const LEASE_MS = 2 * (JOB_WAIT_MS + JOB_TIMEOUT_MS)
 const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
   '/v1/responses': 'responses',
@@ -254,7 +254,7 @@ class Acceptance {
     if (reservation !== 'reserved') throw noRoom(reservation, room)
   }
 
-  /** @throws GatewayError `invalid_request`, `service_unavailable` */
+  /** @throws GatewayError `invalid_request`, `store_unavailable`, `service_unavailable` */
   async #addLines({ firstRequest }: CheckedBatch): Promise<void> {
     const { file } = this.#requests
     const form = this.#lines === null ? (this.#incoming.form ?? 'requests') : 'lines'

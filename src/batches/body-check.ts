@@ -28,8 +28,8 @@ interface BodyCheckDeps {
 const PAGE_BOUNDS = { limit: 500, maxBytes: 2 * 1024 * 1024 } as const
 
 /**
- * Checks unchecked bodies while `goesOn` returns true. Returns true if every body is checked. Rejects with the error of
- * the Store, or with TaskError if the pool is full.
+ * Checks unchecked bodies while `mayContinue` returns true. Returns true if every body is checked. Rejects with the
+ * error of the Store, or with TaskError if the pool is full.
  */
 export async function checkBatch(
   { work, check }: BodyCheckDeps,

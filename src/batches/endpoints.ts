@@ -1,4 +1,4 @@
-/** Runs batch lines of each endpoint through the gateway. A new endpoint is one row of the table. */
+/** Runs batch lines of each endpoint through the gateway. A new endpoint is one row in process/wiring/batch.ts. */
 
 import type { GatewayError } from '../base/errors.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'

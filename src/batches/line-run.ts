@@ -81,7 +81,7 @@ export interface LineRunDeps {
   readonly endpoints: LineEndpoints
   /** `batch`: its endpoint is a metric label. */
   readonly admit: (generationId: string, batch: BatchRecord) => AdmittedLine
-  /** The current record of the key. @throws (or rejects with) GatewayError `authentication`, `service_unavailable` */
+  /** The current record of the key. @throws (or rejects with) GatewayError `authentication`, `store_unavailable` */
   readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
   /** Counts a request of the caller in the current minute. @throws (or rejects with) GatewayError */
   readonly countRequest: (caller: Caller) => void | Promise<void>
@@ -94,7 +94,7 @@ export interface LineRunDeps {
   readonly random: () => number
 }
 
-/** The reason why a run is ended from outside. After `returned` and `lost` this run gives no result. */
+/** The reason why a run is ended from outside. After `returned` and `lost` another run of the line counts. */
 export type StopReason = 'cancelled' | 'expired' | 'returned' | 'lost'
 
 /** The end of a run. */
@@ -145,7 +145,7 @@ export class LineRun {
   #end: EndedExchange | null = null
   /** Usage record of an earlier run that was charged, and crashed before its result was stored. */
   #recorded: UsageRecord | null = null
-  /** Decided when the run is accounted for: a run with a record has a result. */
+  /** Decided when the run is accounted for, so that its usage record and its end agree. */
   #outcome: Fate | 'stopped' | null = null
   #isDeferred = false
 

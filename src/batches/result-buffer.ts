@@ -17,7 +17,7 @@ interface ResultBufferOptions {
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** Counts memory; a negative number frees it. */
   readonly countMemory: (bytes: number) => void
-  /** Called with stored results, and with the number of them that were not dropped because of a newer claim. */
+  /** Called with the results that were stored, without those that were dropped because of a newer claim. */
   readonly onStored: (results: readonly LineResult[]) => void
   /** Called when lines are back in the queue. */
   readonly onReturned: (lines: readonly ReturnedLine[]) => void
@@ -57,12 +57,12 @@ export class ResultBuffer {
     return this.#results.length === 0 && this.#returned.length === 0
   }
 
-  /** Lines whose result is not stored yet. */
+  /** Lines whose result is not stored yet, and lines that are not back in the queue yet. */
   get lines(): readonly HeldLine[] {
     return [...this.#results, ...this.#returned]
   }
 
-  /** True while results of this batch wait. */
+  /** True while results or returned lines of this batch wait. */
   has(batchId: string): boolean {
     const isOf = (line: HeldLine): boolean => line.batchId === batchId
     return this.#results.some(isOf) || this.#returned.some(isOf)

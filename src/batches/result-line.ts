@@ -31,8 +31,9 @@ export function answeredLine(batchId: string, number: number, requestId: string,
 }
 
 /**
- * The stored result of a failed line: code and message, from which `wholeResult` builds what clients read. Refused
- * lines cost their sender nothing, so they must be small. `message`: with the field names of the dialect.
+ * The stored result of a failed line: code and message (of internal errors the code alone), from which `wholeResult`
+ * builds what clients read. Refused lines cost their sender nothing, so they must be small. `message`: with the field
+ * names of the dialect.
  */
 export function failedLine(
   { code, message: ownMessage }: Pick<GatewayError, 'code' | 'message'>,

@@ -359,7 +359,7 @@ export class BatchRunner {
     await this.#move(batch, 'completed')
   }
 
-  /** Ends all lines of the batch, here and on other runners, and then the batch. */
+  /** Ends the lines of the batch here, waits until other runners have ended theirs, and then ends the batch. */
   async #end(batch: OpenBatch, to: 'cancelled' | 'expired'): Promise<void> {
     const { clock, work } = this.#deps
     batch.endingSinceMs ??= clock.monotonicMs()
@@ -401,7 +401,7 @@ export class BatchRunner {
     change: Partial<Pick<BatchRecord, 'error' | 'service'>> = {},
   ): Promise<void> {
     await batch.move(to, change, this.#deps)
-    // It did not move, so it is in a state that this runner has not read yet.
+    // A batch that did not move is in a state that this runner has not read yet.
     this.wake()
   }
 

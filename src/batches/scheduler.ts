@@ -33,7 +33,7 @@ interface SchedulerOptions {
   readonly hasRoom: () => boolean
   /** Counts memory; a negative number frees it. */
   readonly countMemory: (bytes: number) => void
-  /** Called when a line has ended without a result to store, or no line of the batch runs any more. */
+  /** Called when a line has ended and no other line of the batch runs. */
   readonly onIdle: (batch: OpenBatch) => void
 }
 
@@ -93,7 +93,7 @@ export class Scheduler {
     })
   }
 
-  /** Ends all lines of a batch. Lines that have not started go back to the queue. */
+  /** Ends all lines of a batch. Lines that have not started go back to the queue, except after `lost`. */
   stop(batch: OpenBatch, reason: StopReason): void {
     for (const { run } of batch.running.values()) run.stop(reason)
     if (reason === 'lost') this.#drop(batch.ready)
@@ -156,7 +156,7 @@ export class Scheduler {
     for (const [hash, untilMs] of this.#pausedKeys) if (untilMs <= nowMs) this.#pausedKeys.delete(hash)
   }
 
-  /** Sets the wait reason of batches whose lane already makes other batches wait. */
+  /** Notes why batches wait that run no line: their key or their lane is paused, or the gateway is busy. */
   noteWaits(): void {
     const nowMs = this.#options.clock.monotonicMs()
     for (const batch of this.#batches.values()) {
@@ -314,7 +314,7 @@ export class Scheduler {
     }
   }
 
-  /** Fewer lines came than requested: because of their size, or because no more can be claimed now. */
+  /** Sets when to claim again, after fewer lines came than requested: they are large, or no more can be claimed now. */
   async #noteUnclaimable(batch: OpenBatch, claimed: number): Promise<void> {
     const { work, clock, leases } = this.#options
     const nextMs = await work.nextLineAt(batch.record.id)

@@ -87,7 +87,7 @@ export class Uploads {
   /**
    * Writes a body to a file; a compressed body is decoded once all of it has arrived.
    * @throws GatewayError `rate_limit_exceeded` if the key or its organization has used its share of the space,
-   * `service_unavailable` if there is none or the disk fails; or an error of `read` or `decode`
+   * `service_unavailable` if there is none, `store_unavailable` if the disk fails; or an error of `read` or `decode`
    */
   async receive({ key, announcedBytes, decode = null }: UploadOwner, read: ReadBody): Promise<Upload> {
     let slots = decode === null && announcedBytes !== null && announcedBytes <= LARGE_BODY_BYTES ? 0 : 1
@@ -120,7 +120,7 @@ export class Uploads {
     }
   }
 
-  /** @throws GatewayError `service_unavailable` */
+  /** @throws GatewayError `store_unavailable` */
   async #open(): Promise<FileHandle> {
     const { folder } = this.#options
     const path = join(folder, FILE_PREFIX + randomText(16))

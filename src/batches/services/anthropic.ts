@@ -57,7 +57,7 @@ export const anthropic: BatchService = {
 
 const VERSION_HEADERS: Readonly<Record<string, string>> = { 'anthropic-version': API_VERSION }
 
-/** Jobs that were created since then, newest first. */
+/** Jobs that were created since `sinceMs`, newest first. */
 async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerator<Json, void, void> {
   let after: string | null = null
   for (let pages = 0; pages < MAX_PAGES; pages++) {

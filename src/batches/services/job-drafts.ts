@@ -43,7 +43,7 @@ interface JobDraftsOptions {
 const QUIET_AFTER_MS = 3_000
 /** Lines that arrive slowly, because of limits per minute, do not wait longer than this. */
 const MAX_AGE_MS = 60_000
-/** Maximum of all drafts together. The largest draft becomes a job before this is exceeded. */
+/** Limit for all drafts together. When they exceed it, the largest becomes a job, and no more lines are claimed. */
 const MAX_DRAFT_BYTES = 64 * 1024 * 1024
 /** Bytes of a character in memory. */
 const CHAR_BYTES = 2
@@ -196,7 +196,8 @@ function newDraft(batch: BatchRecord, facts: JobDraft['facts'], nowMs: number): 
 }
 
 /**
- * The id of a line at the service. All ids have the same length, so a line that moves to another draft keeps its size.
+ * The id of a line at the service. All marks have the same length, so a line that moves to another draft keeps its
+ * size.
  */
 function lineId({ mark }: JobDraft, { number }: ClaimedLine): string {
   return `${mark}-${number}`

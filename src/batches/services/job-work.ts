@@ -108,7 +108,7 @@ export class JobWork {
     } catch (thrown) {
       await this.#guard(async () => {
         if (this.#noteFailure(thrown) === null) return
-        // The key no longer exists. The service was not called, so the lines may run in another way.
+        // The key or the endpoint no longer exists. The service was not called, so the lines may run in another way.
         this.#deps.onBusy(batchId, FIRST_RETRY_MS)
         await this.#close('lost')
       })
@@ -124,8 +124,8 @@ export class JobWork {
       await this.#guard(async () => {
         const error = this.#noteFailure(thrown)
         if (error === null) return
-        // The service has read the job and rejects all of it.
         this.#mustWait = error.metadata?.['provider_status'] === STATUS_TOO_MANY_REQUESTS
+        // The service has read the job and rejects all of it.
         if (isLasting(error)) await this.#failAll(error)
         else if (isUnsent(error)) {
           this.#deps.onBusy(batchId, FIRST_RETRY_MS)

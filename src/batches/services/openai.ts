@@ -25,7 +25,7 @@ const MAX_CLOCK_DIFFERENCE_MS = 600_000
 const BOUNDARY_CHARS = 32
 
 export const openai: BatchService = {
-  // Half of the service's limit, because the lines of a job are in memory at once.
+  // The service accepts 200 MB, but the lines of a job are in memory at once.
   limits: { lines: 50_000, bytes: 16 * 1024 * 1024 },
   accepts: ({ headers }) => headers === undefined,
   line: (id, { path, body }) =>

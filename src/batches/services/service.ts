@@ -36,7 +36,7 @@ export interface LostJob extends Pick<JobRequest, 'mark'> {
   readonly knownNames: ReadonlySet<string>
 }
 
-/** `unsure`: a job that may be it only shows this when it has ended. */
+/** `unsure`: a job may be the lost one, but shows that only when it has ended. */
 export type FoundJob = { readonly name: string } | 'none' | 'unsure'
 
 export type JobState =
