@@ -41,7 +41,7 @@ export const RESULT_PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
 const OUTPUT_FILE_ID = /^gw_batch_(output|errors)_([0-9A-Za-z]{24})$/
 const BATCH_ID_PREFIX = 'batch_'
 
-/** The id of the file with one kind of results; null: there is no such result, or the batch has not ended. */
+/** The id of the file with one kind of results; null: the batch has no input file, no such result, or has not ended. */
 export function outputFileId(batch: BatchRecord, kind: OutputKind): string | null {
   const { id, status, inputFile, total, completed } = batch
   if (inputFile === null || !isTerminal(status)) return null
@@ -173,7 +173,7 @@ export async function* resultChunks(
   for (let last = -1; ; ) {
     const page = await readResults(store, batch.id, last, RESULT_PAGE)
     // A file that has begun must not look complete.
-    if (page === null) throw new GatewayError('not_found', 'Batch not found')
+    if (page === null) throw batchGone()
     const end = page.at(-1)
     if (end === undefined) break
     const text = join(page.map(result => texts.ofResult(result)))
@@ -186,13 +186,21 @@ export async function* resultChunks(
   if (batch.total === batch.completed + batch.failed) return
   for (let last = -1; ; ) {
     const page = await store.batches.unansweredLines(batch.id, last, RESULT_PAGE.limit)
-    if (page === null) break
+    if (page === null) {
+      // The end of the lines, or a removed batch: only its results tell which.
+      if ((await store.batches.results(batch.id, batch.total, RESULT_PAGE)) === null) throw batchGone()
+      return
+    }
     const text = join(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
     if (text !== '') yield Buffer.from(text)
     last = page.last
     await yieldToLoop()
     signal.throwIfAborted()
   }
+}
+
+function batchGone(): GatewayError {
+  return new GatewayError('not_found', 'Batch not found')
 }
 
 /** One result as JSON. */

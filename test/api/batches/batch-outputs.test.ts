@@ -65,3 +65,21 @@ t.test('a size that could not be learned is asked for again', async t => {
   await t.rejects(sizes.of(output), { message: 'Batch not found' })
   t.ok((await sizes.of(output)) > 0)
 })
+
+t.test('a file whose batch is deleted among its unanswered lines does not look complete', async t => {
+  let isDeleted = false
+  const batches = {
+    results: (): Promise<readonly StoredResult[] | null> => Promise.resolve(isDeleted ? null : []),
+    // The Store says the same for a removed batch as for the end of the lines.
+    unansweredLines(_: string, after: number) {
+      isDeleted = after >= 0
+      return Promise.resolve(isDeleted ? null : { items: [{ number: 0, customId: 'a' }], last: 0 })
+    },
+  }
+  const expired = { ...BATCH, status: 'expired', total: 2, completed: 0, failed: 0 } as BatchRecord
+  const output = openOutput({ batches } as unknown as Store, expired, 'errors')
+  if (output === null) throw new Error('the batch has it')
+  const lines = output.chunks(new RequestAbort())[Symbol.asyncIterator]()
+  t.match(Buffer.from((await lines.next()).value).toString(), /"custom_id":"a"/)
+  await t.rejects(lines.next(), { message: 'Batch not found' })
+})
