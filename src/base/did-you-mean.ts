@@ -1,9 +1,12 @@
 /** Finds the known word nearest to a mistyped one. Leaf. */
 import { distance } from 'fastest-levenshtein'
 
-/** Words that differ in a larger part of their letters are not similar. */
+/** Words that differ in a larger part of their letters are not similar, unless SWAPPED allows it. */
 const MAX_DIFFERENT = 1 / 3
-/** Two swapped letters count as similar, except in shorter words, where they often make another word. */
+/**
+ * Two different letters are always allowed, because two swapped ones count as two; in shorter words, where a swap often
+ * makes another word, only one.
+ */
 const SWAPPED = { letters: 2, minChars: 4 } as const
 
 /** The known word nearest to this one; null if none is near. Case and separators are ignored. */

@@ -3,7 +3,10 @@
  */
 import { types } from 'node:util'
 
-/** The scope in which a failed attempt may be retried: at another endpoint of the model, with another model, or not at all. */
+/**
+ * The scope in which a failed attempt may be retried: at another endpoint of the model, with another model, or not at
+ * all.
+ */
 export type Retry = 'endpoint' | 'model' | 'never'
 
 /** One kind of failure, and everything that follows from it. */
@@ -17,7 +20,9 @@ export interface Failure {
   readonly health?: 'failed' | 'limited'
   /** True if the provider refuses the account behind the key, whatever its status says. */
   readonly isOfAccount?: true
-  /** True if the service that failed is overloaded: it may state how long to wait, and gets fewer requests. */
+  /**
+   * True if the service that failed is overloaded or limits requests: it may state how long to wait, and gets fewer.
+   */
   readonly isBusy?: true
   /**
    * The fate of a batch line; absent: it fails. `again`: it is tried again if the request was sent, otherwise it
@@ -25,7 +30,7 @@ export interface Failure {
    * a try.
    */
   readonly line?: 'again' | 'counts' | 'waits'
-  /** True if it ends a running request whose caller may no longer do what it does. */
+  /** True if a running request ends with this failure too: its caller has lost the right to it. */
   readonly isLostRight?: true
   /** True if the caller pays for output before the failure; absent: only if the gateway caused the failure. */
   readonly paysOutput?: true
@@ -182,9 +187,15 @@ interface GatewayErrorDetails {
   readonly retryAfterSeconds?: number
   /** Additional response headers, with names and values chosen by the gateway. */
   readonly headers?: Readonly<Record<string, string>>
-  /** The limit that refused the request, for its explanation and for `finish` in server/admission/admitted-request.ts. Never sent. */
+  /**
+   * The limit that refused the request, for its explanation and for `finish` in server/admission/admitted-request.ts.
+   * Never sent.
+   */
   readonly limit?: LimitName
-  /** The underlying error; only its class and code are logged, and it is never sent. */
+  /**
+   * The underlying error. Its class, its code and, at debug level, its stack are logged; its message never is. Never
+   * sent.
+   */
   readonly cause?: unknown
   /** True if this failure already counted against the endpoint's health through another call on the same connection. */
   readonly wasCounted?: boolean
@@ -256,7 +267,7 @@ export function storeUnavailable(cause?: unknown): GatewayError {
   })
 }
 
-/** A dependency other than the database is unavailable. The request is valid and safe to retry. */
+/** A dependency other than the database is unavailable or busy. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
@@ -297,7 +308,7 @@ export function fieldOf({ status, message, metadata }: GatewayError): string | u
   return isOurs ? fieldIn(message) : undefined
 }
 
-/** Maps whose keys callers choose. */
+/** The part of a path that names keys which callers choose, as in the maps listed here. */
 const CHOSEN_NAMES = /(?<=(?:^|\.)(?:env|headers|image_config|logit_bias|metadata|properties|variables))\..*/
 
 /** Like `fieldOf`, for logs and traces: without names that callers choose, such as keys of metadata. */

@@ -13,7 +13,7 @@ export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return value instanceof Promise
 }
 
-/** Resolves to true if the work ends within the time. */
+/** Resolves to true if the work ends within the time, otherwise to false; rejects if the work does. */
 export async function endsWithin(limitMs: number, work: Promise<unknown>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<false>(resolve => {

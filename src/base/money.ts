@@ -15,7 +15,7 @@ export type MicroUsd = number
 
 /**
  * Parses a decimal string of US dollars, for example `"0.0000005"`.
- * @throws RangeError if it is not a plain non-negative decimal, or finer than 1e-12 USD.
+ * @throws RangeError if it is not a plain non-negative decimal below 1,000, or finer than 1e-12 USD.
  */
 export function parseUsd(text: string): PicoUsd {
   const match = /^(\d{1,3})(?:\.(\d+))?$/.exec(text)

@@ -9,7 +9,7 @@ const PIECE_CHARS = 8
 const SECRET_MIN_CHARS = 4
 /** Longer keys are only searched for unchanged and URL-encoded; each further encoding multiplies the work. */
 const REWRITTEN_MAX_CHARS = 1024
-/** Maximum length of the text. Other code cuts provider text to 500 characters. */
+/** Maximum length of the text: far more than the 500 or 2,000 characters to which other code cuts provider text. */
 const TEXT_MAX_CHARS = 16 * 1024
 
 const REDACTED = '[redacted]'
@@ -44,8 +44,8 @@ export function scrub(text: string, secrets: readonly string[]): string {
 }
 
 /**
- * True if a short text, such as an id, contains 15 consecutive characters of a secret, in any encoding that `scrub`
- * knows. Much cheaper than `scrub`, above all for a list of secrets that it has seen before.
+ * True if a short text, such as an id, contains 15 consecutive characters of a secret, plain or in hexadecimal or
+ * base64. Much cheaper than `scrub`, above all for a list of secrets that it has seen before.
  */
 export function holdsSecret(text: string, secrets: readonly string[]): boolean {
   if (text.length < 2 * PIECE_CHARS - 1) return false

@@ -48,8 +48,8 @@ export class FairQueue<Entry extends QueueEntry> {
   }
 
   /**
-   * Returns the entry that must leave if the queue is full: the newest of the user with the most entries relative to
-   * its weight.
+   * Adds an entry. If the queue is too long then, removes and returns the entry that must leave: the newest of the user
+   * with the most entries relative to its weight. Otherwise null.
    */
   add(entry: Entry): Entry | null {
     let share = this.#shares.get(entry.endUser)
@@ -84,7 +84,7 @@ export class FairQueue<Entry extends QueueEntry> {
   }
 
   /**
-   * The next entry, and its user's share, for `countEnd`; null if none may start.
+   * Removes the next entry, which counts as running until `countEnd` with its user's share; null if none may start.
    * @param maxRunning a user with this many running entries must wait
    */
   next(
@@ -135,8 +135,8 @@ function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>,
 }
 
 /**
- * A whole number, so that with few slots the starts decide: otherwise a user with a small weight would never have the
- * least.
+ * A whole number, so that with few slots the starts decide: otherwise a user with a small weight would hardly ever have
+ * the lowest level.
  */
 function levelOf({ running, weight }: EndUserShare<unknown>, minWeight: number): number {
   return Math.floor((running * minWeight) / weight)

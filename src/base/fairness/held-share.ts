@@ -26,7 +26,7 @@ export function holderOf(caller: { readonly keyHash: string; readonly organizati
 
 /**
  * `key-full`: the key has reached its share, or holds most of a nearly full limit: 429. `organization-full`: the keys
- * of its organization do: 429. `room-full`: others hold the limit, and none of them more than its share: 503.
+ * of its organization hold most of it: 429. `room-full`: the amount does not fit, for neither of these reasons: 503.
  */
 type ShareOutcome = 'taken' | 'key-full' | 'organization-full' | 'room-full'
 
@@ -107,7 +107,7 @@ export class HeldShare {
     return this.#keys.count
   }
 
-  /** Number of keys above the share, or of organizations if there are several. */
+  /** Number of keys above the share; with several organizations, plus the number of organizations above it. */
   get above(): number {
     return this.#keys.above + (this.#isOneOfSeveral ? this.#organizations.above : 0)
   }
@@ -128,8 +128,8 @@ export class HeldShare {
   }
 
   /**
-   * True if the key holds something, and no key holds twice as much. If there are several organizations, this is true
-   * only if no other holds twice as much as its own, and then for all its keys when little is left.
+   * True if the key must make room: it is among the largest. If there are several organizations, this is true only if
+   * its own is among the largest, and then for all its keys when little is left (`isTight`).
    */
   givesWay(holder: Holder, isTight: boolean): boolean {
     if (!this.#isOneOfSeveral) return this.isLargest(holder)
@@ -137,7 +137,9 @@ export class HeldShare {
     return isTight || this.isLargest(holder)
   }
 
-  /** True if the key holds something, and no key holds twice as much. */
+  /**
+   * True if the key holds something between the same two powers of two as the largest key: none holds twice as much.
+   */
   isLargest({ hash }: Holder): boolean {
     return this.#keys.isLargest(hash)
   }

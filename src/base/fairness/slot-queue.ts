@@ -40,8 +40,9 @@ export class SlotQueue {
   }
 
   /**
-   * Resolves with the function that releases the slot, or with null if the wait was too long. Rejects with the reason
-   * of the signal.
+   * Resolves with the function that releases the slot, or with null if the wait or the queue was too long. Rejects with
+   * the reason of the signal if it fires during the wait.
+   * @throws the reason of a signal that has already fired
    */
   enter(keyHash: string, signal: AbortSignal = NO_SIGNAL): Promise<(() => void) | null> {
     const { clock, waitMs } = this.#options

@@ -3,7 +3,7 @@
  * be a key, an address or free text. Pure. Leaf.
  */
 
-/** Maximum parts of a path or name; further ones are cut off. */
+/** Maximum parts of a path or name; one star replaces all further ones. */
 const MAX_PARTS = 10
 
 /** A plain word: no escapes, no `@`, no long text. */

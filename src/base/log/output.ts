@@ -16,7 +16,7 @@ const WAITING_MAX_BYTES = 8 * 1024 * 1024
 const SLOW_READER_RETRY_MS = 100
 /** Delay before the next try after any other error, such as a full disk. */
 const FAILURE_RETRY_MS = 1_000
-/** Maximum bytes of a character in UTF-8. */
+/** Maximum bytes in UTF-8 of one unit of a text's length: a character of four bytes counts as two. */
 const CHAR_MAX_BYTES = 3
 /** Maximum time that `close` waits for a reader that does not read. */
 const CLOSE_TIMEOUT_MS = 500
@@ -74,7 +74,10 @@ export class LogOutput {
     if (!this.#isBusy) this.#next()
   }
 
-  /** Returns false if the line is longer than any batch, and waits as a batch of its own. */
+  /**
+   * Starts to write the batch if the line does not fit. Returns false for a line longer than any batch: it waits alone,
+   * or is lost.
+   */
   #makeRoom(line: string): boolean {
     const bytes = Buffer.byteLength(line)
     if (bytes <= this.#batch.length - this.#batchBytes) return true

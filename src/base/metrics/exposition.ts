@@ -86,7 +86,7 @@ export type ExpositionForm = keyof typeof EXPOSITION_FORMS
 /** The versions of OpenMetrics that this output conforms to. */
 const OPEN_VERSION = /^(?:1\.0\.0|0\.0\.1)$/
 
-/** The format that a scraper prefers, from its `Accept` header. Text, unless it names OpenMetrics. */
+/** The format that a scraper prefers, from its `Accept` header; text if the header names neither. */
 export function formOf(accept: string | undefined): ExpositionForm {
   let [text, openMetrics] = [0, 0]
   for (const range of (accept ?? '').split(',')) {

@@ -14,7 +14,10 @@ const PER_TOKEN = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75
 
 const CALL = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'] as const
 
-/** Maximum pairs of failed call and error with their own series; further ones count as model `other`. */
+/**
+ * Maximum combinations of provider, model and error with their own series; further ones count as provider and model
+ * `other`.
+ */
 const MAX_FAILURES = 100
 
 /** A finished attempt at a provider. */

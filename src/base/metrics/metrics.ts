@@ -12,7 +12,7 @@ import { OTHER, PairLookup, SPEED_METRICS, speedSeries } from './speeds.ts'
 import { STAGES } from './stages.ts'
 import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
-/** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
+/** Models with their own series, three each. The limit keeps a scrape small with thousands of models. */
 const MAX_MODELS = 200
 /** Providers with their own series, about fifty each. */
 const MAX_PROVIDERS = 100

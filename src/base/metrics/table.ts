@@ -297,7 +297,7 @@ export const METRICS = {
   loops: {
     kind: 'counter',
     name: 'gateway_loops_total',
-    help: 'Requests of conversations that run in a circle, by kind of loop and by action of the policy',
+    help: 'Requests of conversations that run in a circle or spend too much, by kind of loop and by action of the policy',
     labels: ['kind', 'action'],
     fromZero: { kind: LOOP_KINDS, action: LOOP_ACTIONS },
   },

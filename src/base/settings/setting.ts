@@ -19,7 +19,9 @@ export type Frozen<T> = T extends readonly (infer Element)[]
 
 /** Properties of a setting that its schema cannot express. */
 export interface Notes<T> {
-  /** If absent, the setting is required whenever the file contains its group. */
+  /**
+   * If absent, the setting is required whenever the file contains its group, unless it is `nullable`: then it is null.
+   */
   readonly default?: T | (() => T)
   /** The default in words, for the documentation of computed defaults. */
   readonly defaultText?: string
@@ -130,7 +132,7 @@ const HEAP_BYTES = getHeapStatistics().heap_size_limit
 /** Heap for each request that a thread works on: an open stream uses a quarter of it. */
 const REQUEST_HEAP_BYTES = 128 * 1024
 
-/** The other three quarters are for temporary memory, code, the catalogue, and garbage collection. */
+/** A quarter of the heap; the rest is for temporary memory, code, the catalogue, and garbage collection. */
 export const quarterOfHeap = {
   default: () => Math.floor(HEAP_BYTES / 4),
   defaultText: 'a quarter of the heap that Node gives a thread',

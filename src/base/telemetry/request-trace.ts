@@ -95,7 +95,7 @@ export class RequestTrace {
     return traceParent(this.traceId, this.spanId, this.isSampled)
   }
 
-  /** Begins an exchange. */
+  /** Begins an exchange. If it is the client's own (no `parentId`), the trace takes the ids in its field `trace`. */
   open(
     exchange: NotedExchange,
     operation: ExchangeNotes['operation'],
@@ -273,7 +273,10 @@ export class ExchangeSpans {
     notes.endedMs = nowMs
   }
 
-  /** The parent of a model call for this exchange: the tool with this signal, or the only running one. */
+  /**
+   * The parent of a model call for this exchange: the tool with this signal, else the newest running tool, else the
+   * exchange.
+   */
   inner(signal: object | undefined): TraceParent {
     return { request: this.#request, parentId: this.#toolWith(signal)?.spanId ?? this.notes.spanId }
   }

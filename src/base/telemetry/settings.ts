@@ -21,7 +21,7 @@ export const tracingSettings = group({
   }),
   share: setting(
     Type.Number({ minimum: 0, maximum: 1 }),
-    'share of the requests that are kept, chosen by their trace id, so that all instances keep the same ones. Failed and slow requests are always kept',
+    'share of the requests that are kept, chosen by their trace id, so that all instances keep the same ones. Failed and slow requests are kept too, but no slow ones that a trusted caller does not sample (`trust`)',
     { default: 0.01 },
   ),
   keepSlowerThanMs: setting(Milliseconds, 'requests that take longer than this count as slow', {

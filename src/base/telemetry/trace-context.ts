@@ -14,7 +14,7 @@ export interface CallerContext {
   readonly isSampled: boolean
   /** The header as it is sent to a provider if the gateway takes no part in the trace. */
   readonly header: string
-  /** Null: none, or an invalid one. */
+  /** The caller's `tracestate`; null: it is absent or invalid. */
   readonly state: string | null
 }
 

@@ -96,7 +96,7 @@ export class Tracing {
     if (this.#isFlushPending) this.#flush()
   }
 
-  /** Failed and slow requests are kept, whatever the flag says. */
+  /** Failed requests are kept, whatever the flag says; slow ones are not if a trusted flag says no. */
   #isKept(trace: RequestTrace, { error, outcome, durationMs }: ExchangeLine): boolean {
     if (outcome === 'failed' || outcome === 'refused' || error != null) return true
     const isHidden = trace.callerSampling === false && this.#trusts(trace)
