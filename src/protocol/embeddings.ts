@@ -1,5 +1,5 @@
 /**
- * Embeddings in the vocabulary of the gateway: the request, its specific settings, and the result. Pure. Each input is
+ * Embeddings in the vocabulary of the gateway: the request, its own settings, and the result. Pure. Each input is
  * a user message, so that guardrails, routing and limits treat it like any other request.
  */
 import type { InputImage, InputText } from './parts.ts'

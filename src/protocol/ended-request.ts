@@ -1,6 +1,6 @@
 /**
- * A completed request, reported by its serve thread to the main thread while a console is open: the log line without
- * address and key, and the stage times. Types only.
+ * A completed request, reported by its serve thread to the main thread while a console is open: the fields of the log
+ * line that the console shows, without address and key, and the stage times. Types only.
  */
 import type { ExchangeLine } from '../base/log/log.ts'
 import type { Stage } from '../base/metrics/stages.ts'

@@ -1,6 +1,6 @@
 /**
- * All 49 event types of a POST /responses stream, and their names. Pure. The gateway itself creates these values. The
- * answer implements the rules of their order.
+ * All event types of a POST /responses stream, and their names. Pure. The gateway itself creates these values;
+ * `pipeline/answer/` keeps the rules of their order.
  */
 import { type Static, type TObject, type TProperties, type TUnsafe, Type } from '@sinclair/typebox'
 import { OutputItem } from './items.ts'

@@ -1,7 +1,7 @@
 /**
- * Tools that the gateway runs: `gateway:<x>`, with the public spelling `openrouter:<x>` as an alias, and shorthand
- * spellings of the same tools. Their settings are under `parameters`. Pure. A new server tool adds its row here. The
- * settings of web search are shared by all its spellings and by the web plugin.
+ * Tools that the gateway runs: `gateway:<x>`, with the public spelling `openrouter:<x>` as an alias; `tool_search` also
+ * without a prefix. Their settings are under `parameters`. Pure. A new server tool adds its row here. All spellings of
+ * web search share their settings, and the web plugin has most of them.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { AnyObject, kind, maybe, oneOf } from './json/schema.ts'
@@ -119,7 +119,7 @@ const environment = maybe(
 
 const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
 
-/** `parameters` of each tool; null if the tool has none. */
+/** `parameters` of each tool; an empty object if the tool has none. */
 const PARAMETERS = {
   web_search: Type.Object(searchSettings),
   web_fetch: Type.Object({
@@ -250,7 +250,7 @@ export function settingsRefusal(name: string, { parameters }: GatewayTool): stri
 /** Maximum length of a time zone's name. */
 const ZONE_MAX_CHARS = 64
 
-/** True for an IANA name such as `Europe/Berlin` or `UTC`. */
+/** True for an IANA name such as `Europe/Berlin` or `UTC`, and for an offset such as `+01:00`. */
 export function isTimeZone(name: string): boolean {
   if (name.length > ZONE_MAX_CHARS) return false
   try {

@@ -1,8 +1,8 @@
 /**
- * Items of tools that no client executes, as clients replay them. Pure. Providers run some of these tools (MCP,
- * computer, search, images, code): objects are open, and actions and outputs of unknown kinds are accepted, because
- * providers add new ones. The gateway runs the others (`gateway:<x>`): the public spelling `openrouter:<x>` is an alias
- * of each, and an item keeps the spelling that its caller used.
+ * Items of tools that are neither functions nor shells, as clients replay them. Pure. Some of these tools are built
+ * into models (MCP, computer, search, images, code): objects are open, and actions and outputs of unknown kinds are
+ * accepted, because providers add new ones. The gateway runs the others (`gateway:<x>`): the public spelling
+ * `openrouter:<x>` is an alias of each, and an item keeps the spelling that its caller used.
  */
 import { type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import { AnyObject, kind, maybe, oneOf, variants } from './json/schema.ts'

@@ -324,7 +324,7 @@ export const CustomToolCallItem = Type.Object(
 )
 export type CustomToolCallItem = Static<typeof CustomToolCallItem>
 
-/** Items that a provider or the gateway executed, or that pass through as they are. */
+/** Types of all other items, without those of gateway tools: calls and results of native tools, and compactions. */
 const HOSTED_ITEM_TYPES = [
   ...PROVIDER_RUN_TYPES,
   'computer_call',
@@ -340,7 +340,7 @@ const HOSTED_ITEM_TYPES = [
 ] as const
 export type HostedItemType = (typeof HOSTED_ITEM_TYPES)[number] | `gateway:${string}` | `openrouter:${string}`
 
-/** Any other item. Its fields depend on its kind and are not read. */
+/** Any other item. Its fields depend on its kind and are not checked. */
 export const HostedItem = Type.Object(
   {
     type: Type.Unsafe<HostedItemType>(
@@ -351,7 +351,7 @@ export const HostedItem = Type.Object(
   },
   {
     description:
-      'An item of a tool that a provider or the gateway ran. Its other fields are the same as in the input item of its type.',
+      'A call or a result of any other tool, or a compaction. Its other fields are the same as in the input item of its type.',
   },
 )
 export interface HostedItem extends Static<typeof HostedItem> {

@@ -1,4 +1,4 @@
-/** All limits that the public interface puts on a request, each with its reason. Pure. */
+/** Limits of the public interface that several files need, and defaults that belong to them. Pure. */
 
 /** `session_id` and `user`, in characters (code points, as JSON Schema counts). */
 export const IDENTIFIER_MAX_CHARS = 256

@@ -169,7 +169,7 @@ export const GatewayMetadata = Type.Object(
     cached_at: Type.Optional(Type.Integer()),
     /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
     generation_time: Type.Optional(Type.Number()),
-    /** Signed proof of placement: a compact JWS. The door of the request adds it. */
+    /** Signed proof of placement: a compact JWS. api/proof.ts adds it. */
     proof: Type.Optional(Type.String()),
   },
   { description: 'The routing of a request; present if the header X-Gateway-Metadata is enabled.' },

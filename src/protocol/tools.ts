@@ -1,9 +1,10 @@
 /**
  * Elements of `tools`, and `tool_choice`. Objects are open: unknown fields are kept and passed on. Pure.
  *
- * There are three groups. Function and custom tools are run by the client. Native tools (`web_search`, `file_search`,
- * `mcp` and so on) are run by a provider that has them: their shape is checked here, and a wire format that cannot
- * express one refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offering` lists the available ones.
+ * There are three groups. Function and custom tools are run by the client. Native tools are built into some providers,
+ * which run most of them (`web_search`, `file_search`, `mcp`), but not `computer`, `shell` and `apply_patch`: their
+ * shape is checked here, and a wire format that cannot express one refuses it later. Gateway tools (`gateway:<x>`) run
+ * in the gateway; `Offering` lists the available ones.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
@@ -163,7 +164,7 @@ export const WEB_SEARCH_TYPES = [
   'web_search_preview_2025_03_11',
 ] as const
 
-/** Tools that no client executes, by their `type`. Every dialect has the same spellings. */
+/** Native tools and gateway tools, by their `type`. Every dialect has the same spellings. */
 export const hostedTools = {
   web_search: webSearch('web_search'),
   web_search_2025_08_26: webSearch('web_search_2025_08_26'),
@@ -201,7 +202,7 @@ export function isClientSearch(tool: object): boolean {
 
 // tool_choice
 
-/** Choices of tools that no client executes, by their `type`. Every dialect has the same spellings. */
+/** Choices of native tools, by their `type`. Every dialect has the same spellings. */
 export const forcedHostedTools = {
   mcp: kind('mcp', { server_label: Type.String(), name: maybe(Type.String()) }),
   web_search: kind('web_search'),
@@ -237,7 +238,10 @@ export type ToolChoice = Static<typeof ToolChoice>
 
 const FUNCTION_NAME = new RegExp(NAME_PATTERN)
 
-/** The name of an MCP server's tool for the model: characters that functions cannot have become `_`. */
+/**
+ * The name of an MCP server's tool for the model: characters that functions cannot have become `_`, a long name is cut,
+ * and a name without letters and digits becomes `tool`.
+ */
 export function functionName(name: string): string {
   if (FUNCTION_NAME.test(name)) return name
   const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, NAME_MAX_CHARS)

@@ -269,14 +269,14 @@ interface ObjectPosition {
 /**
  * Returns a problem as `<path>: …` if an object in the value has the key `__proto__`, `constructor` or `prototype`,
  * which would change a prototype when the object is copied, or if the value is nested too deeply; otherwise null. In a
- * JSON Schema only `__proto__` is refused, because an argument of a function may be called `constructor`. The first pass
- * only checks; a second pass finds the path.
+ * JSON Schema only `__proto__` is refused, because an argument of a function may be called `constructor`. The first
+ * pass only checks; a second pass finds the path.
  */
 export function forbiddenKey(root: unknown): string | null {
   return isClean(root) ? null : locate(root)
 }
 
-/** Iterative, with one array per level and no other allocation. Returns false for anything that `locate` must check. */
+/** Iterative, with one array per level. Returns false for anything that `locate` must check. */
 function isClean(root: unknown): boolean {
   if (typeof root !== 'object' || root === null) return true
   let level: object[] = [root]

@@ -4,7 +4,7 @@
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The schema of an object with exactly these fields. */
+/** The schema of an object with these fields and no others; those not in `required` may be missing. */
 export function objectSchema(required: readonly string[], properties: Fields): Fields {
   const requiredField = required.length === 0 ? {} : { required }
   return { type: 'object', properties, ...requiredField, additionalProperties: false }

@@ -39,7 +39,7 @@ export class ListFinder {
   #isInside = false
   #hasSeveralLists = false
 
-  /** A top-level text of the body: the name of a field, or its value. */
+  /** Notes whether a top-level text of the body, the name of a field or its value, is the name of such a list. */
   readText(bytes: Buffer, start: number, end: number): void {
     const text = end - start > 'messages'.length ? '' : bytes.toString('latin1', start, end)
     this.#lastName = LIST_NAMES.find(name => name === text) ?? null

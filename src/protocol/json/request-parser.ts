@@ -3,7 +3,7 @@
  * offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
  * `code_interpreter` and so on) are accepted: an endpoint with the same format runs them itself, and a format that
  * cannot express one refuses it when it encodes the request. Plain spellings of web search are accepted too: their
- * engine `auto` means the provider's own. An engine that only a gateway could run is refused.
+ * engine `auto` means the provider's own. An engine of the gateway is refused if the gateway does not offer web search.
  */
 import { GatewayError } from '../../base/errors.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from '../gateway-tools.ts'
@@ -72,9 +72,9 @@ const RULES: readonly Rule[] = [
 const check = bodyCheck(ResponsesRequest)
 
 /**
- * Creates the parser for bodies of POST /responses. It returns a body unchanged, without defaults; it copies only if
- * nulls must be removed. It throws GatewayError `invalid_request` with the path of the field and the expected value,
- * and never repeats what the client sent.
+ * Creates the parser for bodies of POST /responses. It returns the body without nulls that mean absent, and with the
+ * default model if it names none; otherwise unchanged, as a copy only if something was removed. It throws GatewayError
+ * `invalid_request` with the path of the field and the expected value, and never repeats what the client sent.
  */
 export function createRequestParser(offering: Offering): (body: unknown) => ResponsesRequest {
   return body => {
@@ -89,7 +89,11 @@ export function createRequestParser(offering: Offering): (body: unknown) => Resp
 const CHAT_BODY_REFUSAL =
   'input: is required and must be a string or an array; send a body with messages to POST /v1/chat/completions or POST /v1/messages'
 
-/** The body without nulls that mean absent. @throws GatewayError for a body of another operation */
+/**
+ * The body without nulls that mean absent, and with an empty text as the empty input of a client that opens a
+ * conversation.
+ * @throws GatewayError for a body of another operation
+ */
 function normalizedBody(body: Record<string, unknown>): unknown {
   if (body['input'] === undefined && Array.isArray(body['messages']))
     throw new GatewayError('invalid_request', CHAT_BODY_REFUSAL)
@@ -103,7 +107,7 @@ function normalizedBody(body: Record<string, unknown>): unknown {
   return copy ?? body
 }
 
-/** True for the empty input of a client that opens a conversation. */
+/** True for an input that is missing, null or an empty list. */
 function isEmptyInput(input: unknown): boolean {
   return input == null || (Array.isArray(input) && input.length === 0)
 }

@@ -42,7 +42,7 @@ const fields = {
   endsAt: { schema: instant },
   /** Set if it ended before `endsAt`. */
   endedAt: { schema: nullable(instant), initial: null },
-  /** The reason why it ended early: it was full. */
+  /** `size`: it ended early because it was full. */
   endedBy: { schema: nullable(oneOf('size')), initial: null },
   /** Its files and rows are removed then. */
   expiresAt: { schema: instant },

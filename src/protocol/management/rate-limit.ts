@@ -14,7 +14,7 @@ const limitFields = {
 }
 
 export const RateLimit = Type.Object(limitFields)
-/** Null: no limit of its own. */
+/** A field that is null sets no limit. */
 export type RateLimit = Readonly<Static<typeof RateLimit>>
 
 const body = Type.Object(

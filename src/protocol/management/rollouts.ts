@@ -13,7 +13,7 @@ const RolloutArm = Type.Object({
     'USD per request, as a geometric mean over requests that cost something; null: not known yet.',
   ),
   judged: Type.Integer({ minimum: 0, description: 'Answers that the judge has seen.' }),
-  unaccepted: Type.Integer({ minimum: 0, description: 'Those of them that it did not accept.' }),
+  unaccepted: Type.Integer({ minimum: 0, description: 'Answers that the judge did not accept.' }),
 })
 
 const RolloutShadow = Type.Object({
