@@ -25,7 +25,7 @@ export interface RequestHead {
 export interface AcceptedHead {
   /** Keyed by lower-case name. Repeated headers are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
-  /** Announced bytes; null if the body is chunked or there is none. */
+  /** Announced bytes; null if the head announces none: the body is chunked, or there is no body. */
   readonly contentLength: number | null
   readonly chunked: boolean
   /** True if there is a body to read. */
@@ -91,8 +91,8 @@ const SINGLE_HEADERS = new Set([
 ])
 
 /**
- * Checks a head. `freeText` is the last segment of the path, if it may be any text; with `anyMedia`, the body need not
- * be JSON. Returns the accepted head, or the error; never throws.
+ * Checks a head. `freeText` is the end of the path, if it may be any text; with `anyMedia`, the body need not be JSON.
+ * Returns the accepted head, or the error; never throws.
  */
 export function inspect(
   head: RequestHead,

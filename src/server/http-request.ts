@@ -1,8 +1,8 @@
 /**
  * One HTTP request from its copied head to its answer: head, key, share, rate, body, parse, handler. Independent of the
- * HTTP library. Code inside the library's callbacks only records state; every answer is sent in a later turn. A phase
- * returns a promise only if it has to wait, and none is an async function, whose frame would keep the request while its
- * stream is open.
+ * HTTP library. Code inside the library's callbacks only records state, and every answer is sent in a later turn,
+ * unless the chunks of the body are too short. A phase returns a promise only if it has to wait. None but that of
+ * compressed bodies is an async function, whose frame keeps the request while its stream is open.
  */
 
 import type { ApiContext, ApiRequest, EndUserFields, Operation, Reply } from '../api/operation.ts'
@@ -44,7 +44,7 @@ const LINGER_MAX_BYTES = 128 * 1024 * 1024
 /** The methods in the answer to a preflight of an unknown path. */
 const ALL_METHODS = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 
-/** Label of paths that match no route, and method of unknown ones. */
+/** Label of paths that match no route, and of unknown methods. */
 const OTHER_LABEL = 'other'
 const NO_HEADERS: ReadonlyMap<string, string> = new Map()
 /** Shared by all requests without a query. */
@@ -74,7 +74,7 @@ export interface HttpRequestDeps extends GateRules {
   readonly loopShare: LoopShare
   /** Null if no key can have a limit. */
   readonly rate: RequestCounter | null
-  /** Time limit from the head to the last byte of the body. */
+  /** Time limit from the acceptance of the key to the last byte of the body. */
   readonly uploadMs: number
   /** Once it has begun, every connection is closed after its answer. */
   readonly drain: { readonly hasBegun: boolean }
@@ -87,7 +87,7 @@ export interface BodyAdapter {
   /** Maximum number of bytes that it adds to the body: together they may be a large body. */
   readonly addsBytes: number
   /**
-   * `weigher`: counts memory in addition to that.
+   * `weigher`: counts the memory of what is added.
    * @throws GatewayError
    */
   adapt(body: unknown, weigher: JsonWeigher): unknown
@@ -426,7 +426,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     return this.#discarded.ended
   }
 
-  /** Share and rate: takes a slot among the requests of the key, and counts the request in this minute. */
+  /**
+   * Refuses a key of the wrong kind or role, takes a slot among the requests of the key, and counts the request in this
+   * minute.
+   */
   #enter(operation: KeyedOperation, key: KeyRecord): void | Promise<void> {
     this.key = key
     if (this.trace !== null) this.trace.request.isTrusted = key.traceTrusted
@@ -482,7 +485,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     await this.#read(operation, bytes, clock.monotonicMs())
   }
 
-  /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
+  /**
+   * Parses the body and calls the handler. The time until they return counts towards the key's share of the event loop.
+   */
   #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
     const slot = this.#slot as KeySlot
     if (bytes !== null && bytes.byteLength + (this.#adapter?.addsBytes ?? 0) >= LARGE_BODY_BYTES) {
@@ -510,7 +515,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     return this.#adapter === null ? body : this.#adapter.adapt(body, this)
   }
 
-  /** The body is replaced by its value; its texts are needed once more for the provider. */
+  /**
+   * Counts the value of the body instead of its bytes. Refuses a value that could never fit, with its texts once more
+   * for the provider.
+   */
   weigh(valueBytes: number, textBytes: number): void {
     if (valueBytes + textBytes > this.#deps.admissions.load.largestBytes) {
       throw new GatewayError(

@@ -2,7 +2,7 @@
 import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../base/errors.ts'
 
-/** Every operation is available under both; some clients prepend the longer one. */
+/** Operations without bases of their own are available under both; some clients prepend the longer one. */
 const BASE_PATHS = ['/v1', '/api/v1']
 /** Covers clients that prepend /v1 to a base URL that ends in it. */
 const DOUBLED = /^((?:\/api)?\/v1)(?:\/api)?\/v1(?=\/)/
@@ -26,7 +26,7 @@ export interface RouteMatch {
   readonly resource: Resource
   /** Undecoded values of the varying segments. */
   readonly params: ReadonlyMap<string, string>
-  /** The last segment, undecoded, if it may be any text; otherwise empty. */
+  /** The path from the free parameter on, undecoded; empty without such a parameter. */
   readonly freeText: string
 }
 

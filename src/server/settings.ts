@@ -76,7 +76,7 @@ export const limitsSettings = group({
   ),
   openPerKey: setting(
     Type.Integer({ minimum: 1 }),
-    'open requests, including streams, per API key and thread; further ones are rejected with 429',
+    'open requests, including streams, per API key and thread; further ones wait (`waitingPerKey`) or are rejected with 429',
     { default: 5_000 },
   ),
   waitingPerKey: setting(

@@ -137,7 +137,8 @@ function didYouMean(operation: string): string {
 }
 
 /**
- * The fault of a well-formed request: unknown path, unknown method, or a body that is too long; null if there is none.
+ * The fault of a well-formed request: an unknown path, a method that the path does not accept, a query that the dialect
+ * refuses, or a body that is too long; null if there is none.
  */
 export function mismatch(
   { method, path, query }: Pick<RequestHead, 'method' | 'path' | 'query'>,

@@ -1,7 +1,8 @@
 /**
  * WebSocket conversation state: the last response of each lane with the conversation before it, so that the next
  * request can refer to it and send only its new items. An in-memory cache, bounded per socket, per key and per thread.
- * It disappears with its socket, and is never a reason to refuse a request. Serve threads.
+ * It disappears with its socket. A request that continues a response that is not kept is refused, and the client sends
+ * the whole conversation. Serve threads.
  */
 import { CONTINUES } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
@@ -42,7 +43,7 @@ interface MemoryLimits {
   readonly total: number
 }
 
-/** The responses of the sockets of one key, the least recently used first. */
+/** The responses of the sockets of one key, the oldest first. */
 interface KeyMemory {
   readonly responses: Set<StoredResponse>
   bytes: number
@@ -64,8 +65,8 @@ export class SocketMemories {
   }
 
   /**
-   * Only for `SocketMemory`. To make room, other responses are dropped, those of the same key first, and this response
-   * last.
+   * Only for `SocketMemory`. To make room, the oldest responses are dropped: first of this key, as long as it exceeds
+   * its limit, then of the key that holds most. The new response goes last of its key.
    */
   add(keyHash: string, response: StoredResponse): void {
     const { perKey, total } = this.#limits
@@ -109,7 +110,7 @@ function dropOldest({ responses }: KeyMemory): void {
 export class SocketMemory {
   readonly #memories: SocketMemories
   readonly #keyHash: string
-  /** Keyed by lane, the least recently used first. */
+  /** Keyed by lane, the oldest first. */
   readonly #lanes = new Map<string, StoredResponse>()
   #bytes = 0
 
@@ -167,7 +168,7 @@ export class SocketMemory {
     for (const response of this.#lanes.values()) if (response.id === id) this.drop(response)
   }
 
-  /** Forgets all of them. */
+  /** Forgets all responses. */
   clear(): void {
     for (const response of this.#lanes.values()) this.drop(response)
   }

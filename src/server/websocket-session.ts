@@ -56,7 +56,10 @@ const GOING_AWAY = 1001
 const UNSUPPORTED_DATA = 1003
 const POLICY_VIOLATION = 1008
 
-/** Headers of the handshake that do not apply to the requests in messages; an idempotency key would make all of them one. */
+/**
+ * Headers of the handshake that do not apply to the requests in messages; an idempotency key would make all of them
+ * one.
+ */
 const HANDSHAKE_ONLY_HEADERS =
   /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive|idempotency-key)$/
 
@@ -118,7 +121,7 @@ export class SocketSession implements AnsweringSocket {
   #isEnding = false
   /** Monotonic: the time since which bytes have been waiting without any progress. */
   #stuckMs = 0
-  /** See UNREAD_MAX. */
+  /** See MAX_UNREAD_MESSAGES. */
   #unreadMessages = 0
   /** Memory of the message that has begun, as far as the front reports its reads; null: no message has begun. */
   #arriving: PieceCount | null = null
@@ -260,7 +263,10 @@ export class SocketSession implements AnsweringSocket {
     request.begin()
   }
 
-  /** The conversation is placed before the items of the message, so that everything that reads the request sees all of it. */
+  /**
+   * The conversation is placed before the items of the message, so that everything that reads the request sees all of
+   * it.
+   */
   creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown {
     if (!isObject(body) || body['type'] !== 'response.create') {
       throw new GatewayError('invalid_request', 'type: must be response.create')
@@ -375,7 +381,10 @@ export class SocketSession implements AnsweringSocket {
     this.#isPinged = false
   }
 
-  /** Each of these messages is answered, and the library does not limit the number of answers. */
+  /**
+   * Drops a client that does not read: each of its pings and refused messages is answered, and the library sets no
+   * limit.
+   */
   #boundUnread(): void {
     this.#updateUnsent()
     if (this.unsentBytes === 0) this.#unreadMessages = 0

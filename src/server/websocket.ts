@@ -59,7 +59,7 @@ export const SOCKET_PATHS = ['/v1', '/api/v1', '/v1/v1', '/api/v1/v1'].flatMap(b
 /** A handshake that waits for its answer in a front. Each call may throw, except `drop`. */
 export interface WaitingHandshake {
   readonly head: RequestHead
-  /** True if the client has left, so that no callback may be called any more. */
+  /** True if the client has left, so that no method may be called any more. */
   readonly isGone: boolean
   /** Opens the socket. False if the client has left. */
   open(key: Holder): boolean

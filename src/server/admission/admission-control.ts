@@ -53,7 +53,10 @@ export class AdmissionControl implements KeyedRequests {
     })
   }
 
-  /** The error for one more request; null if there is room. Call it before doing any work for the request. */
+  /**
+   * The error for one more request, which is then counted; null if there is room, or if the key decides (`enter`). Call
+   * it before doing any work for the request.
+   */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.open.size)
     if (reason === null) return null
@@ -76,8 +79,8 @@ export class AdmissionControl implements KeyedRequests {
 
   /**
    * Gives a request a slot in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
-   * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
-   * because of the key
+   * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if too many requests run
+   * or the event loop is late, because of the key
    */
   enter(key: Holder, announcedBytes: number, mayWait: boolean): KeySlot {
     if (this.#unread.used > 0) this.#refuseUnread(key)

@@ -210,7 +210,7 @@ export abstract class AdmittedRequest implements RequestContext {
     this.#control.open.remove(this)
   }
 
-  /** Counts and logs the request. Later calls do nothing. */
+  /** Ends the request: releases what it holds, counts, logs and explains it. Later calls do nothing. */
   finish(): void {
     if (this.isOver) return
     this.isOver = true

@@ -36,11 +36,11 @@ interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
 const HALF_LIFE_MS = 2_000
 /** A key that recently spent less counts as inactive. */
 const ACTIVE_MIN_SPENT_MS = 1
-/** Time for which the mean over all keys is reused; keys without open requests are removed no more often than this. */
+/** Time for which the mean over all keys is reused. */
 const MEAN_MAX_AGE_MS = 250
 /** Time for which a key without open requests still counts as active, because clients pause between two requests. */
 const INACTIVE_AFTER_MS = 1_000
-/** Keys are also checked each time this many requests have arrived. */
+/** The mean is also computed, and inactive keys are removed, each time this many requests have arrived. */
 const REQUESTS_PER_SWEEP = 1_000
 /** A body of this size or more blocks the event loop for milliseconds, and waits for its turn. */
 export const LARGE_BODY_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
 
-/** Limits of one thread. While any of them is exceeded, new requests are rejected with 503. */
+/** Limits of one thread. While one is exceeded, new requests are rejected: first those of the keys that cause it. */
 export interface LoadLimits {
   readonly maxInFlight: number
   /** Smoothed delay of timers in milliseconds that must last for SUSTAINED_MS. */
@@ -20,8 +20,8 @@ export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
 /** A request that holds more than this counts as large. */
 const LARGE_REQUEST_BYTES = 256 * 1024
 /**
- * Large requests may fill this part of the limit. The rest is left for all others: it is above the level at which new
- * requests are accepted again, so large requests alone never cause small ones to be refused.
+ * Large requests may fill this part of the limit; the rest is left for all others. The part is below the level at which
+ * new requests are accepted again, so large requests alone never cause small ones to be refused.
  */
 const LARGE_SHARE = 0.75
 /** Small running requests, and keys that hold little, may exceed a limit up to this factor. */
@@ -41,7 +41,7 @@ export const UNKNOWN_BYTES = 64 * 1024
  */
 const KEYED_MIN_BYTES = 16 * 1024
 
-/** Interval of samples while the loop is on time; short enough to detect overload within a fifth of a second. */
+/** Interval of samples while the loop is on time; short enough to detect lag within a fifth of a second. */
 const SAMPLE_MS = 50
 /** The median of this many samples counts: a single pause, however long, is not overload. */
 const SAMPLE_COUNT = 5
@@ -113,7 +113,9 @@ export class Load {
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
   #sampledMs = 0
-  /** The part of `bufferedBytes` that is held for unknown keys, beyond UNKNOWN_BYTES each. Only `HeldBytes` writes it. */
+  /**
+   * The part of `bufferedBytes` that is held for unknown keys, beyond UNKNOWN_BYTES each. Only `HeldBytes` writes it.
+   */
   unknownBytes = 0
   /** Number of requests that were refused because of the load of the thread. */
   shed = 0

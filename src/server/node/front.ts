@@ -149,7 +149,7 @@ class NodeFront implements Front {
     }
   }
 
-  /** The connection for another request; null if it is dropped because it already has one. */
+  /** The connection for another request. Null if it is not free: then it is dropped. */
   #free(socket: Duplex): NodeConnection | null {
     const connection = this.#connections.get(socket)
     if (connection?.isFree === true) return connection

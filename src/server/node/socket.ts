@@ -9,7 +9,7 @@ import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
 
 const NO_BYTES = new Uint8Array()
-/** Some clients do not process a head until another byte follows. Readers do not see it as an event. */
+/** A comment, which readers do not see as an event. Some clients do not process a head until another byte follows. */
 const COMMENT = ':\n\n'
 
 /**
@@ -190,7 +190,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#response.writeHead(Number(code), status.slice(code.length + 1), allHeaders)
   }
 
-  /** The caller may reuse the memory of the bytes. */
+  /** Writes a copy: the caller may reuse the memory of the bytes. */
   #buffer(chunk: string | Buffer): void {
     this.#putBytes(typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk))
   }

@@ -40,9 +40,9 @@ export function copyHead(request: UwsRequest): RequestHead {
 }
 
 /**
- * One answer of the library. A call after its end or after an abort throws, so `#dead` guards every call. After the end
- * of an answer the library reports nothing more. So the end is written only when all bytes before it have been sent,
- * and bytes that wait for a slow reader stay counted.
+ * One answer of the library. A call after its end or after an abort throws, so `#isDead` guards every call. After the
+ * end of an answer the library reports nothing more. So the end is written only when all bytes before it have been
+ * sent, and bytes that wait for a slow reader stay counted.
  */
 export class UwsSocket implements FrontSocket, LoopWork {
   readonly address: string
