@@ -68,7 +68,7 @@ export class ClientStream {
     this.#timer = times.clock.after(times.heartbeatMs, this.#onTimer)
   }
 
-  /** Milliseconds since the last write. */
+  /** Milliseconds since the last write or, while the reader is slow, since it last read something. */
   get quietMs(): number {
     return this.#times.clock.monotonicMs() - this.#activeMs
   }

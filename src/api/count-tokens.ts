@@ -1,7 +1,7 @@
 /**
  * Token counting: POST /messages/count_tokens, POST /responses/input_tokens and similar operations count input tokens
- * without sending the request. A header says whether the provider counted, or the gateway estimated from the length of
- * the texts.
+ * without an answer of the model. A header says whether the provider counted, or the gateway estimated from the length
+ * of the texts.
  */
 
 import type { Dialect } from '../dialects/dialect.ts'

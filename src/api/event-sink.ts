@@ -1,6 +1,6 @@
 /**
- * Sends events as an event stream; `client-stream.ts` has its heartbeats and slow readers. Hot path: one corked write for
- * all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
+ * Sends events as an event stream; `client-stream.ts` has its heartbeats and slow readers. Hot path: one corked write
+ * for all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
@@ -60,7 +60,9 @@ export class EventSink implements Sink {
   #isHolding = false
   /** True after a write since `hold`. */
   #hasWritten = false
-  /** Repeating events of a long stream or a slow reader, kept without frames, which would copy the reply; null: none. */
+  /**
+   * Repeating events of a long stream or a slow reader, kept without frames, which would copy the reply; null: none.
+   */
   #lateEvents: StreamEvent[] | null = null
 
   /**
@@ -100,7 +102,7 @@ export class EventSink implements Sink {
     if (!this.#reply.started) this.#reply.header(CACHED_HEADER, String(ageSeconds))
   }
 
-  /** Returns the writer that is used from here on. */
+  /** Writes the originals of masked values from here on. Returns the writer that does it. */
   unmask(masks: Masks): FrameWriter {
     if (this.#isUnmasked) return this.#frames
     this.#isUnmasked = true
@@ -150,7 +152,7 @@ export class EventSink implements Sink {
     return this.#stream.sendSlice(bytes, endsFrame)
   }
 
-  /** The writer copies the parts of the event that it needs. */
+  /** Shows the writer an event that is relayed as bytes: it copies the parts that it needs. */
   overhear(event: StreamEvent): void {
     if (this.#lateEvents !== null) this.#writeLate(this.#lateEvents)
     if (this.#frames.overhear === undefined) this.#frames.write(event)

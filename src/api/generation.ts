@@ -21,7 +21,7 @@ import type { Handler } from './operation.ts'
 export interface GenerationDeps {
   readonly ledger: Pick<Ledger, 'find'>
   readonly explanations: Pick<ExplanationStore, 'find'>
-  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
+  /** The charge for a request on a BYOK credential, in per cent of its catalogue price. */
   readonly byokFeePercent: number
 }
 
@@ -33,8 +33,8 @@ const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 
 const MAX_SAME_REQUEST_ID = 20
 
 /**
- * The thread that served the request finds the record at once, others a second after the answer; the explanation
- * follows two seconds after it. Ids of other organizations are unknown, and for an inference key those of other
+ * The thread that served the request finds the record at once, others a second after the answer; the explanation can be
+ * found two seconds after the answer. Ids of other organizations are unknown, and for an inference key those of other
  * workspaces too.
  */
 export function findGeneration({ ledger, explanations, byokFeePercent }: GenerationDeps): Handler {

@@ -134,7 +134,7 @@ export function exceptGoogle(handler: Handler, google: Handler): Handler {
     isGoogleClient(request.headers) ? google(request, reply) : handler(request, reply)
 }
 
-/** @throws GatewayError always, because their list at this path has another form */
+/** For a path at which Google's own API has a list of another form. @throws GatewayError always */
 export const refuseGoogle: Handler = () => {
   throw new GatewayError(
     'not_found',

@@ -1,4 +1,6 @@
-/** The parts that handlers of model requests use: live, as a summary, counted, and read again. Types only. */
+/**
+ * The parts that handlers of model requests use: for answers, summaries, counts, and streams read again. Types only.
+ */
 import type { Gateway } from '../pipeline/respond.ts'
 import type { Summaries } from '../pipeline/summaries.ts'
 import type { Transcripts } from '../storage/transcripts/transcripts.ts'

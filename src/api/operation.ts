@@ -73,7 +73,7 @@ export interface SentBody {
   pieces(): AsyncIterable<Uint8Array>
 }
 
-/** Receives the chunks of a body. `at`: position of the chunk in the body, in bytes. */
+/** Receives the chunks of a body. `offset`: position of the chunk in the body, in bytes. */
 export interface BodyReader {
   /** The chunk belongs to the reader until the promise resolves; while it is pending the client is paused. */
   write(chunk: Uint8Array, offset: number): Promise<void>
@@ -109,13 +109,13 @@ export interface ReplyCopy {
   begin(head: AnswerHead): void
   /** The rest of the answer has originals of masked values, and must be kept sealed. */
   seal(): void
-  /** Bytes of the body, in order. */
+  /** Adds bytes of the body, in order. */
   add(chunk: string | Buffer): void
   /** The body is complete. */
   complete(): void
   /** @param isFlowing false if the client is slow. Returns the value for the writer. */
   flows(isFlowing: boolean): boolean
-  /** The callback of the writer for a slow client that has read something. */
+  /** Sets the callback of the writer for a slow client that has read something. */
   onProgress(callback: (isDrained: boolean) => void): void
 }
 
@@ -202,7 +202,7 @@ type KeyNeed = 'none' | 'inference' | 'management' | 'any'
 
 /** Time limits of an operation with very large bodies or answers. */
 export interface OperationTimes {
-  /** From the request's head to the last byte of its body. */
+  /** From the acceptance of the key to the last byte of the body. */
   readonly uploadMs: number
   /** From the request's head to the end of its answer. */
   readonly requestMs: number
@@ -223,8 +223,8 @@ interface OperationBase {
   /** Clients poll it all the time, so it has no line in the log. */
   readonly isQuiet?: true
   /**
-   * The parameter at the end of the path, or before its action, whose value may be any text, including encoded separators; otherwise absent.
-   * See docs/decisions/0008-any-text-in-a-path.md.
+   * The parameter at the end of the path, or before its action, whose value may be any text, including encoded
+   * separators; otherwise absent. See docs/decisions/0008-any-text-in-a-path.md.
    */
   readonly freeParam?: string
   /** The free parameter is the rest of the path, including slashes. */

@@ -164,7 +164,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       ...apiKey(
         'POST /responses/input_tokens',
         'countInputTokens',
-        'Estimate the input tokens of a response',
+        'Count the input tokens of a response',
         countTokens(responses, deps, RESPONSES_COUNT),
         INFERENCE_BODY_MAX_BYTES,
       ),

@@ -1,6 +1,6 @@
 /**
  * Signed proofs of placement: on request, a signed statement in `gateway_metadata` that covers what the client
- * receives. Also GET /proof-keys. Requests without this header run none of this code.
+ * receives. Also GET /proof-keys. Inference requests without the header X-Gateway-Proof run none of this code.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type Clock, unixSeconds } from '../base/clock.ts'

@@ -152,7 +152,7 @@ export class Replay {
     // `#begin` has already sent the head.
   }
 
-  /** Only for the reader of the client: it has sent everything so far. */
+  /** Called by the ClientStream when a slow client has read everything so far. */
   onCaughtUp(): void {
     this.#reader?.next()
   }

@@ -82,7 +82,10 @@ function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | 
   return { referer, title, userAgent, agent, parentAgent }
 }
 
-/** Parses the body. If the request is refused, here or later, its log line contains at least the model. */
+/**
+ * Parses the body, with the session that headers name if the body names none. If the request is refused, here or later,
+ * its log line contains at least the model.
+ */
 export function parseBody<Parsed>(
   dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
   request: ApiRequest,

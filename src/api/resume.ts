@@ -1,6 +1,7 @@
 /**
- * GET /responses/{id}: replays a resumable stream, starting after any event. It fetches one part at a time, and the
- * next one only after the client has read the last one, so nothing piles up here. Serve threads.
+ * GET /responses/{id}, and the same for chat completions and messages: replays a resumable stream, starting after any
+ * event. It fetches one part at a time, and the next one only after the client has read the last one, so nothing piles
+ * up here. Serve threads.
  */
 
 import type { Timer } from '../base/clock.ts'

@@ -45,7 +45,7 @@ const DEFAULT_PAGE_SIZE = 20
 const BATCH_PURPOSE = 'batch'
 /** Limits of the error list of a failed batch. */
 const FAULT_PAGE = { limit: 100, maxBytes: 256 * 1024 } as const
-/** Visible ASCII, as in similar interfaces. */
+/** Visible ASCII, with spaces inside, as in similar interfaces. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/
 const UNIX_SECONDS_FORM = /^\d{1,11}$/
 

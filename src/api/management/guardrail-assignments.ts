@@ -75,7 +75,7 @@ export function listAssignments({ store }: ManagementParts, { kind, toDocument }
   }
 }
 
-/** Assigns to all, or to none if one is unknown. Replaces earlier assignments. */
+/** Assigns to all, or to none if a key is unknown. Replaces other guardrails that were assigned to the same. */
 export function assign(deps: ManagementParts, { kind, read }: Assignees): Handler {
   const { store, changes, clock } = deps
   return async (request, reply) => {

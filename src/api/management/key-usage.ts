@@ -11,7 +11,7 @@ import type { UsageTotals } from '../../storage/usage.ts'
 interface KeyUsageDeps {
   readonly store: Pick<Store, 'ledger'>
   readonly clock: Clock
-  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
+  /** The charge for a request on a BYOK credential, in per cent of its catalogue price. */
   readonly byokFeePercent: number
 }
 

@@ -219,7 +219,7 @@ function toDocument(key: KeyRecord, usage: UsageFields) {
   })
 }
 
-/** The document of one key, including its secrets. */
+/** The document of one key, with the labels and times of its secrets. */
 export async function detailOf({ store, clock, usage }: ManagementParts, key: KeyRecord) {
   const { organizationId, hash } = key
   const secrets = await store.keys.secrets(organizationId, hash, isoInstant(clock.nowMs()))
@@ -249,7 +249,7 @@ function rateLimitOf({ kind, rateLimit }: KeyRecord, defaults: RateLimit): RateL
 
 const NO_RATE_LIMIT: RateLimit = { requests_per_minute: null, tokens_per_minute: null, parallel: null }
 
-/** Fields that this version does not support are null, so that clients find every field. */
+/** Fields that this version does not support have fixed values, so that clients find every field. */
 function toOwnDocument(key: KeyRecord, usage: UsageFields, rateLimit: RateLimit) {
   const isManagement = key.kind === 'management'
   return {

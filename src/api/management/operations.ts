@@ -1,4 +1,4 @@
-/** The rows of management operations: keys, workspaces, credits, end users, credentials and guardrails. */
+/** The rows of management operations, which need a management key. */
 
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'

@@ -32,7 +32,7 @@ export interface ManagementParts {
   readonly usage: KeyUsage
   readonly vault: Pick<Vault, 'seal'>
   readonly captures: CaptureSettings
-  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
+  /** The charge for a request on a BYOK credential, in per cent of its catalogue price. */
   readonly byokFeePercent: number
   /** Display name of a provider; null if the catalogue does not contain this slug. */
   readonly providerName: (slug: string) => string | null

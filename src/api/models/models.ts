@@ -259,7 +259,7 @@ export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
   }
 }
 
-/** Models that only create embeddings. */
+/** Models that create embeddings. */
 export function listEmbeddingModels({ listing, dataRegionOf }: ListingDeps): Handler {
   return (request, reply) => {
     const query = new URLSearchParams(request.query)

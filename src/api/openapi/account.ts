@@ -180,7 +180,7 @@ const account = tagged('Account', {
     },
   },
   listAudit: {
-    text: 'Newest first. Refused operations, and those that changed nothing, have no record.',
+    text: 'Newest first: changes, and tests of provider keys. Refused operations have no record.',
     parameters: PAGE_PARAMETERS,
     answers: {
       200: listOf(AuditEntryAnswer, {

@@ -117,7 +117,7 @@ const batchFields = {
   waiting: nullable(
     Type.Object(
       { reason: oneOf(...BATCH_WAIT_REASONS), since: unixSeconds },
-      { description: 'Why no request of the batch runs, and since when; null while requests run.' },
+      { description: 'Why the requests of the batch wait, and since when; null: they do not wait.' },
     ),
   ),
   input_file_id: nullableText,

@@ -137,9 +137,17 @@ const FIGURE_NAMES = ['intelligence_index', 'coding_index', 'agentic_index', 'to
 
 const FILTER_PARAMETERS: readonly ParameterDescription[] = [
   query('q', Type.String({ maxLength: 256 }), 'Part of the id or the name, in any case.'),
-  query('supported_parameters', text, 'Names, separated by commas, all of which an endpoint supports.'),
-  query('input_modalities', text, 'Any of text, image, file, audio, video, separated by commas.'),
-  query('output_modalities', text, 'The same for the output; all excludes no model. Default: text.'),
+  query('supported_parameters', text, 'Names, separated by commas; for each, an endpoint supports it.'),
+  query(
+    'input_modalities',
+    text,
+    'All that it must read, separated by commas: text, image, file, audio, video.',
+  ),
+  query(
+    'output_modalities',
+    text,
+    'All that it must create, in the same way; all: any model. Default: text.',
+  ),
   query('context', Type.Integer({ minimum: 1 }), 'Smallest context length, in tokens.'),
   ...['min_price', 'max_price', 'min_output_price', 'max_output_price'].map(name =>
     query(name, amount, 'US dollars per million tokens of the prompt or the output.'),

@@ -83,7 +83,7 @@ import { GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
 
 /**
  * Names that TypeScript's own libraries use (`Response`, `File`, `Credential`) are avoided, because generated clients
- * would mix them up. Schemas whose members are named elsewhere in the list come first.
+ * would mix them up.
  */
 export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[] = Object.entries({
   // Parts of requests

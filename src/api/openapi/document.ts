@@ -106,9 +106,10 @@ const INFO = {
   version: '1.0.0',
   summary: 'One interface in front of many AI model providers.',
   description:
-    'Every path is below /v1 and, with the same meaning, below /api/v1. Keys go in the header Authorization as a ' +
-    'bearer token, or in X-Api-Key or X-Goog-Api-Key. HEAD works where GET does. In requests null means absent. Unknown query ' +
-    'parameters are ignored. Answers may get new fields.',
+    'Paths are below /v1 and, with the same meaning, below /api/v1, unless an operation names other servers. Keys go in ' +
+    'the header Authorization as a bearer token, or in X-Api-Key or X-Goog-Api-Key. HEAD works where GET does. In ' +
+    'requests null means absent, but in a PATCH it clears the field. Unknown query parameters are ignored. Answers may ' +
+    'get new fields.',
   license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
 }
 

@@ -102,7 +102,7 @@ const CONNECTION_FAILURES: ReadonlySet<string> = new Set<FailureCode>([
   'not_implemented',
   'client_closed',
 ])
-/** Failures about single records; an operation has them only if its row lists them. */
+/** Failures about single records; an operation has them only if its description lists them. */
 const RECORD_FAILURES: ReadonlySet<string> = new Set<FailureCode>(['conflict', 'gone'])
 /** Failures of operations with a body. */
 const BODY_FAILURES: readonly FailureCode[] = [

@@ -189,7 +189,7 @@ export const GENERATIONS = tagged('Generations', {
   getGeneration: {
     text:
       'An inference key sees requests of its workspace, a management key those of its organization. ' +
-      'The record is available a second after the answer, and the explanation of its routing two seconds after it. ' +
+      'The record is available a second after the answer, and the explanation of its routing two seconds after the answer. ' +
       'A request that was refused has an explanation too, for a day.',
     parameters: [query('id', text, 'The generation id, or the X-Request-Id of the answer.', true)],
     answers: {

@@ -336,12 +336,14 @@ export const INFERENCE = tagged('Inference', {
     },
   },
   countInputTokens: {
-    text: 'An estimate from the length of the texts: no provider is called, and nothing is charged.',
+    text:
+      'The provider counts if its API can; otherwise, the number is an estimate from the length of the texts. The header ' +
+      'X-Gateway-Counted-By says which: provider or estimate. Nothing is charged.',
     body: { schema: ResponsesRequest, examples: { text: { model: 'sim/echo', input: 'Hello' } } },
     answers: {
       200: answer(
         Type.Object({ object: Type.Literal('response.input_tokens'), input_tokens: count }),
-        'The estimate.',
+        'The number of tokens.',
         { object: 'response.input_tokens', input_tokens: 2 },
       ),
     },

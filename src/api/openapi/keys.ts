@@ -75,7 +75,7 @@ const KEY_EXAMPLE = KEY.toExample({
   ...repeat(0, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
-  workspace_id: 'default',
+  workspace_id: 'ws_default',
 })
 const KEY_DETAIL_EXAMPLE = {
   ...KEY_EXAMPLE,
@@ -103,7 +103,7 @@ const ownKey: UntaggedDescription = {
       is_provisioning_key: false,
       ...repeat(null, 'role', 'expires_at', 'secret_expires_at', 'creator_user_id'),
       organization_id: 'default',
-      workspace_id: 'default',
+      workspace_id: 'ws_default',
       free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
       rate_limit: {
         requests: -1,

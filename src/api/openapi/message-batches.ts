@@ -36,7 +36,7 @@ export const MessageBatchAnswer = Type.Object({
   waiting: nullable(
     Type.Object(
       { reason: oneOf(...BATCH_WAIT_REASONS), since: text },
-      { description: 'Why no request of the batch runs, and since when; null while requests run.' },
+      { description: 'Why the requests of the batch wait, and since when; null: they do not wait.' },
     ),
   ),
   results_url: nullable(Type.String({ description: 'A path below the base URL.' })),

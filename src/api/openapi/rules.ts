@@ -40,7 +40,7 @@ const CREDENTIAL_EXAMPLE = CREDENTIAL.toExample({
   name: 'Production',
   provider: 'mistral',
   label: 'abcd…wxyz',
-  workspace_id: 'default',
+  workspace_id: 'ws_default',
   created_at: EXAMPLE_TIME,
   is_byok_only: true,
   sort_order: 0,
@@ -84,7 +84,7 @@ const REFUSED_KEY_EXAMPLE = {
   message: "Mistral refused the gateway's key: Unauthorized",
   field: 'providers[].apiKey',
   advice:
-    'Put a valid key into apiKey of the row mistral of providers, or into the variable MISTRAL_API_KEY, then reload or restart',
+    'Put a valid key into apiKey of the row mistral under providers, or into the variable MISTRAL_API_KEY, then reload or restart',
 }
 const KEY_CHECK_NOTES =
   'One real call: the list of models if the provider shows it only with a key, otherwise the smallest completion. With a model, it is a completion by that model. It takes at most 20 seconds, and has no usage record.'
@@ -268,7 +268,7 @@ const assignedAnswer = answer(
 )
 const unassignedAnswer = answer(
   Type.Object({ unassigned_count: count }),
-  'How many of them had the guardrail.',
+  'How many keys or members of the request had the guardrail.',
   {
     unassigned_count: 1,
   },
@@ -292,7 +292,7 @@ const assignments = tagged('Guardrails', {
   listKeyAssignments: keyList,
   listGuardrailKeyAssignments: keyList,
   assignKeys: {
-    text: 'If one key is unknown, none is assigned. Replaces earlier assignments of the same keys.',
+    text: 'If one key is unknown, none is assigned. Replaces other guardrails that were assigned to the same keys.',
     body: keysBody,
     answers: { 200: assignedAnswer },
   },
@@ -300,7 +300,7 @@ const assignments = tagged('Guardrails', {
   listMemberAssignments: memberList,
   listGuardrailMemberAssignments: memberList,
   assignMembers: {
-    text: 'A member is named by the creator_user_id of its keys. Replaces earlier assignments of the same members.',
+    text: 'A member is named by the creator_user_id of its keys. Replaces other guardrails that were assigned to the same members.',
     body: membersBody,
     answers: { 200: assignedAnswer },
   },
