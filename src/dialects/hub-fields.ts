@@ -1,6 +1,6 @@
 /**
  * Fields that a dialect shares with POST /responses under the same name. They are checked by the schemas of that body;
- * all of them may be null, because clients of typed APIs send null for unset fields. Pure.
+ * all but `model` may be null, because clients of typed APIs send null for unset fields. Pure.
  */
 import { orNull } from '../protocol/json/schema.ts'
 import { ResponsesRequest } from '../protocol/request.ts'

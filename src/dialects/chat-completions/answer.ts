@@ -35,7 +35,7 @@ export function inputOf(item: CallItem): string {
   return item.type === 'custom_tool_call' ? item.input : item.arguments
 }
 
-/** A call of the client's; `argumentsText`: its arguments or input so far. */
+/** A call for the client; `argumentsText`: its arguments or input so far. */
 export function chatCall(item: CallItem, index: number, argumentsText: string): ChatFields {
   const { call_id: id, name } = item
   return item.type === 'custom_tool_call'
@@ -44,7 +44,7 @@ export function chatCall(item: CallItem, index: number, argumentsText: string): 
 }
 
 /**
- * An answer with calls always ends with `tool_calls`, whatever reason the provider gave: clients run tools only for
+ * A complete answer with calls ends with `tool_calls`, whatever reason the provider gave: clients run tools only for
  * this reason.
  */
 export function finishOf(response: ResponseResource): ChatFinish {

@@ -17,7 +17,7 @@ import {
   serverToolCall,
 } from './answer.ts'
 
-/** `withReasoning`: false omits the reasoning text, but keeps what the model needs in later turns. */
+/** `withReasoning`: false leaves out reasoning and its seals; only signatures of calls stay. */
 export function chatBody(response: ResponseResource, withReasoning: boolean): ChatFields {
   const message = new Message(withReasoning)
   for (const item of response.output) message.add(item)
@@ -116,7 +116,7 @@ export class Message {
     }
   }
 
-  /** Raw thinking before its summary, as streams have it. */
+  /** Adds raw thinking before its summary, as streams have it. */
   #addReasoning(item: ReasoningItem): void {
     const origin = detailOrigin(item)
     let last: ChatFields | null = null

@@ -150,7 +150,7 @@ class DetailReader {
     this.#items.push(item)
   }
 
-  /** The item that the entry was made from. Entries that cannot be turned back into items are omitted. */
+  /** Adds the item that the entry was made from. Entries that cannot be turned back into items are omitted. */
   #addServerTool(detail: Extract<ReasoningDetail, { type: 'reasoning.server_tool_call' }>): void {
     const { tool_name: name, tool_call_id: id, arguments: input, result } = detail
     if (name == null || !TOOL_NAME_PATTERN.test(name)) return

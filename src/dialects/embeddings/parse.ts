@@ -26,7 +26,7 @@ const SHARED_FIELDS: ReadonlySet<string> = new Set([
   'safety_identifier',
   'trace',
 ])
-/** The other known fields: settings, and fields that only apply to models that write. */
+/** All known fields: also settings, and fields that only apply to models that write. */
 const KNOWN_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(ResponsesRequest.properties),
   ...Object.keys(EmbeddingsBody.properties),

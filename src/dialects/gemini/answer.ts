@@ -192,7 +192,8 @@ export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
 }
 
 /**
- * Counts in the form of this API: `candidatesTokenCount` excludes thoughts. Counts of 0 are omitted, as Google does.
+ * Counts in the form of this API: `candidatesTokenCount` excludes thoughts. Counts of cached, thought and tool tokens
+ * are omitted if they are 0, as Google does.
  */
 export function usageMetadata(usage: ResponseUsage): GeminiFields {
   const {

@@ -29,7 +29,7 @@ export const PLACEHOLDER_SIGNATURE = 'skip_thought_signature_validator'
 
 const isItem = compile(InputItem)
 
-/** The item that later turns need and this API has no part for; null: none. */
+/** The item, if later turns need it and this API has no part for it; null: they do not, or it is too long. */
 export function carriedItem(item: OutputItem): PartItem | null {
   if (item.type === 'reasoning') return carriedReasoning(item as ReasoningItem)
   if (gatewayToolOf(item.type) === null) return null

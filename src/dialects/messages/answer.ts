@@ -75,7 +75,7 @@ interface Stop {
 }
 
 /**
- * An answer with calls always ends with `tool_use`, whatever reason the provider gave: clients run tools only for this
+ * A complete answer with calls ends with `tool_use`, whatever reason the provider gave: clients run tools only for this
  * reason.
  */
 export function stopOf(response: ResponseResource): Stop {

@@ -1,7 +1,7 @@
 /**
  * Translates the client's content blocks to request parts. Pure. Each block becomes one part, so that errors can name
- * the block. Content that only this API can express is stored in `native`: a text part made from a document or a search
- * result has the whole block there.
+ * the block; only a document with pictures becomes several. Content that only this API can express is stored in
+ * `native`: a text part made from a document or a search result has the whole block there.
  */
 import type { Annotation } from '../../protocol/parts.ts'
 import { annotationsOf, areNative } from './citations.ts'

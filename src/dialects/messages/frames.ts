@@ -56,7 +56,7 @@ export class MessagesFrames implements FrameWriter {
   #open: OpenBlock | null = null
   /** Number of the next block. */
   #nextIndex = 0
-  /** The texts of other items while a call was open, by output index. */
+  /** The events of other items that arrived while a call was open, by output index. */
   readonly #waitingEvents = new Map<number, StreamEvent[]>()
   readonly #texts = new Map<string, TextState>()
   /** Thoughts that were sent, by output index: true as text, false as summary. */

@@ -1,7 +1,8 @@
 /**
- * Writes each item of a hosted tool (one that the provider or the gateway ran) as two blocks: the call and its result.
- * Pure. A provider of this API sends both blocks itself; they pass unchanged, because they hold encrypted parts that
- * later turns need. For all other providers the blocks are built from the item.
+ * Writes each item of a hosted tool (one that the provider or the gateway ran) as two blocks: the call and, if it is
+ * known, its result; an image or a compaction is one block. Pure. A provider of this API sends the blocks itself; they
+ * pass unchanged, because they hold encrypted parts that later turns need. For all other providers the blocks are built
+ * from the item.
  */
 import { listOrEmpty, parseJson, record, recordOrEmpty, records, textOrEmpty } from '../../base/json.ts'
 import type { HostedItem } from '../../protocol/items.ts'

@@ -124,7 +124,7 @@ function betasIn(header: string): readonly string[] {
 
 /** A workspace of an account at Anthropic, for requests with a BYOK credential. */
 const WORKSPACE_HEADER = 'anthropic-workspace-id'
-/** Only the header sets it: a body field of this name is refused. */
+/** Only the header sets it: a body field of this name is overwritten. */
 const WORKSPACE_FIELD = 'anthropic_workspace_id'
 
 function workspaceIn(headers: ReadonlyMap<string, string>): string | undefined {
