@@ -112,7 +112,7 @@ export function specialParts(request: ResponsesRequest, dialect: DialectName): r
   return parts ?? NO_SPECIAL_PARTS
 }
 
-/** Fields of clients of Anthropic's API, and summaries of the conversation that a client of either API requests. */
+/** MCP servers of clients of Anthropic's API, and summaries that any client requests with `context_management`. */
 function addUndeclared(
   request: ResponsesRequest,
   dialect: DialectName,

@@ -286,8 +286,8 @@ export interface Format {
    */
   decoder(emit: (delta: Delta) => void, endpoint?: Endpoint, takeMessage?: TakeMessage | null): Decoder
   /**
-   * The error for a reply with a status other than 2xx. The message is the provider's, cut to 500 characters; the
-   * caller must scrub secrets from it. `body` may be anything: JSON, HTML, empty.
+   * The error for a reply with a status other than 2xx. The message is the provider's, cut to 500 characters (2,000 if
+   * clients of this format parse it); the caller must scrub secrets from it. `body` may be anything: JSON, HTML, empty.
    */
   failure(status: number, body: string): GatewayError
 }

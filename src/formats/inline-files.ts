@@ -6,7 +6,7 @@
 /** The beginning of a PDF file (`%PDF`) in base64. */
 export const PDF_START = 'JVBERi'
 
-/** The file as a data URL, if it is a PDF in bare base64. */
+/** A PDF in bare base64 as a data URL; other data unchanged. */
 export function dataUrlOf(data: string): string {
   return data.startsWith(PDF_START) ? `data:application/pdf;base64,${data}` : data
 }

@@ -114,7 +114,7 @@ export function outgoingRequest(
   format: Pick<Format, 'dialect'>,
   callerDialect: DialectName,
 ): ResponsesRequest {
-  // Clients of other dialects have none of these fields, whatever their unknown fields are called.
+  // Clients of other dialects have no native fields: one with such a name is unknown, so it is removed too.
   const isForeign =
     format.dialect !== callerDialect &&
     (DIALECT_ABILITIES[callerDialect].nativeFields ||
@@ -168,7 +168,7 @@ function isSent(
 }
 
 // Fields that only the caller's own API knows (protocol/json/native.ts). Formats of that API read them; all others
-// pass on fields of parts, items and tools that they do not know, so it is removed before they see it.
+// pass on fields of parts, items and tools that they do not know, so these fields are removed first.
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -219,7 +219,10 @@ function cleanChoice(choice: Fields, tools: readonly unknown[]): Fields {
   return knownChoice(choice, tools) ?? cleanPart(choice)
 }
 
-/** A tool that other providers cannot express is named by its type. */
+/**
+ * The tool as a function if the gateway knows its form, else without `native`.
+ * @throws GatewayError `unprocessable` for a tool that only the caller's own API has
+ */
 function cleanTool(tool: Fields, index: number): Fields {
   const { native } = tool
   const functionTool = isRecord(native) && native['type'] === tool['type'] ? knownFunction(native) : null

@@ -40,7 +40,7 @@ function noteOmission(path: string, reason: string, omissions: Change[]): void {
   if (omissions.length < OMISSIONS_MAX) omissions.push({ field: path, action: 'dropped', reason })
 }
 
-/** Notes an item that a provider ran, and that its encoder omits. */
+/** Notes an item of a tool that a provider or the gateway ran, and that the encoder omits. */
 export function noteOmittedItem(path: string, omissions: Change[]): void {
   noteOmission(path, 'the provider cannot take back what another one has run', omissions)
 }
@@ -80,8 +80,8 @@ export function refuseItem(type: string, path: string): GatewayError {
 }
 
 /**
- * True for a spent item that has the form of the Responses format but comes from another provider. A Responses provider
- * would look up its id, or miss fields that only its own items have. Gemini signs its items.
+ * True for an item of a hosted tool that has the form of the Responses format but comes from elsewhere. A Responses
+ * provider would look up its id, or miss fields that only its own items have. Gemini signs its items.
  */
 export function isRunElsewhere(type: string, id: unknown, signature: unknown): boolean {
   return (
@@ -127,14 +127,14 @@ const REPLAYED_TOOLS: {
 const UNFINISHED_STATUSES: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
 
 /**
- * A replayed item of `REPLAYED_TOOLS`, of an MCP tool that the gateway has called, or of a patch that it asked the client to
- * apply, as function calls and outputs, which every format can express; null for others. Later turns may ask for the
- * result, and the client itself may have run a command.
+ * A replayed item of `REPLAYED_TOOLS`, of an MCP tool that the gateway has called, or of a patch that it asked the
+ * client to apply, as function calls and outputs, which every format can express; null for others and for items without
+ * a result. Later turns may ask for the result, and the client itself may have run a command.
  */
 export function replayAsCall(item: ReplayedItem, index: number): readonly (Call | Output)[] | null {
   if (isGatewayPatch(item)) return patchCall(item, index)
   if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
-  // Approval requests of the gateway and their answers: the call, or its refusal, contains the same information.
+  // Approval requests of the gateway and their answers become nothing: the call, or its refusal, says the same.
   if (item.type === 'mcp_approval_request') return isGatewayId(item.id) ? [] : null
   if (item.type === 'mcp_approval_response')
     return isGatewayId((item as Fields)['approval_request_id']) ? [] : null
@@ -258,7 +258,9 @@ export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unkno
 /** Reasoning that Claude can verify, at Anthropic and in every cloud: by its signature, or sealed. */
 type ClaudeThought = { readonly text: string; readonly signature: string } | { readonly sealedText: string }
 
-/** The reasoning in the form that Claude verifies; null for reasoning of other models. */
+/**
+ * The reasoning in the form that Claude verifies; null for reasoning of other models, or without signature and seal.
+ */
 export function claudeThought(item: Extract<InputItem, { type: 'reasoning' }>): ClaudeThought | null {
   const isClaude = item.format === 'anthropic-claude-v1'
   if (item.signature != null && item.signature !== '' && (isClaude || item.format == null)) {

@@ -83,7 +83,7 @@ function settingsOf(names: SettingNames): readonly Setting[] {
 interface WordSettings {
   readonly verbosity: readonly SettingName[]
   readonly effort: readonly SettingName[]
-  /** True: a word stops thinking. Absent: models of the format think only if they are told to. */
+  /** True: a word stops thinking. Absent: no word does, and a request to stop is not part of the report. */
   readonly hasNone?: true
 }
 

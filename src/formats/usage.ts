@@ -2,8 +2,8 @@
 import type { Usage } from './format.ts'
 
 /**
- * Counts of a reply are cumulative: the last complete set counts. A missing or zero count replaces nothing, and a set
- * with fewer kinds of tokens does not replace one with more.
+ * Counts of a reply are cumulative: the last complete set counts. A missing or zero count replaces nothing, and a
+ * smaller count that lacks a kind of tokens (cached, written to the cache, reasoning) does not replace one that has it.
  */
 export function mergedUsage(earlier: Usage, usage: Usage): Usage {
   const input = mergedInput(earlier, usage)

@@ -6,7 +6,7 @@ import type { MessageItem } from '../protocol/items.ts'
 
 /** A message with one text and nothing else. */
 export interface WholeMessage {
-  /** The provider's own id if a later turn needs it, else null. */
+  /** The id of the message at the provider; null: the provider gave none that a later turn could use. */
   readonly id: string | null
   readonly phase: string | null
   readonly status: MessageItem['status']
@@ -26,8 +26,8 @@ const BACKSLASH = 92
 const [SPACE, TAB, LF, CR] = [32, 9, 10, 13]
 
 /**
- * Finds a text in the document that it was parsed from, as the value of a member of this name. Null if the document
- * spells it differently from `JSON.stringify`. The document must be valid.
+ * Finds a text in the document that it was parsed from, as the value of a member of this name. Null if the text is too
+ * short to search for, or if the document spells it differently from `JSON.stringify`. The document must be valid.
  */
 export function jsonOf(text: string, document: string, name: 'text' | 'content'): string | null {
   if (text.length < SEARCHED_MIN_CHARS) return null
@@ -64,7 +64,7 @@ function afterBlanks(document: string, start: number): number {
   }
 }
 
-/** The quote that ends the string whose content begins at `from`. */
+/** The index of the quote that ends the string whose content begins at `start`. */
 function closingQuote(document: string, start: number): number {
   for (let quote = document.indexOf('"', start); ; quote = document.indexOf('"', quote + 1)) {
     if (quote === -1) return document.length

@@ -39,7 +39,7 @@ export function computerTool(tool: Json): Json {
   }
 }
 
-/** The tools for a model, and the beta feature that they need; null: none of the tools is a computer. */
+/** The tools for a model, and the beta feature that they need; null: no tool is a computer without a version. */
 export function withVersion(
   tools: readonly Json[],
   upstreamModel: string,

@@ -1,7 +1,8 @@
 /**
- * Encodes a request as the body of POST /messages. Pure. Only fields named here are sent. The encoder drops parameters
- * that this API lacks if they only tune a reply (penalties, log probabilities, verbosity, seeds), and refuses a field
- * with its path if dropping it would change the meaning of the request.
+ * Encodes a request as the body of POST /messages. Pure. Only fields named here are sent, and unknown fields of clients
+ * of this API. The encoder drops parameters that this API lacks if they only tune a reply (penalties, log
+ * probabilities, verbosity, seeds), and refuses a field with its path if dropping it would change the meaning of the
+ * request.
  */
 import { strings } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'

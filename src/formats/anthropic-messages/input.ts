@@ -7,8 +7,8 @@
  * - Later system messages of such a client keep their position. Those of other clients, and developer messages, join
  *   `system` in order: not every model accepts them within the conversation, and as user turns they would lose their
  *   authority.
- * - The encoder omits items of tools that a provider ran (see formats/replayed.ts): the API accepts such blocks only with
- *   encrypted contents that the items lack.
+ * - The encoder omits items of tools that a provider ran (see formats/replayed.ts), unless they hold Anthropic's own
+ *   blocks: the API accepts such blocks only with encrypted contents, which other items lack.
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */

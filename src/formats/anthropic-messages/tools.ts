@@ -1,9 +1,10 @@
 /**
  * Encodes tools and the tool choice. Pure.
  *
- * Functions become client tools. Web search, web fetch, code execution and tool search become Anthropic's own tools.
- * The encoder refuses all others with their path: a custom tool's free-form input would come back as a function call,
- * and MCP servers need approvals, which this API lacks.
+ * Functions become client tools. Web search, web fetch, code execution, tool search and computer use become Anthropic's
+ * own tools; a tool from a client of this API is sent unchanged. The encoder refuses all others with their path: a
+ * custom tool's free-form input would come back as a function call, and MCP servers need approvals, which this API
+ * lacks.
  */
 import {
   filled,

@@ -168,7 +168,10 @@ function topK({ top_k }: ResponsesRequest, family: Family): ConverseBlock {
   return family === 'nova' ? { inferenceConfig: { topK: top_k } } : { top_k }
 }
 
-/** With its highest effort, Nova accepts no output limit and no sampling parameters. */
+/**
+ * With its highest effort, Nova accepts no output limit and no sampling parameters. A limit lowers the effort; sampling
+ * parameters are left out beside any effort.
+ */
 function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
   const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
   const { temperature: _temperature, topP: _topP, ...otherSettings } = inference

@@ -15,7 +15,7 @@ export function takesCachePoints(family: Family): boolean {
   return family === 'claude' || family === 'nova'
 }
 
-/** True if it has them on tools too, and for an hour. Others refuse these. */
+/** True if the family also takes cache points on tools, and points for an hour. The others refuse such points. */
 export function takesAllPoints(family: Family): boolean {
   return family === 'claude'
 }

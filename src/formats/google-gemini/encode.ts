@@ -1,4 +1,7 @@
-/** Encodes a request as the body of `generateContent`. Only fields named here are sent. Pure. */
+/**
+ * Encodes a request as the body of `generateContent`. Only fields named here are sent, and unknown fields of clients of
+ * this API. Pure.
+ */
 import { type Json, record, strings } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -125,8 +125,8 @@ const MARK_FIELDS: readonly string[] = ['cache_control', 'prompt_cache_breakpoin
 const SEARCH_DEPTH_MAX = 8
 
 /**
- * The fields of the caller's marks that are missing in a body, for the pipeline. Empty where each mark is there, and
- * none for an hour was lowered.
+ * The field of the caller's marks if the body has fewer marks in blocks, or none at all; its `ttl` if only one-hour
+ * marks were lowered; else empty. For the pipeline.
  */
 export function lostMarks(request: object, body: object): readonly string[] {
   const requestMarks = new MarkCount(request)

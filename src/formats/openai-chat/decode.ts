@@ -116,12 +116,12 @@ export class ChatDecoder implements Decoder {
     throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a chat completion')
   }
 
-  /** Reads the fields outside the choices. Usage comes first: the provider may bill a failed reply. */
+  /** Reads the fields outside the choices, even of a frame with an error: the provider may bill a failed reply. */
   #readCommon(body: Json, choices: readonly unknown[] | null): void {
     if (!this.#isStarted) {
       const upstreamId = nameIn(body['id'])
       const model = filled(body['model'])
-      // Azure begins with a chunk that has neither; the next one knows.
+      // Azure begins with a chunk without id and choices; the next chunk has both.
       if (upstreamId !== null || (choices !== null && choices.length > 0)) {
         this.#isStarted = true
         this.#upstreamId = upstreamId
@@ -298,8 +298,8 @@ export class ChatDecoder implements Decoder {
   }
 
   /**
-   * Reads an element of `tool_calls`, or `{function}` around a legacy `function_call`. In a whole reply each is a call of
-   * its own.
+   * Reads an element of `tool_calls`, or `{function}` around a legacy `function_call`. In a whole reply each is a call
+   * of its own.
    */
   #addCall(call: Json | null, isWhole: boolean): void {
     if (call === null) return

@@ -35,7 +35,7 @@ const SAME_NAME: readonly (keyof ResponsesRequest)[] = [
   'prediction',
 ]
 
-/** Wire names that the encoder itself writes: an unknown field cannot replace them. */
+/** Wire names that an unknown field cannot set: the encoder writes them, or the fields that replaced them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([
   'messages',
   'functions',
@@ -47,7 +47,7 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
 /** The same, with the chat names of `max_output_tokens`, where the request has that. */
 const LIMITED_NAMES: ReadonlySet<string> = new Set([...OWN_NAMES, 'max_tokens', 'max_completion_tokens'])
 
-/** The tier names on the wire; omitting the field means `auto`. */
+/** Tiers with another name on the wire; omitting the field means `auto`. */
 const SERVICE_TIERS: Readonly<Record<string, string | undefined>> = {
   auto: undefined,
   fast: 'priority',
@@ -60,7 +60,7 @@ const VERBOSITY: Readonly<Record<string, string>> = { xhigh: 'high', max: 'high'
 const BUDGET_EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
 /**
- * Writes field by field, without an entry or a call for fields that are not set.
+ * Writes field by field, because a table of fields would cost time for each field that is not set.
  * @throws GatewayError `unprocessable` that names the field without a form in this format.
  */
 function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {

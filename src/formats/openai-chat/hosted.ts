@@ -170,8 +170,9 @@ export function chatAnnotation(raw: unknown): Annotation | null {
 }
 
 /**
- * Citations for the whole reply (`search_results`, else `citations`). Their ranges are unknown, so each becomes an
- * empty range at the end of the text, and a client that marks ranges never replaces words of the answer.
+ * Citations for the whole reply: `search_results`, then the URLs in `citations` that are new. Their ranges are unknown,
+ * so each becomes an empty range at the end of the text, and a client that marks ranges never replaces words of the
+ * answer.
  */
 export function replyCitations(
   results: readonly unknown[] | null,

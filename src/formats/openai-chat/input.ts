@@ -5,7 +5,7 @@
  * The encoder omits reasoning of earlier turns, which most providers ignore or refuse. Quirks of the provider's row
  * send it back: as `reasoning_details` if signed or encrypted (`reasoning-object`), as `reasoning_content`
  * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
- * model's other items only calls have a form here; see formats/replayed.ts for the rest.
+ * model's other items only messages and calls have a form here; see formats/replayed.ts for the rest.
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
@@ -171,7 +171,7 @@ class Conversation {
       noteOmittedThought(item, null, path, this.#omissions)
       return
     }
-    // Reasoning after calls belongs to the next turn, unless their outputs are still missing.
+    // Reasoning after a message begins the next turn; after calls without outputs it still belongs to their turn.
     if (this.#turn?.hasMessage === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
     const turn = this.#beginTurn()
     for (const detail of details) turn.details.push({ ...detail, index: turn.details.length })

@@ -61,7 +61,7 @@ export class ChatText {
       if (annotation !== null) this.#annotations.push(annotation)
     }
     if (this.#message !== null && this.#partKind === 'text') this.#flushAnnotations()
-    // Log probabilities arrive with their frame, or wait for a text.
+    // The annotations wait for a text.
     else this.#withheld.add(raw)
   }
 
@@ -72,7 +72,7 @@ export class ChatText {
     for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
   }
 
-  /** Call at the end of a frame: log probabilities that its text did not use wait for the next one. */
+  /** Call at the end of a frame: counts log probabilities as withheld if they wait for the text of a later frame. */
   weighLogprobs(logprobs: unknown): void {
     if (this.#logprobs !== null) this.#withheld.add(logprobs)
   }
@@ -120,7 +120,7 @@ export class ChatText {
   }
 }
 
-/** True if a delta has any content of the reply. */
+/** True if a delta has content of the reply in one of the usual fields. */
 export function hasReplyContent(delta: Json): boolean {
   return [
     'content',
@@ -142,7 +142,7 @@ export function hasReplyContent(delta: Json): boolean {
 interface OpenItem {
   readonly item: number
   readonly id: string | null
-  /** The next part of each form, and the provider's index of the current part. */
+  /** The current part of each form (-1: none yet), and the provider's index of that part. */
   textPart: number
   textIndex: number | null
   summaryPart: number

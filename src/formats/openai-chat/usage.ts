@@ -101,7 +101,7 @@ export function chatUsage(usage: Json): Usage {
       if (reportedReasoning === 0) reasoning = uncounted
     }
   }
-  // Counts with Anthropic's names are not included in the prompt; others are.
+  // Counts with Anthropic's names that exceed the prompt are not included in it.
   const anthropicCache =
     countOrZero(usage['cache_read_input_tokens']) + countOrZero(usage['cache_creation_input_tokens'])
   if (anthropicCache > input && anthropicCache === cachedCount + cacheWrites) input += anthropicCache

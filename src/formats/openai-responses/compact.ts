@@ -27,7 +27,7 @@ export function encodeCompact(model: ModelRequest, endpoint: Endpoint): WireRequ
   }
 }
 
-/** A request whose answer has a summary where its input is longer. */
+/** A request whose answer contains a summary if its input has more than `threshold` tokens. */
 export function encodeWithThreshold(model: ModelRequest, endpoint: Endpoint, threshold: number): WireRequest {
   const wire = encodeResponses(model, endpoint)
   const management = [{ type: 'compaction', compact_threshold: threshold }]

@@ -45,7 +45,7 @@ const handleFailure: Handler = (_, event) => {
 }
 const handlePart: Handler = (decoder, event) => decoder.readPart(event)
 
-/** Handlers by event type, in the spellings of all known providers. The decoder ignores others but progress. */
+/** Handlers by event type, in the spellings of all known providers. `frame` decides about all other events. */
 const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ['response.created', handleStart],
   ['response.queued', handleStart],
@@ -98,7 +98,7 @@ export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   /** The provider whose own reasoning has no format name; null: none. */
   readonly #slug: string | null
-  /** Both are null until an item opens. A reply that is one message opens no item. */
+  /** Both are null until an item opens. Messages that are emitted whole open none. */
   #slots: Slots | null = null
   #lookup: SlotLookup | null = null
   readonly #takeMessage: TakeMessage | null
@@ -282,7 +282,7 @@ export class ResponsesDecoder implements Decoder {
     if (slots.length + this.#wholeMessages === 0) this.#addOutputText(response)
   }
 
-  /** True for a message that was emitted whole. */
+  /** Emits a message with one text and nothing else in one piece. Returns false for any other item. */
   #emitsWhole(item: Json, finalItems: readonly Json[]): boolean {
     const message = plainMessage(item)
     if (message === null) return false
@@ -452,7 +452,7 @@ function webSearches(
   { tool_usage: tools }: Json,
   { server_side_tool_usage_details: serverSide, server_tool_use_details: details }: Json,
 ): number | null {
-  // Most replies report neither.
+  // Most replies have none of these fields.
   if (tools === undefined && serverSide === undefined && details === undefined) return null
   const searches =
     recordOrEmpty(recordOrEmpty(tools)['web_search'])['num_requests'] ??

@@ -40,7 +40,7 @@ const COPIED_FIELDS = [
   'prediction',
 ] as const satisfies readonly (keyof ResponsesRequest)[]
 
-/** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
+/** Encodes a field by name. The encoder omits a field with the value `undefined`, and known fields without a row. */
 const FIELD_ENCODERS: ReadonlyMap<string, FieldEncoder> = new Map<string, FieldEncoder>([
   ...COPIED_FIELDS.map((name): [string, FieldEncoder] => [name, copyField]),
   [
@@ -85,7 +85,7 @@ const NOT_IN_REASONING: ReadonlySet<string> = new Set(['max_tokens', 'enabled', 
 const NOT_IN_TEXT: ReadonlySet<string> = new Set(['format', 'verbosity'])
 const NO_FIELDS: ReadonlySet<string> = new Set()
 
-/** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
+/** @throws GatewayError `unprocessable` for a tool or an item that this provider cannot take. */
 function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body: Record<string, unknown> = { model: endpoint.upstreamModel }
   const omissions: Change[] = []
@@ -123,7 +123,10 @@ function copyField(value: unknown): unknown {
   return value
 }
 
-/** The limit counts steps of the gateway's loop; it goes out only if the provider runs tools too. */
+/**
+ * The limit counts steps of the gateway's loop; it goes out only if the provider runs tools too, and no stop conditions
+ * of that loop are set.
+ */
 function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
   if (request.stop_server_tools_when != null) return undefined
   return records(request.tools).some(runsAtProvider) ? value : undefined

@@ -37,7 +37,7 @@ const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing',
 const NOT_IN_REASONING: ReadonlySet<string> = new Set(['format', 'signature', 'content'])
 const NOT_IN_UNNAMED: ReadonlySet<string> = new Set([...NOT_IN_REASONING, 'id'])
 const NOT_IN_CITATION: ReadonlySet<string> = new Set(['content'])
-/** A model cannot read images as text. */
+/** Fields of a gateway tool's item that are not its result, and images, which a model cannot read as text. */
 const NOT_IN_RESULT: ReadonlySet<string> = new Set([
   'type',
   'id',
@@ -159,8 +159,7 @@ function isComplete(citation: Json): boolean {
 
 /**
  * Encrypted reasoning goes back only to its provider; an item without a format counts as one of this wire format.
- * Providers that encrypt reasoning cannot use plain text and would look up its id in vain; others get the plain text
- * back under its id.
+ * OpenAI and Azure cannot use plain text and would look up its id in vain; others get the plain text back under its id.
  */
 function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   if (isForeignThought(item, endpoint)) return []

@@ -17,7 +17,7 @@ import { TextMark } from '../text-mark.ts'
 import type { WholeMessage } from '../whole-message.ts'
 import { checkedCount, Withheld } from '../withheld.ts'
 
-/** One output item. It emits no deltas once `isClosed` is true. */
+/** One output item. Once `isClosed` is true, it emits nothing more, except the rest of a call that ended incomplete. */
 export interface Slot {
   readonly item: number
   readonly type: ItemStart['type']
@@ -188,7 +188,7 @@ export class Slots {
     this.#add(slot, this.part(slot, form, index), text, Array.isArray(logprobs) ? logprobs : [])
   }
 
-  /** Adds the rest of a final text, and its log probabilities if the stream had none. */
+  /** Adds the rest of a final text, and the log probabilities that the stream did not have. */
   complete(slot: Slot, form: PartForm, index: number, finalText: unknown, logprobs: unknown): void {
     if (typeof finalText === 'string') this.#complete(slot, this.part(slot, form, index), finalText, logprobs)
   }

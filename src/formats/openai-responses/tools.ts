@@ -13,7 +13,7 @@ import { isGatewayType } from '../replayed.ts'
 const WEB_SEARCH = /^web_search(_preview)?(_\d{4}_\d{2}_\d{2})?$/
 const NOT_IN_FUNCTION: ReadonlySet<string> = new Set(['cache_control'])
 
-/** Settings of the gateway's search engines; a provider's search has none of them. */
+/** Fields that a provider's search does not have; the domains go out in its `filters`. */
 const NOT_IN_SEARCH: ReadonlySet<string> = new Set([
   'engine',
   'mode',
@@ -34,7 +34,7 @@ export const HOSTED_TOOLS: ReadonlySet<string> = new Set(
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', 'namespace', 'local_shell'])
 
-/** @throws GatewayError `unprocessable` for a tool that only the gateway can run. */
+/** @throws GatewayError `unprocessable` for a tool, or a search engine, that only the gateway has. */
 export function encodeTools(
   tools: readonly unknown[],
   path: string,
@@ -43,7 +43,7 @@ export function encodeTools(
   return tools.map((tool, index) => wireTool(recordOrEmpty(tool), `${path}[${index}]`, quirks))
 }
 
-/** True for a tool that the provider runs, and whose calls it can limit. */
+/** True for a built-in tool of the provider, even if the client runs it: `max_tool_calls` limits such tools. */
 export function runsAtProvider(tool: Json): boolean {
   return !CLIENT_TOOLS.has(tool['type'])
 }

@@ -125,9 +125,9 @@ export function outwardIds(
 /** Each id depends only on the items before it, so that a conversation keeps its ids while it grows. */
 class CallIds {
   readonly #rule: CallIdRule
-  /** The caller's id for each id that is sent. */
+  /** For each id that is sent: the caller's id, with its number if it repeats. */
   readonly #callerIds = new Map<string, string>()
-  /** How often each of the caller's ids has occurred. */
+  /** The number of calls with each of the caller's ids, in the request or in a turn. */
   readonly #counts = new Map<string, number>()
 
   constructor(rule: CallIdRule) {

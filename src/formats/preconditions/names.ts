@@ -1,6 +1,6 @@
 /**
  * Replaces tool names that a receiver does not accept: with the readable part and a hash of the name. The hash depends
- * only on the name, so no other tool ever changes it. Pure.
+ * only on the name, so other tools do not change it, unless one has the new name already. Pure.
  */
 import { hash } from 'node:crypto'
 import { recordOrEmpty } from '../../base/json.ts'

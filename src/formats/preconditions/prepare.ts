@@ -44,7 +44,7 @@ interface Survey {
   /** True if there are items, mostly of tools, that a format may be unable to express. */
   hasOthers: boolean
   hasFailures: boolean
-  /** True if there are results with parts other than text. */
+  /** True if there are results that are lists of parts. */
   hasParts: boolean
 }
 
@@ -140,8 +140,8 @@ function surveyOf(input: readonly InputItem[]): Survey | null {
         break
       default:
         survey ??= { ...EMPTY_SURVEY }
-        // Marks a patch that was not applied as a failure.
         survey.hasOthers = true
+        // As a call, a patch that was not applied has a failed result.
         survey.hasFailures = true
     }
   }
@@ -269,7 +269,7 @@ function itemsAsCalls(prompt: Prompt): void {
       prompt.report(index, '', 'added', 'the provider wants an output for each call')
     for (const answer of answerItems ?? [item]) {
       const isOwn = demands.items === 'own'
-      // Records of the gateway's own tools have no other form anywhere.
+      // Items of the gateway's own tools become calls everywhere, so their change is not reported.
       const callItems = isOwn ? null : replayAsCall(answer, index)
       const nativeItems = isOwn || callItems !== null ? null : nativeAsCall(answer, index)
       if (nativeItems !== null)
@@ -284,7 +284,7 @@ function itemsAsCalls(prompt: Prompt): void {
     prompt.setItems(items, origins)
 }
 
-/** Moves outputs after their calls, then makes ids unique. */
+/** Moves outputs after their calls, then gives calls unique ids in the form that the receiver accepts. */
 function pairCalls(prompt: Prompt): void {
   let pairs = pairsOf(prompt.items)
   const order = prompt.demands.outputs === 'after-calls' ? outputsAfterCalls(pairs) : null
@@ -437,7 +437,7 @@ function attachmentOf(item: InputItem): Attachment | null {
   }
 }
 
-/** Joins system messages with the instructions; if they are allowed only at the beginning, all of them. */
+/** Joins the system messages at the beginning with the instructions; where later ones are not allowed, these too. */
 function joinSystem(prompt: Prompt): void {
   const { demands, isOwnApi, items, request } = prompt
   const isStrict = demands.system === 'first'
@@ -550,7 +550,7 @@ function hasUnion(schema: Json): boolean {
   return false
 }
 
-/** A function's schema that some receiver refuses because of its root. */
+/** True for a function whose schema some receiver refuses because of its root. */
 function isOddRoot(tool: Tool | null): boolean {
   // Validation lets only objects pass; other callers may have anything.
   if (tool?.type !== 'function' || tool.parameters == null) return false

@@ -16,7 +16,7 @@ const KEPT_KEYWORDS: ReadonlySet<string> = new Set([
   'default',
   'required',
 ])
-/** Keywords with a schema, a list of them, or a map of them, which may stay. */
+/** Keywords that stay, with a list or a map of schemas, each of which is reduced. */
 const LIST_KEYWORDS: ReadonlySet<string> = new Set(['anyOf', 'allOf'])
 const MAP_KEYWORDS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions'])
 const ENFORCED_FORMATS: ReadonlySet<unknown> = new Set([
@@ -125,7 +125,7 @@ function describedRules(description: unknown, keywords: readonly (readonly [stri
   return typeof description === 'string' && description !== '' ? `${description}\n\n${rules}` : rules
 }
 
-/** Asks for JSON in plain words, for formats that have no JSON mode without a schema. */
+/** Asks for JSON in plain words, for receivers that do not enforce it, or that require the word in the prompt. */
 export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
 
 /** The schema as an object with properties. A union at its root moves to the description. */

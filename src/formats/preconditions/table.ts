@@ -1,6 +1,7 @@
 /**
- * The requirements of a receiver, beyond the grammar of its format: one row for each format, and the changes that
- * quirks of a provider's row, the model and the rows of both make to it. `prepare.ts` applies it to each prompt. Data.
+ * The requirements of a receiver, beyond the grammar of its format: one row for each format, and the changes to it by
+ * the quirks of a provider, the name of a model, and settings of the provider and the endpoint. `prepare.ts` applies
+ * the result to each prompt. Data.
  */
 import type { EffortName } from '../../protocol/efforts.ts'
 import {
@@ -236,7 +237,7 @@ const RULES_BY_QUIRK: Readonly<
       },
     },
   },
-  // Gateways of that form know all words.
+  // Gateways that take a `reasoning` object know all efforts.
   'reasoning-object': { 'openai-chat': { efforts: null } },
   'xai-names': {
     'openai-chat': { names: { ...WORD_NAMES, reserved: RESERVED_BY_XAI } },
