@@ -14,7 +14,9 @@ function run(t: Test, texts: Readonly<Record<string, string>>) {
     [
       '--disable-warning=ExperimentalWarning',
       'scripts/tests.ts',
-      ...Object.keys(texts).map(name => join(folder, name)),
+      ...Object.keys(texts)
+        .filter(name => name.endsWith('.suite.ts'))
+        .map(name => join(folder, name)),
     ],
     { cwd: ROOT, encoding: 'utf8' },
   )
@@ -62,6 +64,21 @@ t.test('a suite that fails once and passes alone is named, with what failed', as
   t.equal(status, 0)
   t.match(told, /^not ok - odd\.suite\.ts # time=1s\nnot ok 1 - it has been here\n/m)
   t.match(told, /^ok - odd\.suite\.ts # time=1s\n# Unsteady, .*: odd\.suite\.ts\n# All passed\.$/m)
+})
+
+t.test('a suite waits for a file that takes long to load, though its other tests are done', async t => {
+  const { status, told } = run(t, {
+    'a.test.ts': suite("t.teardown(() => undefined)", "t.test('holds', async t => t.ok(true))"),
+    'b.test.ts': suite(
+      "await new Promise(resolve => setTimeout(resolve, 100))",
+      "t.test('breaks', async t => t.ok(false, 'it has run'))",
+    ),
+    'all.suite.ts': `import { importTests } from '${join(ROOT, 'test/support/suite.ts')}'
+await importTests(import.meta.dirname)
+`,
+  })
+  t.equal(status, 1)
+  t.match(told, /^not ok - all\.suite\.ts # time=1s\n(?:.*\n)*? +not ok 1 - it has run$/m)
 })
 
 t.test('what a suite leaves out is told with the reason', async t => {

@@ -4,16 +4,25 @@
  */
 import { globSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import t from 'tap'
 import { HEAVY_FILES } from '../heavy/groups.ts'
 
 const TESTS = join(import.meta.dirname, '..')
+/** Some files start gateways before their first test. */
+const LOAD_MS = 600_000
 
-/** Imports the files of the suite in `folder`, or the part of them that `TEST_PART` names. */
+/**
+ * Imports the files of the suite in `folder`, or the part of them that `TEST_PART` names. Their tests run once all files
+ * are loaded: after a `t.teardown` outside of tests, tap ends the run as soon as no test is left, and would leave out
+ * those of a file that is still loading.
+ */
 export async function importTests(
   folder: string,
   isWanted: (file: string) => boolean = () => true,
 ): Promise<void> {
-  for (const file of testFiles(folder, isWanted, process.env['TEST_PART'])) await import(join(folder, file))
+  await t.test('all files load', { timeout: LOAD_MS }, async () => {
+    for (const file of testFiles(folder, isWanted, process.env['TEST_PART'])) await import(join(folder, file))
+  })
 }
 
 /**
