@@ -8,6 +8,7 @@ import type { Uploads } from '../batches/uploads.ts'
 import { cleanFilename } from '../features/files/filename.ts'
 import type { Files } from '../features/files/files.ts'
 import { type FormPart, fieldText, partSource, readForm } from '../features/files/multipart.ts'
+import { CLIENT_LIST_DEFAULT } from '../protocol/limits.ts'
 import { FILE_PURPOSES, type FilePurpose } from '../protocol/management/files.ts'
 import type { KeyRecord } from '../protocol/management/keys.ts'
 import type { FileFilter, FileRecord, WorkspaceScope } from '../storage/files.ts'
@@ -33,7 +34,6 @@ export interface FilesApiDeps {
 
 /** Space in a body for other fields, headers and separators. */
 export const FORM_OVERHEAD_BYTES = 64 * 1024
-const DEFAULT_PAGE_SIZE = 20
 /** The purpose of a form without one: clients of Anthropic's API send none. */
 const DEFAULT_PURPOSE: FilePurpose = 'user_data'
 /** Files with these purposes contain data for machines, so search skips them. */
@@ -104,7 +104,7 @@ function purposeOf(text: string): string {
 
 export function listFiles({ files }: FilesApiDeps): Handler {
   return async ({ query, key }, reply) => {
-    const limit = limitOf(query, DEFAULT_PAGE_SIZE)
+    const limit = limitOf(query, CLIENT_LIST_DEFAULT)
     const page = await files.list(filterOf(query, key), limit)
     if (page === null) throw refuseField('after', 'must be the id of a file in this workspace')
     reply.json(200, { object: 'list', ...listDocument(page.items.map(fileDocument), page.hasMore) })

@@ -8,6 +8,7 @@ import { FAILURES, GatewayError, refuseField } from '../base/errors.ts'
 import { callerOf } from '../callers/keys.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { isObject } from '../protocol/json/schema.ts'
+import { IDEMPOTENCY_KEY_PATTERN } from '../protocol/limits.ts'
 import { countFrames, framed } from '../storage/transcripts/frames.ts'
 import {
   isEarlierClaim,
@@ -23,7 +24,7 @@ import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 
 export const IDEMPOTENCY_HEADER = 'idempotency-key'
 const HEADER_IN_MESSAGES = 'Idempotency-Key'
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
+const IDEMPOTENCY_KEY = new RegExp(IDEMPOTENCY_KEY_PATTERN)
 /** How long a run may last without its client and without a replay. Then it ends, as for any client that left. */
 const MAX_UNREAD_MS = 10_000
 /** Status codes of failures that the same request would get again. */

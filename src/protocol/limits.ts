@@ -105,6 +105,18 @@ export const REPLY_MAX_COMMAS = JSON_MAX_COMMAS
 export const LOGPROBS_MAX_PARTS = 500_000
 export const LOGPROBS_MAX_COMMAS = 2_000_000
 
+/** Elements of one page of a list: the maximum, and the default of most lists. */
+export const PAGE_MAX = 100
+export const PAGE_DEFAULT = 50
+/** The default of lists of files and batches: that of the APIs which their clients know. */
+export const CLIENT_LIST_DEFAULT = 20
+/** Models on one page of a list. */
+export const MODELS_PAGE_MAX = 1000
+/** A text that models are searched for. */
+export const MODEL_SEARCH_MAX_CHARS = 256
+/** Visible ASCII. */
+export const IDEMPOTENCY_KEY_PATTERN = '^[\\x21-\\x7e]{1,255}$'
+
 /** Characters of the names of keys, credentials and workspaces, which people read in lists. */
 export const RECORD_NAME_MAX_CHARS = 255
 /** Maximum time that old secrets of an API key stay valid after a rotation: 30 days. */

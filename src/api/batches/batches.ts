@@ -6,6 +6,7 @@ import type { BatchAcceptances, RequestFile } from '../../batches/accept.ts'
 import { isTerminal, sourcesOf } from '../../batches/states.ts'
 import { callerOf } from '../../callers/keys.ts'
 import type { Files } from '../../features/files/files.ts'
+import { CLIENT_LIST_DEFAULT } from '../../protocol/limits.ts'
 import { type BatchStatus, FILTER_STATUSES } from '../../protocol/management/batches.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 import { parseInstant } from '../../protocol/management/management.ts'
@@ -40,7 +41,6 @@ type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
   readonly store: Pick<Store, 'batches' | 'workspaces' | 'audited'>
 }
 
-const DEFAULT_PAGE_SIZE = 20
 /** Purpose of files with requests. */
 const BATCH_PURPOSE = 'batch'
 /** Limits of the error list of a failed batch. */
@@ -121,7 +121,7 @@ function idempotencyKeyOf(headers: ReadonlyMap<string, string>): string | null {
 
 export function listBatches({ store }: BatchDeps): Handler {
   return async ({ query, key }, reply) => {
-    const limit = limitOf(query, DEFAULT_PAGE_SIZE)
+    const limit = limitOf(query, CLIENT_LIST_DEFAULT)
     const page = await store.batches.list(filterOf(query, key), limit)
     if (page === null) throw refuseField('after', 'must be the id of a batch in this workspace')
     reply.json(200, { object: 'list', ...listDocument(page.items.map(batchDocument), page.hasMore) })

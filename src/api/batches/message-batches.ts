@@ -5,6 +5,7 @@
 
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { isTerminal } from '../../batches/states.ts'
+import { CLIENT_LIST_DEFAULT } from '../../protocol/limits.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
 import { streamChunks } from '../chunk-stream.ts'
 import { limitOf, listDocument, parameter } from '../management/paging.ts'
@@ -20,7 +21,6 @@ import {
 } from './batches.ts'
 
 const ENDPOINT = '/v1/messages'
-const DEFAULT_PAGE_SIZE = 20
 
 export function createMessageBatch(deps: BatchDeps): RawHandler {
   return async (request, reply) => {
@@ -31,7 +31,7 @@ export function createMessageBatch(deps: BatchDeps): RawHandler {
 
 export function listMessageBatches({ store }: BatchDeps): Handler {
   return async ({ query, key }, reply) => {
-    const limit = limitOf(query, DEFAULT_PAGE_SIZE)
+    const limit = limitOf(query, CLIENT_LIST_DEFAULT)
     const after = parameter(query, 'after_id')
     const before = parameter(query, 'before_id')
     if (after !== undefined && before !== undefined)

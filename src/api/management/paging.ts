@@ -5,11 +5,9 @@
  */
 import { refuseField } from '../../base/errors.ts'
 import { withinCharacters } from '../../protocol/json/schema.ts'
+import { PAGE_DEFAULT, PAGE_MAX } from '../../protocol/limits.ts'
 import type { PageRequest } from '../../storage/store.ts'
 
-/** Default and maximum page size. */
-const DEFAULT_PAGE_SIZE = 50
-const MAX_PAGE_SIZE = 100
 export const KEY_HASH = /^[0-9a-f]{64}$/
 
 /** The page that `offset` and `limit` select. @throws GatewayError `invalid_request` */
@@ -21,8 +19,8 @@ export function pageOf(query: URLSearchParams): PageRequest {
 }
 
 /** The value of `limit`, or the default. @throws GatewayError `invalid_request` */
-export function limitOf(query: URLSearchParams, defaultLimit = DEFAULT_PAGE_SIZE): number {
-  return integer(query, 'limit', 1, MAX_PAGE_SIZE) ?? defaultLimit
+export function limitOf(query: URLSearchParams, defaultLimit = PAGE_DEFAULT): number {
+  return integer(query, 'limit', 1, PAGE_MAX) ?? defaultLimit
 }
 
 /** A list in an answer: its elements, and the ids with which to request the previous and the next page. */

@@ -1,12 +1,12 @@
 /** The catalogue in the format of Google's API: model records, and pages by token. Pure. */
 import { refuseField } from '../../base/errors.ts'
+import { MODELS_PAGE_MAX } from '../../protocol/limits.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import { hasParameter } from './model-documents.ts'
 import { singleParameter } from './model-query.ts'
 
 /** Default and maximum page size. */
 const DEFAULT_PAGE_SIZE = 50
-const MAX_PAGE_SIZE = 1000
 const PAGE_TOKEN = /^p(\d{1,9})$/
 
 const GENERATION_METHODS = ['generateContent', 'streamGenerateContent', 'countTokens']
@@ -44,7 +44,7 @@ function sizeOf(query: URLSearchParams): number {
   const text = singleParameter(query, 'pageSize') ?? singleParameter(query, 'page_size')
   if (text === null || text === '' || text === '0') return DEFAULT_PAGE_SIZE
   if (!/^\d{1,9}$/.test(text)) throw refuseField('pageSize', 'must be an integer of at least 0')
-  return Math.min(MAX_PAGE_SIZE, Number(text))
+  return Math.min(MODELS_PAGE_MAX, Number(text))
 }
 
 function offsetOf(query: URLSearchParams): number {

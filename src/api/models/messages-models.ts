@@ -3,6 +3,7 @@
  * before or after an id. Pure.
  */
 import { refuseField } from '../../base/errors.ts'
+import { MODELS_PAGE_MAX } from '../../protocol/limits.ts'
 import type { AnyFormatName, Model } from '../../protocol/provider.ts'
 import { createdAt, hasParameter } from './model-documents.ts'
 import { singleParameter } from './model-query.ts'
@@ -10,7 +11,6 @@ import { singleParameter } from './model-query.ts'
 /** The header with which clients of that API send its version. */
 const VERSION_HEADER = 'anthropic-version'
 /** Default and maximum page size. */
-const MAX_PAGE_SIZE = 1000
 /** Formats with the features that only this API has. */
 const NATIVE_FORMATS: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
 
@@ -103,9 +103,9 @@ function findIndex(models: readonly Model[], query: URLSearchParams, name: strin
 
 function limitOf(query: URLSearchParams): number {
   const text = singleParameter(query, 'limit')
-  if (text === null) return MAX_PAGE_SIZE
+  if (text === null) return MODELS_PAGE_MAX
   const limit = Number(text)
-  if (!/^\d{1,4}$/.test(text) || limit < 1 || limit > MAX_PAGE_SIZE)
-    throw refuseField('limit', `must be an integer from 1 to ${MAX_PAGE_SIZE}`)
+  if (!/^\d{1,4}$/.test(text) || limit < 1 || limit > MODELS_PAGE_MAX)
+    throw refuseField('limit', `must be an integer from 1 to ${MODELS_PAGE_MAX}`)
   return limit
 }

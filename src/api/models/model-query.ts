@@ -2,14 +2,13 @@
 import { refuseField } from '../../base/errors.ts'
 import { UNITS_PER_USD } from '../../base/money.ts'
 import { DATA_REGIONS, type DataRegion } from '../../protocol/data-regions.ts'
+import { MODEL_SEARCH_MAX_CHARS, MODELS_PAGE_MAX } from '../../protocol/limits.ts'
 import type { Model } from '../../protocol/provider.ts'
 import { type EndpointFigures, type MeasuredEndpoints, NO_FIGURES } from '../../providers/endpoint-figures.ts'
 import { hasParameter } from './model-documents.ts'
 
 /** Page size if only an offset is sent, and the maximum. */
 const DEFAULT_PAGE_SIZE = 500
-const MAX_PAGE_SIZE = 1000
-const SEARCH_MAX_CHARACTERS = 256
 
 const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', 'video']
 const OUTPUT_MODALITIES: readonly string[] = [
@@ -138,8 +137,8 @@ export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly 
 
 function capabilityFilters(query: URLSearchParams): ModelFilter[] {
   const search = (singleParameter(query, 'q') ?? '').trim().toLowerCase()
-  if (search.length > SEARCH_MAX_CHARACTERS)
-    throw refuseField('q', `must be at most ${SEARCH_MAX_CHARACTERS} characters`)
+  if (search.length > MODEL_SEARCH_MAX_CHARS)
+    throw refuseField('q', `must be at most ${MODEL_SEARCH_MAX_CHARS} characters`)
   const parameters = words(query, 'supported_parameters', null)
   const input = words(query, 'input_modalities', INPUT_MODALITIES)
   const output = words(query, 'output_modalities', [...OUTPUT_MODALITIES, 'all']) ?? ['text']
@@ -258,7 +257,7 @@ function names(query: URLSearchParams, name: string): ReadonlySet<string> | null
 /** The requested page; unlimited if none is requested. */
 export function pageOf(query: URLSearchParams): { readonly from: number; readonly to: number } {
   const offset = integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER)
-  const limit = integer(query, 'limit', 1, MAX_PAGE_SIZE)
+  const limit = integer(query, 'limit', 1, MODELS_PAGE_MAX)
   const from = offset ?? 0
   if (offset === null && limit === null) return { from, to: Number.POSITIVE_INFINITY }
   return { from, to: from + (limit ?? DEFAULT_PAGE_SIZE) }

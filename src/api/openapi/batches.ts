@@ -10,7 +10,7 @@ import {
   unixSeconds,
   usd,
 } from '../../protocol/json/schema.ts'
-import { BATCH_WINDOW } from '../../protocol/limits.ts'
+import { BATCH_WINDOW, CLIENT_LIST_DEFAULT, PAGE_MAX } from '../../protocol/limits.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import {
   BATCH_ENDPOINTS,
@@ -191,7 +191,11 @@ export const BATCHES = tagged('Batches', {
   listBatches: {
     text: 'Newest first, without results.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of batches.'),
+      query(
+        'limit',
+        Type.Integer({ minimum: 1, maximum: PAGE_MAX, default: CLIENT_LIST_DEFAULT }),
+        'Maximum number of batches.',
+      ),
       query('after', text, 'last_id of the previous page.'),
       query('status', Type.Array(oneOf(...FILTER_STATUSES)), 'Only batches in one of these states.'),
       query('created_after', timeFilter, 'Only batches created after this time.'),

@@ -9,6 +9,7 @@ import {
   oneOf,
   unixSeconds,
 } from '../../protocol/json/schema.ts'
+import { MODEL_SEARCH_MAX_CHARS, MODELS_PAGE_MAX } from '../../protocol/limits.ts'
 import {
   answer,
   header,
@@ -136,7 +137,7 @@ const amount = Type.Number({ minimum: 0 })
 const FIGURE_NAMES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate']
 
 const FILTER_PARAMETERS: readonly ParameterDescription[] = [
-  query('q', Type.String({ maxLength: 256 }), 'Part of the id or the name, in any case.'),
+  query('q', Type.String({ maxLength: MODEL_SEARCH_MAX_CHARS }), 'Part of the id or the name, in any case.'),
   query('supported_parameters', text, 'Names, separated by commas; for each, an endpoint supports it.'),
   query(
     'input_modalities',
@@ -186,7 +187,11 @@ const SORT_PARAMETERS: readonly ParameterDescription[] = [
     'The order. The last six keep the order of the catalogue.',
   ),
   query('offset', Type.Integer({ minimum: 0 }), 'Number of models to skip at the beginning.'),
-  query('limit', Type.Integer({ minimum: 1, maximum: 1000 }), 'Maximum number of models. Default: all.'),
+  query(
+    'limit',
+    Type.Integer({ minimum: 1, maximum: MODELS_PAGE_MAX }),
+    'Maximum number of models. Default: all.',
+  ),
 ]
 
 const IF_NONE_MATCH = header(

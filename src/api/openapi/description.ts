@@ -6,7 +6,13 @@
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { FailureCode } from '../../base/errors.ts'
 import { count, nullableText, oneOf } from '../../protocol/json/schema.ts'
-import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
+import {
+  IDEMPOTENCY_KEY_PATTERN,
+  IDENTIFIER_MAX_CHARS,
+  PAGE_DEFAULT,
+  PAGE_MAX,
+} from '../../protocol/limits.ts'
+import { CACHE_SECONDS_MAX } from '../../protocol/management/response-cache.ts'
 import { AlignmentReport, GatewayMetadata } from '../../protocol/response.ts'
 
 export const text = Type.String()
@@ -135,7 +141,11 @@ export function header(name: string, schema: TSchema, text: string): ParameterDe
 /** Paging parameters of record listings. */
 export const PAGE_PARAMETERS: readonly ParameterDescription[] = [
   query('offset', Type.Integer({ minimum: 0, default: 0 }), 'Number of elements to skip at the beginning.'),
-  query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Maximum number of elements.'),
+  query(
+    'limit',
+    Type.Integer({ minimum: 1, maximum: PAGE_MAX, default: PAGE_DEFAULT }),
+    'Maximum number of elements.',
+  ),
 ]
 
 export const KEY_HASH_FILTER = query(
@@ -176,7 +186,7 @@ export const RESUMABLE_HEADER = header(
 /** `Idempotency-Key`. */
 export const IDEMPOTENCY_HEADER = header(
   'Idempotency-Key',
-  Type.String({ pattern: '^[\\x21-\\x7e]{1,255}$' }),
+  Type.String({ pattern: IDEMPOTENCY_KEY_PATTERN }),
   'Requests with the same value and the same body get the answer of the first one, for one bill.',
 )
 
@@ -184,7 +194,7 @@ export const IDEMPOTENCY_HEADER = header(
 export const CACHE_HEADER = header(
   'X-Gateway-Cache',
   text,
-  'seconds=N (1 to 86400), refresh, both with a comma, or off: whether equal requests get one answer.',
+  `seconds=N (1 to ${CACHE_SECONDS_MAX}), refresh, both with a comma, or off: whether equal requests get one answer.`,
 )
 
 export function answer(schema: TSchema, text: string, example?: unknown): AnswerDescription {

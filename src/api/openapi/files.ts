@@ -1,6 +1,7 @@
 /** The interface description of files. Pure. */
 import { Type } from '@sinclair/typebox'
 import { count, nullableText, oneOf, unixSeconds } from '../../protocol/json/schema.ts'
+import { CLIENT_LIST_DEFAULT, PAGE_MAX } from '../../protocol/limits.ts'
 import { FILE_PURPOSES } from '../../protocol/management/files.ts'
 import { answer, listById, query, tagged, text } from './description.ts'
 
@@ -53,7 +54,11 @@ export const FILES = tagged('Files', {
   listFiles: {
     text: 'Newest first, unless order is asc.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of files.'),
+      query(
+        'limit',
+        Type.Integer({ minimum: 1, maximum: PAGE_MAX, default: CLIENT_LIST_DEFAULT }),
+        'Maximum number of files.',
+      ),
       query('after', text, 'last_id of the previous page.'),
       query('order', oneOf('asc', 'desc'), 'asc: oldest first.'),
       query('purpose', purpose, 'Only files of this purpose.'),

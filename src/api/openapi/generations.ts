@@ -9,6 +9,7 @@ import {
   oneOf,
   usd,
 } from '../../protocol/json/schema.ts'
+import { PAGE_DEFAULT, PAGE_MAX } from '../../protocol/limits.ts'
 import { answer, KEY_HASH_FILTER, query, repeat, tagged, text } from './description.ts'
 
 const orNoInteger = nullable(Type.Integer())
@@ -202,7 +203,11 @@ export const GENERATIONS = tagged('Generations', {
       'The latest requests of the organization that fit all filters, newest first. A page examines a bounded number of ' +
       'records: it may have fewer than `limit` although there are more.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Maximum number of records.'),
+      query(
+        'limit',
+        Type.Integer({ minimum: 1, maximum: PAGE_MAX, default: PAGE_DEFAULT }),
+        'Maximum number of records.',
+      ),
       query('after', text, '`last_id` of the page before.'),
       KEY_HASH_FILTER,
       query('workspace_id', text, 'Only requests of this workspace.'),

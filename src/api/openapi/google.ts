@@ -3,6 +3,7 @@
 import { Type } from '@sinclair/typebox'
 import { GeminiBody, GeminiContent } from '../../dialects/gemini/body-schema.ts'
 import { count, nullable, nullableText, oneOf } from '../../protocol/json/schema.ts'
+import { MODELS_PAGE_MAX } from '../../protocol/limits.ts'
 import { GatewayMetadata, ResponseUsage } from '../../protocol/response.ts'
 import {
   answer,
@@ -206,7 +207,11 @@ const models = tagged('Models', {
   listGoogleModels: {
     text: 'GET /v1/models also answers in this shape if the client sends X-Goog-Api-Key or X-Goog-Api-Client.',
     parameters: [
-      query('pageSize', Type.Integer({ minimum: 0, default: 50 }), 'Maximum number of models; at most 1000.'),
+      query(
+        'pageSize',
+        Type.Integer({ minimum: 0, default: 50 }),
+        `Maximum number of models; at most ${MODELS_PAGE_MAX}.`,
+      ),
       query('pageToken', text, 'The nextPageToken of the previous page.'),
     ],
     answers: {

@@ -1,6 +1,7 @@
 /** The interface description of the batches of the Messages API. Pure. */
 import { Type } from '@sinclair/typebox'
 import { AnyObject, count, nullable, nullableText, oneOf } from '../../protocol/json/schema.ts'
+import { CLIENT_LIST_DEFAULT, PAGE_MAX } from '../../protocol/limits.ts'
 import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { answer, query, repeat, tagged, text } from './description.ts'
@@ -78,7 +79,11 @@ export const MESSAGE_BATCHES = tagged('Batches', {
   listMessageBatches: {
     text: 'Newest first: batches of the endpoint /v1/messages, however they were created.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of batches.'),
+      query(
+        'limit',
+        Type.Integer({ minimum: 1, maximum: PAGE_MAX, default: CLIENT_LIST_DEFAULT }),
+        'Maximum number of batches.',
+      ),
       query('after_id', text, 'last_id of the previous page.'),
       query('before_id', text, 'first_id of the following page; not together with after_id.'),
     ],

@@ -1,5 +1,6 @@
 /** Reads batches from a gateway: pages of a list, and one batch with results that may not fit into memory. */
 import type { Readable } from 'node:stream'
+import { PAGE_MAX } from '../../../protocol/limits.ts'
 import type { GatewayClient } from '../gateway-client.ts'
 import { plain } from '../terminal/text.ts'
 import { CutterError, ResultCutter } from './result-cutter.ts'
@@ -14,7 +15,6 @@ export interface BatchWithResults {
 const NO_RESULTS: ResultCounts = { total: 0, errors: new Map() }
 /** Maximum different error types. A gateway has fewer, so more come from something else. */
 const MAX_ERROR_TYPES = 100
-const MAX_PAGE_SIZE = 100
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
@@ -101,7 +101,7 @@ export async function listBatches(
   const batches: BatchView[] = []
   for (;;) {
     const query = new URLSearchParams(filter)
-    query.set('limit', String(Math.min(MAX_PAGE_SIZE, limit - batches.length)))
+    query.set('limit', String(Math.min(PAGE_MAX, limit - batches.length)))
     const last = batches.at(-1)
     if (last !== undefined) query.set('after', last.id)
     const page = batchList(await client.json('GET', `/batches?${query}`))
