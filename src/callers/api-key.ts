@@ -24,7 +24,7 @@ export function keyKind(text: string): KeyKind | null {
   return null
 }
 
-/** Among 64 random hexadecimal characters, fewer different ones than this occur in one of 10^14 keys. */
+/** Among 64 random hexadecimal characters, fewer different ones than this occur in less than one of 10^18 keys. */
 const MIN_DIFFERENT_CHARS = 8
 
 /** True if a key of valid form is easy to guess: it repeats a few characters, or one part of itself. */

@@ -6,8 +6,8 @@ import type { Store } from '../storage/store.ts'
 import { createKey, hashKey, isGuessable, keyForm, keyKind, keyRecord } from './api-key.ts'
 
 /**
- * Thrown if configured keys have an invalid form; the message has one line per key, which names the variable, never its
- * value.
+ * Thrown if configured keys have an invalid form or are easy to guess; the message has one line per key, which names
+ * the variable, never its value.
  */
 export class BootstrapError extends Error {
   override readonly name = 'BootstrapError'
@@ -69,7 +69,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   }
 }
 
-/** Checks that configured keys have a valid form and are no placeholders; returns one line per fault. */
+/** Checks that configured keys have a valid form and are not easy to guess; returns one line per fault. */
 export function keyFaults({ managementKey, apiKey }: ConfiguredKeys): readonly string[] {
   const check = (variable: string, kind: KeyKind, key: string | null = null): readonly string[] => {
     if (key === null) return []

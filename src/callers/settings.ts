@@ -15,7 +15,7 @@ export const quotasSettings = group({
   ),
   nodes: setting(
     Type.Integer({ minimum: 1, maximum: 10_000 }),
-    'number of instances that share the limits. Without Redis, or while it is unavailable, each instance may use this share of the last known balance',
+    'number of instances that share the limits. Without Redis, or while it is unavailable, each instance may use the last known balance divided by this number',
     { default: 1 },
   ),
 })

@@ -20,11 +20,11 @@ export interface Charge {
   readonly isUnpriced: boolean
 }
 
-/** Calls of server tools in one exchange. */
+/** Calls of server tools in one exchange, and the searches of plugins. */
 interface ToolUse {
   readonly requested: number
   readonly executed: number
-  /** The tools' own fees, in addition to tokens. */
+  /** Fees of calls and searches, in addition to tokens. */
   readonly cost: PicoUsd
 }
 
@@ -53,9 +53,12 @@ const NO_INNER: InnerUse = {
 export class Bill {
   /** Factor on the prices of model calls; tool fees are charged in full. Written only here. */
   priceFactor: PriceFactor
-  /** The closed turns as one charge; null if none was charged. Written only here, like `total` and `turns`. */
+  /**
+   * The closed turns, and the parts of the running turn that count, as one charge; null if nothing was charged. Written
+   * only here, like `total` and `turns`.
+   */
   closed: Charge | null = null
-  /** Everything so far, including the running turn; null if nothing is charged. */
+  /** All turns so far, including the running one; null if nothing is charged. */
   total: Charge | null = null
   /** Number of closed turns. */
   turns = 0
@@ -64,7 +67,7 @@ export class Bill {
   /** True if the running turn continues after a part that counts. Written only here. */
   hasParts = false
   #beforeParts: Charge | null = null
-  /** Number of searches by server tools. */
+  /** Number of searches by server tools and plugins. */
   searches = 0
   /** Written only here. */
   tools: ToolUse = NO_TOOLS
@@ -83,7 +86,7 @@ export class Bill {
     this.priceFactor = 0
   }
 
-  /** The charge for everything including tools; null if nothing is charged. */
+  /** The charge for all turns and tools, without `inner`; null if nothing is charged. */
   get cost(): PicoUsd | null {
     const { cost } = this.tools
     if (this.total === null) return cost === 0 ? null : cost

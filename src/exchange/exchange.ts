@@ -55,7 +55,7 @@ export interface StreamTrust {
 export interface PromptPrefix {
   /** True if the prompt begins with one that was sent recently enough to still be in a cache. */
   readonly isSeen: () => boolean
-  /** Null if none is known. */
+  /** Null if no miss is known. */
   readonly miss: CacheMiss | null
 }
 
@@ -109,11 +109,14 @@ export interface RequestContext {
   readonly watch: Stopwatch
   /** Counts the memory that the request holds, until it is over. */
   readonly held: Held
-  /** Fires when the client has disconnected or the total deadline has passed; its reason is a GatewayError. */
+  /**
+   * Fires when the work on the request has to end: the client has disconnected, the deadline has passed, a right was
+   * lost. Its reason is a GatewayError.
+   */
   readonly signal: RequestSignal
   /** The parent span in the caller's own trace; null if the caller sends no trace. */
   readonly callerContext: CallerContext | null
-  /** The exchange of the request, which sets it when it is created; absent: there is none yet. */
+  /** The exchange of the request, set by the exchange itself when it is created; absent: there is none yet. */
   running?: RunningWork | undefined
   /** The destination of its spans; null while tracing is off. */
   readonly trace: TraceParent | null
@@ -138,12 +141,12 @@ export interface RequestEnd {
   readonly watch: Stopwatch
   /** Monotonic milliseconds. */
   readonly endedMs: number
-  /** The milliseconds of each stage, as `Stopwatch.read` writes them. Valid only during the call. */
+  /** The milliseconds of each stage, as `Stopwatch.read` writes them. Valid only until the next request ends. */
   readonly spentMs: Float64Array
   /** Null: the key is unknown. */
   readonly keyHash: string | null
   readonly error: GatewayError | null
-  /** Absent: the request was refused before it had one. */
+  /** Absent: the request was refused before it had an exchange, or calls no model. */
   readonly exchange: Exchange | undefined
 }
 
@@ -365,7 +368,9 @@ export class Exchange {
   masks: Masks | null = null
   /** True if a guardrail of the caller forbids storing anything from the exchange. */
   zeroRetention = false
-  /** Server tools that the caller's workspace has disabled; looked up only for a request that leads to any. */
+  /**
+   * Server tools that the caller's workspace has disabled; looked up only for a request that leads to a server tool.
+   */
   disabledTools: ReadonlySet<string> = NO_NAMES
   /**
    * For a plugin that calls other models before routing: resolves if some endpoint may serve the request and the
@@ -417,8 +422,9 @@ export class Exchange {
 
   /** Actions of guardrails and plugins, in order. */
   readonly pipeline: PipelineStage[] = []
-  /** Calls of server tools, and their model calls; null if none has ended. See `noteToolCall`. */
+  /** Calls of server tools; null if none has ended. See `noteToolCall`. */
   toolCalls: ToolCallNote[] | null = null
+  /** Model calls of tools and plugins; null if none has ended. See `noteInnerCall`. */
   innerCalls: InnerCallNote[] | null = null
 
   constructor(clientRequest: ClientRequest, createdAt: number) {
@@ -456,7 +462,10 @@ export interface EndedExchange<AnyExchange extends Exchange = Exchange> {
   readonly error: GatewayError | null
   /** Monotonic milliseconds. */
   readonly endedMs: number
-  /** The attempt that answered, or the last one that failed; undefined: no provider was called. */
+  /**
+   * The attempt that answered, or the last one that failed; without attempts, the one that describes the earlier
+   * answer. Undefined: there is neither.
+   */
   readonly last: AttemptRecord | undefined
   /** True if the caller's own credential was used, so that the provider bills the caller. */
   readonly isByok: boolean
@@ -466,8 +475,8 @@ export interface EndedExchange<AnyExchange extends Exchange = Exchange> {
   readonly fees: PicoUsd
   /**
    * The service tier that was charged, `default` for the standard one. It is the tier of the endpoint, whose prices
-   * apply; with an own credential it is the tier that the provider reports, because the provider sends the bill. Null
-   * if there was no answer, or the answer had no tier.
+   * apply; with an own credential it is the tier that the provider reports, if any, because the provider sends the
+   * bill. Null if there was no answer, or the request was for embeddings, which have no tier.
    */
   readonly serviceTier: string | null
 }

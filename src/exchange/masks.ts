@@ -48,7 +48,7 @@ export function kindOf(label: string): string | null {
   return label.length <= KIND_MAX_CHARS && KIND_PATTERN.test(label) ? label : null
 }
 
-/** A text of the form of a placeholder, from its start to before its end. */
+/** A text of the form of a placeholder, and its place: from `start` to before `end`. */
 interface PlacedPlaceholder {
   readonly token: string
   readonly kind: string
@@ -108,7 +108,7 @@ export class Masks {
     else this.take(kind, token, token)
   }
 
-  /** Takes the placeholder that a value already has. */
+  /** Makes this text the placeholder of a value. */
   take(kind: string, value: string, token: string): void {
     this.#tokens.set(keyOf(kind, value), token)
     this.learn(token, value)

@@ -1,6 +1,6 @@
 /**
- * The contract of observers: captures watch the requests of an operator's choice. A request without one costs a check
- * at `isIdle`. Types only.
+ * The contract of observers: captures watch the requests of an operator's choice. While no capture runs, a request
+ * costs a check of `isIdle`. Types only.
  */
 import type { OutputItem } from '../protocol/items.ts'
 import type { Transport } from '../providers/upstream/transport.ts'
@@ -13,13 +13,13 @@ export interface Observer {
   open(request: ClientRequest): Observation | null
 }
 
-/** One watched request. Exactly one of `end` and `drop` is called. */
+/** One watched request, until `end` or `drop` is called. */
 export interface Observation {
   /** The same transport, whose calls are watched. */
   recordingTransport(transport: Transport): Transport
   /** The request is over. */
   end(end: EndedExchange, reply: ObservedReply): void
-  /** Forgets the request: another exchange answers it. Does nothing after `end`. */
+  /** Forgets the request: another exchange answers it, or its end could not be written. Does nothing after `end`. */
   drop(): void
 }
 

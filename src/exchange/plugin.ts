@@ -64,7 +64,7 @@ export type Verdict =
 
 /**
  * Checks a text that the caller sent outside the prompt: first with the guardrails, then with the plugins that have
- * `look`. Resolves to the redacted text, the only form in which a plugin may use it. Rejects with the error that
+ * `inspect`. Resolves to the redacted text, the only form in which a plugin may use it. Rejects with the error that
  * refuses the request.
  */
 export type Inspect = (text: string) => Promise<string>
@@ -171,11 +171,11 @@ export interface ActivePlugin {
   reads?(part: object): boolean
   /**
    * Set if it never adds unscanned caller text to the prompt, so that guardrails need not scan it again. Otherwise
-   * guardrails and plugins with `look` see everything new that `prepare` and `fitTo` leave in the prompt, before any
+   * guardrails and plugins with `inspect` see everything new that `prepare` and `fitTo` leave in the prompt, before any
    * provider is called.
    */
   readonly skipsRescan?: boolean
-  /** Checks texts that another plugin adds, after guardrails. A GatewayError refuses the request. */
+  /** Checks texts that plugins add, after guardrails. A GatewayError refuses the request. */
   inspect?(exchange: Exchange, texts: readonly string[]): void | Promise<void>
   /** Set if no part of a turn may be sent before `judge` has passed it. Heartbeats are still sent. */
   readonly holds?: boolean

@@ -139,7 +139,7 @@ export interface ToolSession {
   firstForm(call: ToolCall): Readonly<Record<string, unknown>>
   /**
    * True for a call that the client runs: the turn ends with it. `run` is then only called for the fields of its item.
-   * Absent: none.
+   * Absent: the client runs no calls.
    */
   leaves?(call: ToolCall): boolean
   /**
@@ -159,7 +159,7 @@ export interface ServerTool {
   readonly name: ServerToolName | 'mcp'
   /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
   readonly native?: readonly string[]
-  /** True for another tool that needs an open session, although the request does not name this one. */
+  /** True for another tool that needs an open session of this one, even if the request does not name this one. */
   watches?(tool: Tool): boolean
   /** Milliseconds that one call may take; default 60,000. */
   readonly runMs?: number

@@ -66,7 +66,10 @@ export function openCacheUse(
   return new CacheUse({ policy, parts, refreshes: wish?.action === 'refresh' })
 }
 
-/** One frame of a kept answer. The first one is `begin`; the last one `end` or `failed`. */
+/**
+ * One frame of a kept answer. The first one is `begin`, except in an answer that failed before it began; the last one
+ * is `end` or `failed`.
+ */
 export type KeptFrame =
   | {
       readonly begin: {
@@ -121,7 +124,7 @@ export class CacheUse {
     this.terms = terms
   }
 
-  /** The sink for the answer. */
+  /** Wraps the sink of the answer, so that its events can be copied. */
   around(sink: Sink): Sink {
     this.#sink = new CopiedSink(sink)
     return this.#sink
@@ -137,7 +140,7 @@ export class CacheUse {
     else this.#giveUp(exchange)
   }
 
-  /** The request runs, and other requests get its answer too. */
+  /** Begins the run of this request: other requests get its answer too. */
   lead(exchange: LeadingExchange, writer: TranscriptWriter): void {
     this.#writer = writer
     this.#stagesBefore = exchange.pipeline.length
@@ -168,7 +171,7 @@ export class CacheUse {
     })
   }
 
-  /** The run has ended: its answer is kept, or delivered only to waiting requests, or dropped. */
+  /** Ends the run: its answer is kept, or delivered only to waiting requests, or dropped. */
   end(end: EndedExchange<LeadingExchange>, endedAt: number): void {
     const writer = this.#writer
     if (writer === null) return

@@ -225,8 +225,8 @@ export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
 }
 
 /**
- * Seals the provider's own summary as an item; null if the model was asked to write one.
- * @throws GatewayError `provider_unavailable` if the provider failed
+ * The summary that the provider itself made, as an item; null if the output has none, because the model wrote a text.
+ * @throws GatewayError `provider_unavailable` if the summary is empty
  */
 export function providerSummaryIn({ output }: ResponseResource): SummaryItem | null {
   const item = output.find(({ type }) => type === 'compaction') as Partial<SummaryItem> | undefined
@@ -240,7 +240,7 @@ export function providerSummaryIn({ output }: ResponseResource): SummaryItem | n
   return { type: 'compaction', id, encrypted_content: content }
 }
 
-/** The summary that a model wrote. @throws GatewayError `provider_unavailable` if there is none */
+/** The summary that a model wrote. @throws GatewayError `provider_unavailable` if it is empty or not complete */
 export function summaryIn({ status, output }: ResponseResource): string {
   const texts: string[] = []
   for (const item of output) {

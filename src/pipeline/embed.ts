@@ -289,7 +289,7 @@ class EmbeddingsModelCall implements CallSubject<EmbeddingsFormat> {
     return attempt
   }
 
-  /** Its models write nothing. */
+  /** Embeddings models write nothing. */
   mostTokens(): number {
     return 0
   }

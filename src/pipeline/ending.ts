@@ -56,14 +56,14 @@ export async function failureOf(
   return { error: withFindings(exchange, advisedError), channel: isOverflow ? 'events' : 'envelope' }
 }
 
-/** Writes the end of a stream whose caller has lost a right: its usage is not known yet. */
+/** Writes the end of a stream whose caller has lost a right. The usage of the running turn is not known yet. */
 export function tellLostRight(deps: ConcludeDeps, exchange: RunningExchange, error: GatewayError): void {
   const { answer } = exchange
   answer.hold()
   answer.fail(error, endingOf(deps, endOf(exchange, error, deps.clock.monotonicMs()), false))
 }
 
-/** Writes the end of the stream, and returns the outcome. */
+/** Writes the end of the answer, unless the error is the whole answer, and returns the outcome. */
 export function writeEnd(
   deps: ConcludeDeps,
   end: EndedExchange<RunningExchange>,

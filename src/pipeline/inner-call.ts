@@ -59,7 +59,7 @@ interface AskDeps extends SharedDeps {
   readonly guard: Pick<Guard, 'restrictions'>
 }
 
-/** A gateway for calls at the service's own expense. Null: data may go anywhere. */
+/** A gateway for calls at the service's own expense. `restrictions` null: data may go anywhere. */
 function serviceGateway(deps: SharedDeps, restrictions: Restrictions | null, quota: Quota): Gateway {
   return createGateway({
     ...deps,
@@ -199,7 +199,7 @@ export function createAskApart(deps: SharedDeps): AskApart {
   }
 }
 
-/** An inner call has a name and times of its own; its memory counts for the request that it is made for. */
+/** An inner call has an id and times of its own; its memory counts in `held`. */
 function contextOf(
   clock: Clock,
   held: Held,
@@ -238,7 +238,7 @@ function innerUse(usage: ResponseUsage): InnerUse {
   }
 }
 
-/** Rejects with the reason of a signal, or with `deadline_exceeded`; `run` gets the signal of both. */
+/** Runs work with a signal that fires with the first of the signals, or with `deadline_exceeded` at the deadline. */
 async function withDeadline<T>(
   clock: Clock,
   signals: readonly RequestSignal[],

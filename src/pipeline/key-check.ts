@@ -1,7 +1,7 @@
 /**
- * Tests a provider key with one cheap call: its list of models, if that list requires a key, otherwise the smallest
- * completion. The call is sent like a caller's: to the key's own address, through the provider's egress. It
- * creates no usage record, and does not affect the health of an endpoint. Serve threads.
+ * Tests a provider key with cheap calls: the provider's list of models, if that list requires a key, otherwise the
+ * smallest completion. The calls are sent like a caller's: to the key's own address, through the provider's egress.
+ * They create no usage record, and do not affect the health of an endpoint. Serve threads.
  */
 import type { Clock } from '../base/clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, refuseField, toGatewayError } from '../base/errors.ts'
@@ -333,7 +333,7 @@ function publicListError({ name }: Provider): GatewayError {
 function nothingToCallError({ name }: Provider): GatewayError {
   return new GatewayError(
     'provider_unavailable',
-    `${name} has no list of models, and the catalogue has no model of this provider that could be called with this key`,
+    `${name} has no list of models that tests this key, and the catalogue has no model of this provider that could be called with this key`,
     { metadata: { reason: 'nothing_to_ask' } },
   )
 }

@@ -65,8 +65,8 @@ const NANOS_PER_CENT = 1e7
 const NAME_MAX_CHARS = 64
 
 /**
- * Looks for loops. Returns the counter to which the exchange adds its cost; null: nothing is counted. A promise only if
- * the counters are in another thread.
+ * Looks for loops and reports them. Returns the counter to which the exchange adds its cost; null: nothing is counted.
+ * A promise only if the counters are in another thread.
  * @throws (or rejects with) GatewayError `loop_detected`
  */
 export function watchLoops(

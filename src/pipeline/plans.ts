@@ -123,7 +123,9 @@ export class Plans {
     this.#planCount = 0
   }
 
-  /** Undefined if something has to be loaded first, or no endpoint may serve the request. */
+  /**
+   * Undefined if something has to be loaded first, no endpoint may serve the request, or the model makes embeddings.
+   */
   #make(call: ClientRequest): CachedPlan | undefined {
     const deps = this.#deps
     const { caller, request } = call

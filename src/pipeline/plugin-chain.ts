@@ -114,7 +114,10 @@ export class PluginChain {
     this.maxCalls = Math.max(...plugins.map(plugin => plugin.maxCalls ?? 1))
   }
 
-  /** Replaces a router's slug by the models that it chooses. Rejects with the reason of a refusal. */
+  /**
+   * Replaces a router's slug by the models that it chooses, and notes the router and its strategy on the exchange.
+   * Throws or rejects with the reason of a refusal.
+   */
   route(exchange: Exchange): void | Promise<void> {
     for (const plugin of this.#plugins) {
       if (plugin.route === undefined) continue
@@ -265,7 +268,7 @@ export class PluginChain {
   }
 
   /**
-   * Lets guardrails and the other plugins check text that a plugin has added to the prompt, such as the text of a file.
+   * Lets guardrails and plugins check text that a plugin has added to the prompt, such as the text of a file.
    */
   async #rescan(
     plugin: ActivePlugin,

@@ -2,7 +2,7 @@
  * The request on one screen: runs a request from admission to the end of its answer. `embed.ts` does this for
  * embeddings.
  *
- * stored files -> guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
+ * stored files -> guard -> compact -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
 
 import { unixSeconds } from '../base/clock.ts'
@@ -66,7 +66,7 @@ export interface Gateway {
   count(call: ClientRequest): Promise<TokenCount>
   /**
    * Checks that the caller may still send this request, whose answer exists already. Rejects with GatewayError
-   * `permission_denied`.
+   * `permission_denied`, or `service_unavailable` if the caller's rules cannot be read.
    */
   permits(call: ClientRequest): Promise<void>
 }
@@ -96,7 +96,7 @@ export interface GatewayDeps
   readonly plans?: Pick<Plans, 'of'>
   /** Absent: nothing is captured. */
   readonly captures?: Observer
-  /** Absent: no request is sent to a candidate as well. */
+  /** Absent: no request is sent to the candidate of a rollout as well. */
   readonly shadows?: ShadowSender
 }
 
@@ -301,7 +301,7 @@ const SUBMITTED_OUTCOME: Outcome = {
   metadata: null,
 }
 
-/** An exchange that may get the answer of an equal request; it takes the general path. */
+/** Opens an exchange. It takes the general path if it may get the answer of an equal request. */
 function openCached(
   deps: GatewayDeps,
   call: ClientRequest,
@@ -362,7 +362,7 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<v
   })
 }
 
-/** Lets plugins work on the request, unless it leads to a disabled tool. */
+/** Lets plugins work on the request and opens its server tools, unless it leads to a disabled tool. */
 function prepareRequest(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   return whenReady(checkToolWays(deps, exchange), disabled => {
     exchange.disabledTools = disabled

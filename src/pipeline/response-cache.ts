@@ -2,7 +2,7 @@
  * The response cache: equal requests get one answer. The first one claims the name of the request in the transcripts
  * and runs; the answer goes, event by event, to those that ask meanwhile, and is kept for later ones. A hit has passed
  * guardrails, routing and limits like any request, and costs nothing. Idempotency keys use the same claims and
- * transcripts (api/idempotency.ts), where the client gives the name. A request that may not use the cache never comes
+ * transcripts (api/idempotency.ts), where the client gives the name. A request for which the cache is off never comes
  * here. Serve threads.
  */
 import { hash } from 'node:crypto'
@@ -46,7 +46,7 @@ const IGNORED_FIELDS: ReadonlySet<string> = new Set([
 
 export type RunOnceDeps = TurnsDeps & ResponseCacheDeps
 
-/** The turns of a request that may get the answer of another one. Rejects as `runTurns` does. */
+/** Gives a request the answer of an equal one, or runs its turns. Rejects as `runTurns` does. */
 export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Promise<void> {
   const { cache, signal } = exchange
   const counter = deps.metrics.responseCache
@@ -78,7 +78,7 @@ export async function runOnce(deps: RunOnceDeps, exchange: RunningExchange): Pro
       return runTurns(deps, exchange)
     }
     signal.throwIfAborted()
-    // It waits for another request's answer, so its reservation is released meanwhile.
+    // The exchange waits for another request's answer, so its reservation is released meanwhile.
     exchange.reservation?.release?.({ cost: 0, isByok: false, tokens: 0 })
     const outcome = await new AnswerReader(deps, exchange, cache, claimResult, claim.keyHash).run()
     if (outcome === 'given') {
@@ -280,7 +280,7 @@ class AnswerReader {
     this.#outcome.resolve('given')
   }
 
-  /** The answer cannot be read to its end. */
+  /** Ends a reading without the end of the answer: with a failure if the client has seen some of the answer. */
   #lose(outcome: Exclude<ReadOutcome, 'given'>): void {
     const { answer } = this.#exchange
     if (answer.turnSeen) {

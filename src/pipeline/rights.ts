@@ -24,7 +24,7 @@ interface RightsDeps extends Pick<ToolWaysDeps, 'tools'> {
 
 /**
  * Checks a request that will be answered without being run.
- * @throws (as a rejection) GatewayError `permission_denied`
+ * @throws (as a rejection) GatewayError `permission_denied`, or `service_unavailable` if a rule cannot be read
  */
 export async function checkRights(
   deps: RightsDeps,
@@ -54,7 +54,9 @@ function forbidden(subject: string): GatewayError {
   )
 }
 
-/** The first model of the request, if none of its models has an allowed endpoint; null: one of them may serve. */
+/**
+ * The first model of the request, if none of its models has an allowed endpoint; null: one may serve, or is unknown.
+ */
 function forbiddenModel(
   catalog: Catalog,
   restrictions: Restrictions,

@@ -43,14 +43,20 @@ export function readSmallestReply(text: string, endpoint: Endpoint): void {
   decoder.end()
 }
 
-/** The endpoints at a provider: text endpoints first, and endpoints without a service tier first. */
+/**
+ * The endpoints at a provider: those that write only text before those that draw images, embeddings last; of each kind,
+ * endpoints without a service tier first.
+ */
 export function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider): readonly Endpoint[] {
   const rank = ({ format, serviceTier, drawsImages }: Endpoint): number =>
     (isEmbeddingsFormat(format) ? 4 : 0) + (drawsImages ? 2 : 0) + (serviceTier === undefined ? 0 : 1)
   return endpoints.filter(({ provider }) => provider.slug === slug).toSorted((a, b) => rank(a) - rank(b))
 }
 
-/** The endpoint with the cheapest answer; null if the credential may serve none of the provider's endpoints. */
+/**
+ * The first of `endpointsOf`, the cheapest of equals; null if the credential may serve none of the provider's
+ * endpoints.
+ */
 export function cheapestEndpoint(
   catalog: Pick<Catalog, 'models'>,
   provider: Provider,

@@ -44,7 +44,7 @@ export interface Summaries {
 
 type Formats = Readonly<Record<FormatName, Format>>
 
-/** True if the endpoint's provider can summarize conversations itself. */
+/** True if the endpoint's provider is to summarize conversations itself: its API can, and its row or `mode` says so. */
 export function compactsItself(endpoint: Endpoint, formats: Formats, mode: CompactionMode): boolean {
   const { compaction } = formats[textFormat(endpoint)]
   if (compaction === undefined) return false
@@ -95,7 +95,7 @@ async function compact(
   const response = await askAs(exchange, summaryRequest(prompt), { deadlineMs: SUMMARY_TIMEOUT_MS })
   signal.throwIfAborted()
   const text = summaryIn(response)
-  // It comes back sealed, and is masked again.
+  // The summary comes back sealed, and is masked again.
   const shownText = masks === null ? text : masks.unmask(text)
   answer.show({ ...sealSummary(seal, caller, { text: shownText, replaces: true }) })
   exchange.prompt = withSummary(prompt, text, newest)

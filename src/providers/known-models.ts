@@ -69,7 +69,10 @@ export function readModels(text: string): readonly KnownModel[] {
   return models
 }
 
-/** Null for an entry with errors, and for latest names (`~…`), which refer to other models of the list. */
+/**
+ * Adds the errors of an entry to `faults`. Null for an entry without a valid id, and for latest names (`~…`), which
+ * refer to other models of the list.
+ */
 function publicModel(entry: unknown, path: string, faults: string[]): KnownModel | null {
   if (!isObject(entry)) {
     faults.push(`${path}: expected an object`)

@@ -70,7 +70,7 @@ export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMa
   return providers
 }
 
-/** The settings in a row that its models take. */
+/** The settings in a row that say what its models take. */
 export function supportedSettings({
   efforts,
   jsonFormats,

@@ -1,4 +1,7 @@
-/** The schema of `providers` and `models` in the configuration file, listed in docs/configuration.md. Pure. */
+/**
+ * The schemas of `providers`, `models`, `routes` and `rollouts` in the configuration file, listed in
+ * docs/configuration.md. Pure.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { closed, type Frozen, field, ModelName, oneOf, required, Slug } from '../base/settings/setting.ts'
 import { DATA_REGIONS } from '../protocol/data-regions.ts'

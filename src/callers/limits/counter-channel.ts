@@ -78,7 +78,7 @@ export class CounterServer {
     if (!this.#isFailing)
       this.#log.fault(
         'limits',
-        'cannot read spending from the store; limits continue to use the last known values',
+        'cannot read spending from the store; limits use the last known values, and requests without such values get 503',
         error,
       )
     this.#isFailing = true
@@ -107,7 +107,7 @@ export class CounterClient implements Counters {
     const result = await this.#server.ask('reserve', [number, entries], ANSWER_TIMEOUT_MS)
     if (result === null) throw new Error('the counters could not be read')
     if (result !== undefined) return result
-    // It may still be reserved later.
+    // The main thread may still make the reservation later.
     this.#server.send('settle', [number, null])
     throw new Error('the counters did not answer in time')
   }

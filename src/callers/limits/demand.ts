@@ -47,7 +47,7 @@ export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
   return Math.min(base + perToken * tokens, Number.MAX_SAFE_INTEGER)
 }
 
-/** True if `unspent` can pay for at least one token of the offer. */
+/** True if `unspent` can pay for one output token of the offer, or for all if its provider accepts no lower limit. */
 export function isAffordable(offer: Offer, unspent: PicoUsd): boolean {
   return offer.maxTokens === 0 ? offer.base <= unspent : maxAffordableTokens(offer, unspent) > 0
 }

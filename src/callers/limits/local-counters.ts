@@ -76,7 +76,9 @@ export class LocalCounters implements Counters {
     return this.#counts.get(id)?.returns ?? 0
   }
 
-  /** Records the total in Redis. `reservedNow` was reserved there for this instance. */
+  /**
+   * Notes the total that Redis has reported. `reservedNow`: the part of it that was just reserved for this instance.
+   */
   observe(entry: CounterEntry, total: number, reservedNow: number): void {
     const count = this.#counts.get(entry.id) ?? this.#open(entry, 0)
     count.total = total

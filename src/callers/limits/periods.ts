@@ -1,7 +1,7 @@
 /** Periods after which limits reset: days at midnight UTC, weeks on Monday, months. Pure. */
 import type { LimitReset } from '../../protocol/management/keys.ts'
 
-/** The beginning of the period that contains this moment, ISO 8601 UTC; null for the beginning of time. */
+/** The beginning of the period that contains this moment, ISO 8601 UTC; without a period, an empty text. */
 export function periodStart(reset: LimitReset | null, nowMs: number): string {
   if (reset === null) return BEGINNING_OF_TIME
   const now = new Date(nowMs)
@@ -17,7 +17,7 @@ export function periodStart(reset: LimitReset | null, nowMs: number): string {
   }
 }
 
-/** The end of the period that contains this moment, in Unix milliseconds; null if it never ends. */
+/** The end of the period that contains this moment, in Unix milliseconds; without a period, infinite. */
 export function periodEndMs(reset: LimitReset | null, nowMs: number): number {
   if (reset === null) return Number.POSITIVE_INFINITY
   const start = new Date(periodStart(reset, nowMs))

@@ -113,7 +113,7 @@ export function creditEntry({ organizationId }: Caller): CounterKey {
 export interface RateOwner {
   readonly owner: RateRule['owner']
   readonly id: string
-  /** Null: none. */
+  /** Null: the owner has no limits. */
   readonly limits: Partial<RateLimit> | null
 }
 
@@ -168,8 +168,8 @@ export function minuteEndMs(nowMs: number): number {
 }
 
 /**
- * True if a limit counts this spending. Some limits count all spending, others none on the caller's own provider
- * credentials.
+ * True if a limit counts this spending; `isOwn`: on the caller's own provider credential, which some spending limits do
+ * not count. Rate limits count no spending.
  */
 export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   switch (limit.kind) {

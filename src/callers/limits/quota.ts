@@ -71,7 +71,10 @@ export interface BudgetLookup {
 }
 
 export interface Quota {
-  /** True if the caller has any limit; otherwise no demand is needed. */
+  /**
+   * True if the caller has a limit that `admit` checks, or its budgets have to be loaded; otherwise no demand is
+   * needed.
+   */
   limits(caller: Caller): boolean
   /** True if the caller has a spending limit. A promise only if budgets have to be loaded. */
   limitsMoney(caller: Caller): boolean | Promise<boolean>
@@ -94,8 +97,8 @@ export interface HoldingQuota extends Quota {
    */
   reserveAnyway(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
   /**
-   * The error for what runs by a caller who has no money left for it, because a limit was overspent or, if `isChanged`,
-   * was lowered below what is spent and reserved; null: all limits hold. `isOwn`: the caller's own credential pays.
+   * The error for a running request whose caller has no money left: a limit is overspent or, if `isChanged`, lower than
+   * what is spent and reserved. Null: all limits hold. `isOwn`: the caller's own credential pays.
    * @throws (or rejects with) GatewayError `service_unavailable` if the spending so far is unknown
    */
   overrun(
@@ -378,7 +381,10 @@ class Admission {
     return unspent
   }
 
-  /** The error if the request can never fit a limit; null if it fits once running requests have ended. */
+  /**
+   * The error of a rate limit that the request exceeds, or of a spending limit without enough unspent money; null if
+   * there is enough, but running requests have reserved it.
+   */
   #refusal(result: ReserveResult, exceeded: number): GatewayError | null {
     const room = result.rooms[exceeded]
     const rate = this.#rates[exceeded - this.#money.length]

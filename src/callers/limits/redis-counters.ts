@@ -165,8 +165,8 @@ return total + reserved + own`
  * counters; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows, a new
  * one, the number of former names of the node and these, the number of its peers and these, then for each counter the
  * reserved amount, milliseconds to keep it, and 1 if it starts with the ledger. If the data was lost, the node itself is
- * awaited too. In counters that start with the ledger and have not started the node has to read it. Returns the
- * generation.
+ * awaited too. A counter that starts with the ledger and has not started gets `?node`: the node has to read the ledger.
+ * Returns the generation.
  */
 const ENTER = `${NAMES}local node, alive, ms = ARGV[1], ARGV[2], ARGV[3]
 local generation = redis.call('GET', KEYS[3])
@@ -251,7 +251,7 @@ const KEEP_AFTER_END_MS = 60_000
 const RECENT_MS = 60_000
 /** Maximum of concurrent ledger reads. Requests read the ledger too, and the Store has four connections. */
 const MAX_LEDGER_READS = 3
-/** How often the ledger is read again if a reply ends during the read. */
+/** How often the ledger is read at most, if a reply ends during each read. */
 const MAX_READ_ATTEMPTS = 3
 /**
  * How often a request tries while other nodes have to read the ledger: about as long as its thread waits for the
@@ -322,7 +322,7 @@ export class RedisCounters implements Counters {
     this.#scheduleHeartbeat()
   }
 
-  /** True while limits are enforced by local shares. */
+  /** True while all limits are enforced by local shares. */
   get degraded(): boolean {
     return !this.#redis.isReady
   }
@@ -426,7 +426,7 @@ export class RedisCounters implements Counters {
   }
 
   #markDiverged(entries: readonly CounterEntry[]): void {
-    // Counters of a minute end before they could be aligned.
+    // Counters of a minute end before they could be aligned, and requests at once are registered again by `#enter`.
     for (const { id, origin, endsMs } of entries) if (origin !== null) this.#diverged.set(id, endsMs)
   }
 
@@ -466,8 +466,8 @@ export class RedisCounters implements Counters {
     for (let attempt = 0; attempt < MAX_READ_ATTEMPTS; attempt++) {
       const returns = local.returnsOf(id)
       const spentUnits = await spending.sum(origin)
-      // `spent` may miss reservations that were returned during the read. A diverged counter stays diverged until they
-      // are in it: its requests use the local share, which has them.
+      // `spentUnits` may miss reservations that were returned during the read. A diverged counter stays diverged until
+      // a read has them: its requests use the local share, which has them.
       const isExact = local.returnsOf(id) === returns
       if (!isExact && this.#diverged.has(id)) continue
       if (await this.#alignTo(entry, spentUnits, isExact)) return

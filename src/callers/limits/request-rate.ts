@@ -82,7 +82,7 @@ export class RequestRate {
     if (this.#fullLimits.size === 0) return
     for (const { entry } of limits) {
       const full = this.#fullLimits.get(entry.id)
-      // A limit that was changed is asked again.
+      // A limit that was raised is asked again.
       if (full !== undefined && full.room.ceiling >= (entry.ceiling ?? 0))
         throw rateError(full.limit, full.room, nowMs)
     }

@@ -1,5 +1,5 @@
 /**
- * Requests that wait because running requests have reserved the remaining money, which may soon be free again. Each
+ * Requests that wait because running requests have reserved the rest of a limit, which may soon be free again. Each
  * waiting request tries again from time to time, because the running ones may be in other threads and on other nodes.
  * Serve threads.
  */

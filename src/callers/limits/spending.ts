@@ -62,7 +62,7 @@ export async function ledgerSum({ ledger }: Pick<Store, 'ledger'>, origin: Origi
 
 /** Units of 1e-12 USD in one unit of 1e-6 USD. */
 export const PICOS_PER_MICRO = 1_000_000n
-/** A fee is rounded to this fraction of a percent. */
+/** Parts of a percent: a fee percentage is rounded to whole parts. */
 const FEE_PARTS = 1_000_000
 
 type Costs = Pick<UsageTotals, 'cost' | 'byokCost'>

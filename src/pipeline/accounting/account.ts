@@ -107,8 +107,9 @@ async function reserveLater(
 }
 
 /**
- * Writes the one usage record of an exchange that is over, settles its reservation and counts it. Called once, before
- * the end of the answer is written, so that every answered request is in the ledger.
+ * Writes the usage record of an exchange that is over, and one for fees on a BYOK credential; settles its reservation
+ * and counts it. No record if a limit refused the request, or if its batch wants none. Called once, before the end of
+ * the answer is written, so that every answered request is in the ledger.
  */
 export function account(
   { ledger, metrics }: { readonly metrics: Metrics; readonly ledger: Ledger },
@@ -191,7 +192,7 @@ function countAttempts(metrics: Metrics, exchange: Exchange): void {
   }
 }
 
-/** Larger counts are not plausible; sums of this many still fit in 63 bits for some million records. */
+/** Larger counts are not plausible; the sum of some million such counts still fits in 63 bits. */
 const MAX_RECORDED_COUNT = 1e12
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }

@@ -112,7 +112,7 @@ export interface CallTerms {
   /** The cap to send; null: the caller's value stays. */
   readonly cap: number | null
   readonly meter: Meter
-  /** The initial reservation of the exchange. */
+  /** The amount that is reserved for the exchange when the call begins, with what it has spent. */
   readonly reservedAmount: PicoUsd
 }
 

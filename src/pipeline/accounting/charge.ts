@@ -246,7 +246,10 @@ function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigu
  */
 export type FailureKind = 'stream' | 'events' | 'envelope' | 'none'
 
-/** Clears the charge of a failed model call, unless it failed within the stream or a guardrail ended it. */
+/**
+ * Clears the charge of a model call whose failure the caller gets instead of an answer, unless a guardrail ended the
+ * call; and the charge of all parts of a continued answer.
+ */
 export function fixCharge({ attempts, bill, finish, signal }: Exchange, channel: FailureKind): void {
   const isWhole = channel === 'envelope' || channel === 'events'
   const isRefused = attempts.at(-1)?.isRefused === true

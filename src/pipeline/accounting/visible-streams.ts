@@ -10,7 +10,10 @@ import { isThoughtless, type ObservedReply } from './estimate.ts'
 
 /** Consecutive replies that an endpoint must have shown. */
 const MIN_VISIBLE_REPLIES = 20
-/** They must come from this many keys, because a single key could choose what its replies show. */
+/**
+ * They must come from this many keys, because a single key could choose what its replies show; from one key if the row
+ * says that the model does not think.
+ */
 const MIN_KEYS = 2
 /** Keys kept per endpoint and effort. */
 const MAX_KEYS = 8

@@ -73,7 +73,7 @@ function isOpenThought({
 }
 
 export class Answer {
-  /** For reads from a provider, which are held and relayed there without a call of this class in between. */
+  /** Public, because reads from a provider are corked and relayed there without a call of this class in between. */
   readonly sink: Sink
   readonly #held: Held
   readonly #response: ResponseResource
@@ -392,7 +392,7 @@ export class Answer {
     if (!this.sink.flush()) await readerGoesOn(signal, this.#wait)
   }
 
-  /** Begins an item of our own between two turns, such as the call of a server tool. */
+  /** Begins an item of our own, such as the call of a server tool. */
   addItem(item: HostedStart): ItemBuilder {
     const builder = buildItem({ type: 'hosted', item }, this.output.length, this.#emit)
     this.#ownItems = [...this.#ownItems, builder]

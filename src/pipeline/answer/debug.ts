@@ -44,8 +44,8 @@ export class DebugNotes {
   }
 
   /**
-   * For a whole reply. The body sent to the provider is included only in batch results. Undefined if nothing was
-   * requested.
+   * For a whole reply. The body sent to the provider is included only in batch results. Undefined if there is nothing
+   * to report.
    */
   report(isBatched: boolean): DebugReport | undefined {
     const body = isBatched ? this.bodies.at(-1) : undefined

@@ -173,7 +173,7 @@ export class Relay {
     this.#deps.answer.overhear(pendingFrames, () => this.#deps.decode(pattern.event, data))
   }
 
-  /** Relays the matching frames from `at` on; returns where they end. */
+  /** Relays the matching frames from `start` on; returns where they end. */
   #relayFrames(chunk: Buffer, start: number, { pattern, template, ahead }: Lesson): number {
     const pendingTexts = this.pendingTexts
     if (template !== null) ownFrames.clear()

@@ -10,8 +10,8 @@ const PREFIXES: Readonly<Record<string, ItemPrefix>> = {
 }
 
 /**
- * The id of a repeated item. Nothing else may have the id of the first answer's item, except a thought: what its maker
- * has sealed may be bound to it.
+ * The id of a repeated item: a new one, because no two items may have the same id. A thought keeps its id, because what
+ * its maker has sealed may be bound to that id.
  */
 export function freshId({ id, type }: OutputItem): string {
   if (type === 'reasoning' && id !== undefined) return id

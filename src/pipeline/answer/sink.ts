@@ -180,7 +180,7 @@ export type ExchangeSummary = Pick<
   | 'cost'
   | 'endUser'
 > & {
-  /** For its explanation; absent if there was none. */
+  /** For its explanation; absent if the request had no exchange. */
   readonly exchange?: Exchange
 }
 
@@ -196,7 +196,7 @@ export type Outcome =
   (
     | {
         readonly answered: true
-        /** The reason that nothing was delivered although the model answered. */
+        /** The failure of the exchange: sent in the stream, or to nobody because the client has left. */
         readonly refusal?: GatewayError
       }
     /** Nothing was written to the sink; the caller of the gateway answers with the error envelope. */

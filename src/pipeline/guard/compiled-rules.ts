@@ -34,7 +34,7 @@ export interface GuardRules {
   readonly builtin: CompiledRules
   /** Only user-defined patterns. */
   readonly custom: CompiledRules
-  /** Keyed by the number of the rule in `all`. */
+  /** Indexed by the number of the rule in `allRules`. */
   readonly sources: readonly RuleSource[]
   /** Never empty. */
   readonly owners: readonly RuleOwner[]

@@ -100,7 +100,7 @@ function charactersOf(texts: readonly WrittenText[]): number {
   return characters
 }
 
-/** Null if there are more findings than `max`. */
+/** Null if there are more findings than `maxFindings`. */
 function evaluateInline(
   { scanner }: CompiledRules,
   texts: readonly WrittenText[],

@@ -66,7 +66,8 @@ export interface Guarding {
 export interface Guard {
   /**
    * Checks the request; null if no guardrail applies. Returns a promise only if it has to wait.
-   * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` if it cannot be checked.
+   * @throws (or rejects with) GatewayError `permission_denied`, `guardrail_unavailable` if it cannot be checked, or
+   * `service_unavailable` if the guardrails cannot be read.
    */
   request(exchange: Exchange): Guarding | null | Promise<Guarding | null>
   /**
@@ -190,7 +191,10 @@ export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolic
   }
 }
 
-/** Null if the service's own keys may be used at one of the model's endpoints; otherwise the first restriction. */
+/**
+ * Null if the service's own keys may be used at one of the model's endpoints, or if it has none; otherwise the first
+ * restriction.
+ */
 function modelExcludedBy(
   restrictions: Restrictions,
   catalog: Pick<Catalog, 'model'>,
@@ -286,7 +290,10 @@ class RequestGuard implements InputGuard {
     return whenReady(evaluating, result => this.#decide(exchange, result))
   }
 
-  /** Reports the findings and returns them. @throws GatewayError if one blocks, or if nothing could be checked */
+  /**
+   * Reports the findings and returns them.
+   * @throws GatewayError if one blocks, or if not everything could be checked and a guardrail fails closed
+   */
   #decide(exchange: Exchange, { findings, failure }: TextsResult): TextFindings {
     if (failure !== null) this.#passUnchecked(exchange, failure.cause)
     const matchesByRule = new Map<string, RuleMatch>()

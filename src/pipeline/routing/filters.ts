@@ -239,8 +239,8 @@ function isTierNamed(names: readonly string[] | null | undefined, endpoint: Endp
 }
 
 /**
- * `max_price` is in US dollars: per million tokens for prompt, completion and audio, else per request or image. A price
- * that an endpoint does not have is 0.
+ * `max_price` is in US dollars: per million tokens for prompt, completion and audio, else per request or image. Without
+ * a price of their own, images cost 0, and audio costs as much as the prompt.
  */
 function withinPrice(
   { pricing }: Endpoint,

@@ -99,7 +99,10 @@ export class Needs {
     return isInputBelow === undefined ? this.tokens > room : !isInputBelow(request, room)
   }
 
-  /** False if even the lowest estimate of the prompt is too long for the endpoint. */
+  /**
+   * False if even the lowest estimate of the prompt is too long for the endpoint, or if a plugin would cut the prompt
+   * and cuts are not admitted yet.
+   */
   hasRoom(endpoint: Endpoint): boolean {
     const { contextLength, maxOutputTokens } = endpoint
     const { isLimited, plugins, request, routing } = this.#input
@@ -179,7 +182,7 @@ const ADVICE_BY_PART: Readonly<Record<SpecialName, string>> = {
   own_kind:
     'is known only to providers that speak the Gemini format, but none of them serves this model. Leave it out, or choose a model by Google',
   context_management:
-    'this provider of the model cannot summarize the conversation. Leave these edits out, or use the context-compression plugin',
+    'no provider of this model can summarize the conversation. Leave these edits out, or use the context-compression plugin',
 }
 
 function specialFilters({ dialect, request }: RankInput): readonly SpecialFilter[] {

@@ -1,6 +1,6 @@
 /**
  * Providers out of service, as one thread knows them. The Store has them, and they are read again when one has changed.
- * Each ends at its time by itself, also while the Store is unavailable. Hot path: `filter`.
+ * Each pause ends at its time by itself, also while the Store is unavailable. Hot path: `filter`.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
@@ -14,7 +14,7 @@ interface PausesDeps {
   readonly store: { readonly pauses: Pick<PauseStore, 'list'> }
   readonly clock: Pick<Clock, 'after' | 'nowMs'>
   readonly log: Pick<Log, 'fault'>
-  /** Called when other providers than before are out of service. */
+  /** Called when other providers than before may be out of service. */
   readonly onChange: () => void
 }
 

@@ -2,7 +2,7 @@
  * Prefixes of prompts that a conversation has sent before. They show whether cache marks pay off, and why a provider
  * that had a prompt in its cache does not find it there now. Serve threads. Only hashes are kept, next to the pins of
  * conversations, and only for conversations that have a name, or that contain an answer and use a provider that caches
- * marked prompts. Other requests never call this code.
+ * marked prompts; in either case, reading from the cache must cost less than the plain prompt.
  */
 import { createHash, hash as digest } from 'node:crypto'
 import type { Clock } from '../../base/clock.ts'
@@ -100,7 +100,7 @@ function needsMarks(endpoint: Endpoint): boolean {
 
 /** The prompts of one conversation, for one exchange. */
 export class Prefix implements PromptPrefix {
-  /** Null if none is known. */
+  /** Null if no miss is known. */
   miss: CacheMiss | null = null
   readonly #deps: PrefixesDeps
   readonly #request: ResponsesRequest

@@ -1,8 +1,8 @@
 /**
  * Ranking: finds the candidates of a request, in the order in which they are tried. Hot path.
  *
- * names -> endpoints and own keys -> filters -> groups -> rankers -> readers of sealed content -> session affinity ->
- * order of plugins -> reason
+ * names -> endpoints and own keys -> filters -> groups -> rankers -> only readers of summaries -> session affinity ->
+ * readers of sealed content first -> order of plugins -> reason
  *
  * Models keep the order of the request. Within a model, own keys come first, even before the caller's `order`; then the
  * shared endpoints; then own keys that are fallbacks. Within such a group the rankers order the endpoints. Several keys
@@ -82,11 +82,13 @@ export interface Listing {
 
 /** The listing of plain requests for one model, which does not depend on their bytes. */
 export interface PlainRoute extends Listing {
-  /** A request with up to this many tokens fits all of them; infinite if any request does. */
+  /** A request with up to this many tokens fits all endpoints; infinite if any request does. */
   readonly leastContext: number
-  /** An answer with up to this many tokens fits all of them; infinite if any answer does. */
+  /** An answer with up to this many tokens fits all endpoints; infinite if any answer does. */
   readonly leastOutput: number
-  /** The ranking if there is a single candidate, and its count; null if each request chooses from several. */
+  /**
+   * The ranking if it is the same for every request, and its count; null if requests choose from several candidates.
+   */
   readonly only: { readonly ranking: Ranking; readonly count: Count } | null
 }
 
@@ -113,7 +115,8 @@ export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
 /**
  * Finds the candidates of an exchange for its prompt in its current form, and notes them. Returns a promise only if
  * limits, own keys or pins have to be fetched.
- * @throws (or rejects with) GatewayError of `route`.
+ * @throws (or rejects with) GatewayError as `listCandidates`, or `service_unavailable` if no candidate can read a
+ * summary in the conversation
  */
 export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
   const { caller, dataRegion, dialect, guarding, plan, plugins, prompt: request } = exchange
@@ -303,7 +306,10 @@ function listNamed(namedModel: NamedModel, needs: Needs, input: RankInput): Mode
     : listRoute(namedModel, route, needs, input)
 }
 
-/** The first target with an endpoint that may serve the request, then the fallbacks of the route. */
+/**
+ * The candidate of a rollout if the request belongs to it, otherwise the first target with an endpoint that may serve
+ * the request; then the fallbacks of the route.
+ */
 function listRoute(namedModel: NamedModel, route: Route, needs: Needs, input: RankInput): ModelListing {
   const { routed, routing } = input
   const trial = routed === null ? null : (routing.rollouts?.of(route) ?? null)

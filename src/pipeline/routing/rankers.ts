@@ -91,7 +91,7 @@ export function wantsPrice(group: Omit<Group, 'candidates'>, terms: RankTerms): 
   return group.sort !== null || group.tiers.only !== null || isDistributed(group, terms)
 }
 
-/** Puts candidates without recent measurements last. */
+/** Fastest first; candidates without recent measurements last. */
 function bySpeed(
   candidates: readonly RouteCandidate[],
   { sort, tiers }: Group,
@@ -121,8 +121,9 @@ function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: n
 }
 
 /**
- * Draws the first candidate at random, with the weight 1 / price², among those that work well and miss no threshold.
- * The others follow by price; those with unknown prices come last, in order.
+ * Draws the first candidate at random, with the weight 1 / price², among those that work well, miss no threshold and
+ * make few faulty tool calls; if some of them are free, among the free ones. The others follow by price; those with
+ * unknown prices come last, in order.
  */
 function byShares(
   candidates: readonly RouteCandidate[],

@@ -1,4 +1,4 @@
-/** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
+/** Routing errors for requests that no endpoint may serve, with a way to fix the request if there is one. Pure. */
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { loggableModel } from '../../base/log/loggable.ts'
 import { isLoss, reportedChanges } from '../../exchange/changes.ts'
@@ -160,7 +160,10 @@ export function tooLossy(
   return unavailable('constraint_filtered', message, ids, ['require_parameters'], constraint)
 }
 
-/** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */
+/**
+ * The error for a request that needs more than any endpoint has; null if endpoints are left out for other reasons too.
+ * Only the length of the context is the error even then.
+ */
 function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly string[]): GatewayError | null {
   const [first, second] = reasons.filter(name => name !== NO_SHARED_KEY)
   // Length is the last of the filters: an endpoint that it leaves out would have served the request otherwise.

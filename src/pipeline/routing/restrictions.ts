@@ -1,4 +1,4 @@
-/** Guardrail restrictions on candidates: allowed models and providers, and allowed data regions. Pure. */
+/** Guardrail restrictions on candidates: models, providers, the use of data, and data regions. Pure. */
 
 import type { PolicyRestrictions, ZdrGroup } from '../../features/guardrails/policy.ts'
 import type { DataRegion } from '../../protocol/data-regions.ts'

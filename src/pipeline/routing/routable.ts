@@ -20,7 +20,7 @@ interface RoutableDeps extends RankInputDeps {
   readonly routing: Routing
 }
 
-/** The parts that every routed exchange has. */
+/** The part of a routed exchange that is read here; null or absent: no guardrail applies. */
 interface MaybeGuarded {
   readonly guarding?: { readonly restrictions: Restrictions | null } | null
 }

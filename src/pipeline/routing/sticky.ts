@@ -56,8 +56,9 @@ export class Stickiness {
   }
 
   /**
-   * Moves pinned candidates to the front of their kind. Returns a promise only if pins have to be fetched. A candidate
-   * that must not be called now (`nowMs`: monotonic) is not moved.
+   * Moves pinned candidates to the front of their kind; if the caller names the conversation, the first candidate of a
+   * model without a pin is pinned. Returns a promise only if pins have to be fetched. A candidate that must not be
+   * called now (`nowMs`: monotonic), or only as a probe, is not moved.
    */
   order(
     { caller, request }: AffinityRequest,
@@ -179,7 +180,7 @@ export function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean
   return pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
 }
 
-/** True if both candidates are of the same model and are paid for in the same way. */
+/** True if both candidates are of the same model and kind: own key, shared key, or fallback key. */
 export function areAlike(a: RouteCandidate, b: RouteCandidate): boolean {
   return a.endpoint.modelId === b.endpoint.modelId && kindOf(a) === kindOf(b)
 }

@@ -92,7 +92,7 @@ export class Shadows implements ShadowSender {
     this.#running.add(shadowRun)
   }
 
-  /** No more shadows begin; those under way go on. */
+  /** Lets no more shadows begin; those under way go on. */
   stop(): void {
     this.#isStopped = true
   }

@@ -43,7 +43,10 @@ export class CallSeals {
     this.#seal = seal
   }
 
-  /** Stores the thoughts before the calls in a reply, sealed, for providers that want them back as text. */
+  /**
+   * Stores the thoughts before the calls in a reply, sealed, for providers that want them back as text; not if the
+   * caller forbids keeping data.
+   */
   keepThoughts(
     { caller, request, zeroRetention }: Exchange,
     output: readonly OutputItem[],

@@ -212,7 +212,7 @@ export class ClientCalls {
     this.#custom = customNames.size === 0 ? null : new CustomCalls(customNames, this.#emit)
   }
 
-  /** True if the delta was emitted in another form. */
+  /** True if the delta must not be emitted itself: it is emitted in another form, perhaps later. */
   collect(delta: Content): boolean {
     if (this.#items?.collect(delta) === true || this.#custom?.intercept(delta) === true) return true
     if (this.#withToolName(delta) === delta) return false
@@ -400,7 +400,10 @@ function searchFunction(tool: Tool, name: string): Tool {
   } as Tool
 }
 
-/** Removes searches that a provider ran; the tools that they found stay. */
+/**
+ * A client's search as the call of its function, and the result as the output of that call; other items unchanged.
+ * Removes searches that a provider ran; the tools that they found stay.
+ */
 function searchCallOf(item: InputItem, name: string): readonly InputItem[] {
   if (item.type !== 'tool_search_call' && item.type !== 'tool_search_output') return [item]
   const { call_id: id } = item
@@ -508,8 +511,8 @@ class CustomCalls {
   }
 
   /**
-   * True if the delta belongs to a call of a custom tool: that call is emitted in its own form, with the input at the
-   * end.
+   * True if the delta must not be emitted itself: a call of a custom tool is emitted in its own form, with the whole
+   * input before its end.
    */
   intercept(delta: Content): boolean {
     if (delta.kind === 'open') {

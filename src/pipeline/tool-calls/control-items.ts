@@ -26,7 +26,7 @@ export function settleControls(
   return settle(prompt, input, type => !accepts(type))
 }
 
-/** Treats all tools that the input adds as tools of the request; null if it adds none that `isMeant`. */
+/** Treats all tools that the input adds as tools of the request; null if `isMeant` is true for none of these tools. */
 export function withAddedTools(
   prompt: ResponsesRequest,
   isMeant: (tool: Tool) => boolean,

@@ -63,7 +63,7 @@ function allowedFunctions(
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
     const [label, name] = tool['type'] === 'mcp' ? [tool['server_label'], tool['name']] : [null, null]
     const names = server === null ? undefined : functionsOf.get(server)?.get(meaning(label, name))
-    // The client or the provider runs it.
+    // The client or the provider runs the tool, or no function stands for it.
     if (names === undefined) return [tool]
     if (handledNames.has(names)) return []
     handledNames.add(names)

@@ -272,7 +272,7 @@ export class ToolRunner {
   }
 }
 
-/** Adds the fee of a call to the bill. False if the caller's limits do not allow it. */
+/** Adds the fee of a call to the bill. False, with the bill unchanged, if the caller's limits do not allow the fee. */
 async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUsd): Promise<boolean> {
   bill.holdFee(fee)
   const isOwn = attempts.at(-1)?.isByok === true
@@ -317,7 +317,7 @@ class ToolTimeout extends GatewayError {
   }
 }
 
-/** `ran`: true, or the reason that it did not run. */
+/** `ran`: true if the tool returned an outcome; otherwise how the call failed (`none`: the tool was not run). */
 type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'none' }
 
 function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOutcome {

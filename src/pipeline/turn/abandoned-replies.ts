@@ -53,7 +53,7 @@ export class AbandonedReplies {
     return this.#running.size
   }
 
-  /** Continues reading a reply whose caller has left; null if it is closed, with `giveUp`. */
+  /** Continues reading a reply whose caller has left, until `giveUp` closes it; null if it has to be closed now. */
   keepReading(
     name: AbortPolicy,
     hasContent: boolean,

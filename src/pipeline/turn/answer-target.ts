@@ -83,7 +83,10 @@ export class AnswerTarget implements AttemptTarget {
       this.#answer.receive(delta)
   }
 
-  /** Called only if no guard reads the reply, and no tool of the gateway or the client is called. */
+  /**
+   * Called only if the answer is not streamed, nothing else reads the reply, and no tool is a server tool or is sent in
+   * another form.
+   */
   message(message: WholeMessage): void {
     if (!this.#hasContent) this.#begin()
     this.#answer.message(message)
@@ -129,7 +132,7 @@ export class AnswerTarget implements AttemptTarget {
     return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
   }
 
-  /** A call with an id of its own. */
+  /** The delta; if it opens a call, with an id that no other call has. */
   #withToolName(delta: Extract<Delta, { kind: 'open' }>): Extract<Delta, { kind: 'open' }> {
     const { start } = delta
     if ((start.type !== 'function_call' && start.type !== 'custom_tool_call') || start.callId === null)

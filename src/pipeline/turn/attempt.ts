@@ -138,7 +138,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     return this.#reply.promise
   }
 
-  /** Replaces the target for everything that follows. */
+  /** Replaces the target for everything that follows, which may be relayed. */
   lead(target: AttemptTarget): void {
     this.#target = target
     this.reader.mayRelay = true
@@ -227,7 +227,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     figures.readMs = readMs
     this.#target?.sink?.cork()
     try {
-      // An end that has to wait for counters would find other bytes there.
+      // If the end has to wait for counters, the memory of the chunk has other bytes by then.
       const staysValid = isLast && this.#metered === null
       if (!(relay === null ? reader.push(chunk, this.#target, staysValid) : relay.push(chunk))) this.pause()
       // Includes relayed texts that the decoder has not seen.

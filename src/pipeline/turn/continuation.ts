@@ -56,13 +56,13 @@ export function wishOf(
   return request.provider?.continue_streams ?? continueStreams ?? provider.continueStreams ?? setting
 }
 
-/** How the endpoint continues an answer; null if it does not. */
+/** How the endpoint continues an answer; null if it does not, or only by an instruction that is not wished. */
 export function wayOf({ continues, provider }: Endpoint, wish: ContinueStreams): Continues | null {
   const way = continues ?? provider.continues ?? null
   return way === 'instruction' && wish !== 'instruction' ? null : way
 }
 
-/** The text to continue; null if a continuation could be wrong. */
+/** The text to continue; null if a continuation could be wrong, or if there have been too many. */
 export function continuable(
   { answer, attempts, plugins, prompt }: RunningExchange,
   { record, error }: BrokenReply,

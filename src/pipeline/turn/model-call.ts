@@ -186,7 +186,7 @@ interface RunningAttempt<Terms> {
   figures: CallFigures
 }
 
-/** Runs an attempt to its end, and passes its result to `ended`. Rejects as `ended` does. */
+/** Runs an attempt to its end, and passes its result to `onResult`. Rejects as `onResult` does. */
 function runAttempt<Terms, Then>(
   call: ModelCall<Terms>,
   candidate: RouteCandidate,
@@ -248,7 +248,7 @@ function runAttempt<Terms, Then>(
   )
 }
 
-/** Encodes and sends the request, once its terms are ready. Null: the caller's limits leave nothing for it. */
+/** Encodes and sends the request, once its terms are ready. `terms` null: the caller's limits leave nothing for it. */
 function send<Terms>(
   call: ModelCall<Terms>,
   runningAttempt: RunningAttempt<Terms>,
@@ -404,8 +404,8 @@ function passOver<Terms>(call: ModelCall<Terms>, candidate: RouteCandidate, stat
 }
 
 /**
- * The next candidate to try; none if the caller has left or the request was ended here.
- * @throws the failure, if no other candidate may be called
+ * The next candidate to try; undefined if no other one may be called.
+ * @throws the failure, if the caller has left, or has seen some of the reply and no candidate continues it
  */
 function candidateAfterResult<Terms>(
   call: ModelCall<Terms>,

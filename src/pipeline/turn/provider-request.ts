@@ -69,7 +69,7 @@ export class ProviderRequests {
     this.#deps = deps
   }
 
-  /** The request in the provider's format. */
+  /** The request in the provider's format. Notes on the attempt what the request loses on the way. */
   encode(
     exchange: Exchange,
     attempt: AttemptRecord,
@@ -226,7 +226,7 @@ export class ProviderRequests {
   }
 }
 
-/** The URL of a different API call than the usual one, if the deployment has one. */
+/** The URL of a call to a deployment: its address, and the part of the path that follows the usual one. */
 function deploymentUrl(address: string, path: string, { format }: Endpoint): URL {
   const url = new URL(address)
   const usualPath = API_OF_FORMAT[format].deploymentPath

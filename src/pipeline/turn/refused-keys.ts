@@ -1,4 +1,4 @@
-/** Log lines about provider keys that their provider refuses: one for each key until it has been quiet for a while. */
+/** Log lines about provider keys that their provider refuses: for each key, at most one in ten minutes. */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'

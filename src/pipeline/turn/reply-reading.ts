@@ -220,7 +220,7 @@ export class ReplyReading {
       : new SseParser(this.#frame, frameBytes)
   }
 
-  /** No dialect uses any other framing. */
+  /** Only for server-sent events: no dialect uses any other framing. */
   #openRelay(parser: SseParser | AwsEventParser, target: AttemptTarget | null): void {
     const decode = this.#decode
     if (parser instanceof SseParser) this.relay = target?.relay?.({ parser, decode }) ?? null
@@ -313,7 +313,7 @@ const TOKEN_MAX_CHARS = 16
  * generous.
  */
 const TEXT_MIN_CHARS = 1024 * 1024
-/** Characters that a reply may have if no token limit is known: as many as the largest known limit gives. */
+/** Characters that no reply may exceed: as many as the largest known token limit gives. */
 const TEXT_MAX_CHARS = 4 * 1024 * 1024
 
 /** Shorter frames and replies need no check: they cannot be nested too deeply for any stack. */

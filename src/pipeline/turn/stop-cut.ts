@@ -153,7 +153,10 @@ export class StopCut implements AttemptTarget {
     for (const delta of this.#held.splice(0, count)) this.#target.receive(delta)
   }
 
-  /** Passes on the text before a sequence. `end`: the characters that wait, up to the end of the sequence. */
+  /**
+   * Passes on the text before a sequence, and ends the reply there. `end`: the characters that wait, up to the end of
+   * the sequence.
+   */
   #stop(end: number, length: number): void {
     this.#isStopped = true
     let charsLeft = end - length

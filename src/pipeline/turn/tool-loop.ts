@@ -154,7 +154,10 @@ function releaseRemaining({ attempts, bill, reservation }: RunningExchange): voi
   reservation?.release?.({ cost: bill.closedCost - fees, isByok, fees, tokens: bill.tokens })
 }
 
-/** Ends an answer for which the caller's limits allow no further call, as if it had reached its output limit. */
+/**
+ * Ends an answer for which the caller's limits allow no further call, as if it had reached its output limit.
+ * @throws GatewayError of the limit if the answer has not begun
+ */
 function endUnpaid(exchange: RunningExchange): void {
   if (exchange.isSubmitted) return
   if (!exchange.answer.hasBegun) throw unpaidError(exchange)

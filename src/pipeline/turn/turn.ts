@@ -48,7 +48,7 @@ export interface TurnDeps extends ModelCallDeps {
   readonly summaries?: Summaries
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
-  /** True if broken streams are continued when neither a row nor the request decides. Absent: they are not. */
+  /** Whether and how broken streams are continued if neither a row nor the request says. Absent: they are not. */
   readonly continueStreams?: ContinueStreams
 }
 
@@ -58,7 +58,7 @@ export interface TurnReply {
   readonly finish: Finish
   /** Null if no server tool is declared. */
   readonly calls: ToolCalls | null
-  /** True if the caller's limits ended it, possibly within a call. */
+  /** True if the gateway ended it, for example at the caller's limits, possibly within a call. */
   readonly isCut: boolean
   /** Adds to the answer the client's calls that waited for server tools. */
   release(): void
@@ -385,7 +385,10 @@ function termsOf(
   return { prompt, format, fitted, calls, limit }
 }
 
-/** Lets plugins make the prompt fit the endpoint. A promise only if one of them has to. */
+/**
+ * Lets plugins make the prompt fit the endpoint, and adds their annotations and search results to the answer. A promise
+ * only if a plugin has to make it fit.
+ */
 function fitPrompt(
   exchange: RunningExchange,
   plugins: PluginChain,

@@ -113,8 +113,8 @@ export class DecryptedKeys {
   /**
    * Decrypts the key of a credential; a promise only if the Store has to be read.
    * @throws (or rejects with) GatewayError `service_unavailable` if the Store does not answer, `provider_unavailable`
-   * if the credential no longer exists, `credential_unreadable` if it cannot be decrypted: then no other key may
-   * replace it.
+   * if the credential no longer exists or is disabled, `credential_unreadable` if it cannot be decrypted: then no other
+   * key may replace it.
    */
   open(credential: CredentialRef): ProviderKey | Promise<ProviderKey> {
     const { metrics } = this.#options
@@ -239,7 +239,10 @@ function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): s
 
 /** Another key or endpoint may still serve the request. */
 function missingError(): GatewayError {
-  return new GatewayError('provider_unavailable', 'The stored credential for this provider no longer exists')
+  return new GatewayError(
+    'provider_unavailable',
+    'The stored credential for this provider no longer exists or is disabled',
+  )
 }
 
 /** The workspace chose to pay with its own key, so a damaged row must not make the operator pay. */

@@ -38,7 +38,7 @@ export class Breaker {
     return this.openUntilMs > NEVER_MS
   }
 
-  /** True if the breaker is open and the next request may be the probe. */
+  /** For an open breaker: true if the next request may be the probe. */
   isDue(nowMs: number): boolean {
     return nowMs >= this.openUntilMs && nowMs >= this.probeUntilMs
   }

@@ -24,7 +24,7 @@ export class EndpointBreakers {
   readonly callers: CallerStates
   /** Events that have not been sent to other threads yet. */
   unsentEvents: BreakerEvent[] = []
-  /** True if the breaker of a single key may be open. */
+  /** True if a single key may have an open breaker or a wait of its own. */
   #hasBlocked = false
   /** Number of the current row of failures; a success begins a new row. */
   #row = 0

@@ -169,7 +169,10 @@ export class EndpointState {
     for (const value of throughputs) this.#addThroughput(nowMs, value, 1)
   }
 
-  /** The note for a thread that starts now; null if there is nothing to report. Does not include latencies. */
+  /**
+   * The note for a thread that starts now; null if there is nothing to report. Does not include latencies, throughputs
+   * and tool calls.
+   */
   snapshot(nowMs: number): HealthNote | null {
     const { shared, callers } = this.breakers
     const note = new UnsentNote()

@@ -123,7 +123,7 @@ const HALF_HOUR_MS = 30 * MINUTE_MS
 const DAY_MS = 24 * 60 * MINUTE_MS
 /** With fewer attempts, one failure alone would give a low percentage. */
 export const UPTIME_ATTEMPTS_MIN = 100
-/** Slots of half an hour. */
+/** Number of five-minute slots in half an hour. */
 const VALUE_SLOTS = 6
 
 /** Counts of attempts in slots of the same length. */

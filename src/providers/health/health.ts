@@ -188,8 +188,8 @@ interface FailedEnd {
 
 export class EndpointHealth {
   /**
-   * Called when this thread has changed a breaker; null if not needed. `isNews`: false for the later probes of a
-   * breaker that stays open, and for their failures.
+   * Called when this thread has changed a shared breaker; null if not needed. `isNews`: false for failed probes, and
+   * for the later probes of a breaker that stays open.
    */
   onChange: ((state: EndpointState, change: BreakerChange, isNews: boolean) => void) | null = null
   readonly #options: EndpointHealthOptions

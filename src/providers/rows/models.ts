@@ -1,6 +1,6 @@
 /**
  * Settings that models of a provider take, if they differ: the first rule that matches a model's name counts. Without a
- * rule, a model takes the settings of its format. Providers answer 400 to any other setting. Data.
+ * rule, a model takes the settings of its format. Providers refuse requests with any other setting. Data.
  */
 import type { ModelRule, RefusableName } from '../../protocol/provider.ts'
 

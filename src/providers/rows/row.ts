@@ -1,14 +1,17 @@
 /** The type of a built-in row, and values that many rows share. Pure. */
 import type { DataPolicy, Provider, Quirk } from '../../protocol/provider.ts'
 
-/** A provider that cannot be called, because it publicly offers none of the formats. */
+/** A provider that cannot be called, for example because it publicly offers none of the formats. */
 export interface UnofferedRow {
   readonly name: string
   /** The reason for the caller, which follows "is not offered: ". */
   readonly notOffered: string
 }
 
-/** A provider that needs only a key. Its format determines the auth scheme, unless the row does. */
+/**
+ * A provider that can be called; for some, the configuration or the key adds a part of the address. The format
+ * determines the auth scheme, unless the row does.
+ */
 export interface ServingRow
   extends Pick<Provider, 'name' | 'format' | 'baseUrl'>,
     Partial<

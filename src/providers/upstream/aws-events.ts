@@ -30,7 +30,7 @@ const codec = new EventStreamCodec(
 export class AwsEventParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
-  /** The first `#carried` bytes are a message whose end has not arrived. */
+  /** The first `#carriedBytes` bytes are a message whose end has not arrived. */
   #carry: Buffer = EMPTY_BUFFER
   #carriedBytes = 0
 

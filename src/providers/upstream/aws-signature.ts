@@ -1,7 +1,7 @@
 /**
  * AWS signatures (version 4), made by AWS's own library, which is loaded for the first signature. Node hashes the body,
- * several times faster than JavaScript would. Only the host and the headers of the signature itself are signed, so a
- * proxy may add headers. Serve and batch threads.
+ * several times faster than JavaScript would. Only the host, the headers of the signature itself and, for S3, the given
+ * headers are signed, so a proxy may add others. Serve and batch threads.
  */
 import { createHash, createHmac } from 'node:crypto'
 import type { Clock } from '../../base/clock.ts'

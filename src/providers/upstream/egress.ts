@@ -99,7 +99,7 @@ interface TransportsOptions extends TransportOptions {
 export function createTransports({ proxies, undici = false, ...options }: TransportsOptions): Transport {
   const proxyOf = createProxyOf(proxies)
   const direct = createDirectTransport(options)
-  /** One for each combination of options that rows and environment name, so there are only a few. */
+  /** A transport for each combination of options that rows and environment name, so there are only a few. */
   const undiciTransports = new Map<string, Transport>()
   const identities = new WeakMap<object, number>()
   let lastIdentity = 0

@@ -12,7 +12,7 @@ export interface JsonLinesTerms {
   readonly maxLineBytes: number
   /** A line is skipped if this returns false. The bytes are valid only during the call. */
   readonly accepts: (line: Buffer) => boolean
-  /** A page is delivered once it has this many lines or bytes; one more read may add to it. */
+  /** A page with this many lines or bytes stops reading; one more read may add to it. Pages may also have fewer. */
   readonly pageLines: number
   readonly pageBytes: number
   readonly signal: AbortSignal

@@ -1,6 +1,6 @@
 /** What a provider's headers say about its own limits, for callers who use a key of their own. Pure. */
 
-/** Names of providers' rate-limit headers; all of them end in the same few words, in any order. */
+/** Names of providers' rate-limit headers. */
 const RATE_HEADER_NAME = /^(?:x-ratelimit|anthropic-(?:ratelimit|priority))-[a-z0-9-]{1,60}$/
 /** Numbers, durations, points in time. */
 const RATE_HEADER_VALUE = /^[A-Za-z0-9:.+-]{1,64}$/

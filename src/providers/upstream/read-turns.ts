@@ -19,7 +19,7 @@ export interface Reader {
  */
 export const TURN_BYTES = 16 * 1024
 
-/** Shorter reads are not counted: models write their text in smaller pieces, and most JSON replies fit. */
+/** Shorter reads never wait for a turn: models write their text in smaller pieces, and most JSON replies fit. */
 export const LONG_READ_BYTES = 2 * 1024
 
 /** The queue of waiting readers. */
@@ -28,7 +28,7 @@ export class ReadTurns {
   /** Bytes read in this turn. */
   #turnBytes = 0
   #isTurnScheduled = false
-  /** Bytes of the short reads of this turn; connections add them. */
+  /** Bytes of the short reads of this turn, which connections add. Waiting readers may then read as many. */
   shortBytes = 0
 
   /** Counts a read. False if the turn has used up its bytes, so that a reader with more to read should join. */

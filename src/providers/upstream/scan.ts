@@ -15,7 +15,7 @@ const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => l
 
 /**
  * A part that may change from frame to frame: the event number, the piece of text, a copy of that piece, padding
- * without content, or blanks between two members, of which there may be none.
+ * without content, or blanks before the last brace, of which there may be none.
  */
 export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding' | 'blank'
 

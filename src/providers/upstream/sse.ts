@@ -35,7 +35,7 @@ export type FrameHandler = (event: string, data: string) => void
 export class SseParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
-  /** The first `#carried` bytes are the beginning of a line whose end has not arrived. */
+  /** The first `#carriedBytes` bytes are the beginning of a line whose end has not arrived. */
   #carry: Buffer = EMPTY_BUFFER
   #carriedBytes = 0
   /** True inside a line, even one that is skipped and so not carried. */

@@ -49,7 +49,10 @@ export interface UpstreamHandler {
    */
   onData(chunk: Buffer, isLast?: boolean, readMs?: number): void
   onEnd(readMs?: number): void
-  /** Timeouts are `upstream_timeout`, all other failures `provider_unavailable`. Not called after `abort()`. */
+  /**
+   * Timeouts are `upstream_timeout`, all other failures of the provider or the network `provider_unavailable`. Not
+   * called after `abort()`.
+   */
   onError(error: GatewayError): void
 }
 
@@ -77,7 +80,7 @@ export interface Transport {
   close(): Promise<void>
 }
 
-/** Options of a transport; `LIMITS` has the defaults. */
+/** Options of a transport; `DEFAULT_LIMITS` has the defaults. */
 export interface TransportOptions {
   readonly clock: Clock
   /** Logs the error of a handler whose `onError` throws. */
@@ -121,7 +124,8 @@ const LOST_MESSAGE = 'The connection to the provider was lost'
 const UNREACHABLE_MESSAGE = 'The provider could not be reached'
 
 /**
- * The reason that a provider sent no reply: `error.metadata.reason`. Callers learn nothing about the network behind it.
+ * The reason that no reply, or only a part of one, arrived: `error.metadata.reason`. Callers learn nothing about the
+ * network behind it.
  */
 export type TransportReason =
   | 'connection_refused'

@@ -15,7 +15,8 @@ export interface WholeReplyTerms {
 }
 
 /**
- * Resolves regardless of the status. Rejects with the reason of the signal, or with a GatewayError of the transport.
+ * Resolves regardless of the status. Rejects with the reason of the signal, or with a GatewayError: of the transport,
+ * or `reply_too_large`.
  */
 export function wholeReply(
   client: Transport,

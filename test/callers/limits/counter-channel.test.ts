@@ -83,5 +83,7 @@ t.test('counters that cannot be read are told of once, and refuse', async t => {
     throw new Error('away')
   })
   for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.reserve(entry('x'))))
-  t.same(faults, ['cannot read spending from the store; limits continue to use the last known values'])
+  t.same(faults, [
+    'cannot read spending from the store; limits use the last known values, and requests without such values get 503',
+  ])
 })

@@ -112,7 +112,7 @@ async function evicted({ metrics }: Setup): Promise<Record<string, number>> {
 const read = async (metric: { get(): Promise<{ values: { value: number }[] }> }) =>
   (await metric.get()).values[0]?.value ?? 0
 
-const GONE = 'provider_unavailable: The stored credential for this provider no longer exists'
+const GONE = 'provider_unavailable: The stored credential for this provider no longer exists or is disabled'
 const brokenOf = (provider: string) =>
   `credential_unreadable: The workspace's stored credential for ${provider} cannot be opened; enter its key again, or disable it`
 const BROKEN = brokenOf('anthropic')

@@ -33,7 +33,7 @@ export abstract class RunningCall implements UpstreamCall {
   #hasHead = false
   #isBodyPaused = false
   #isEnded = false
-  /** Monotonic deadline of the head or, after the head, of the next chunk. */
+  /** Monotonic deadline of the connection, then of the head, then of the next chunk. */
   #deadlineMs: number
   readonly #headDeadlineMs: number
   #timer: Timer | null = null

@@ -35,8 +35,9 @@ export interface ConnectionUser extends ReplyReceiver {
   onDone(readMs: number): void
   /**
    * Called when the reply, or the rest of it, will not arrive. Never called from inside `send`.
-   * @param resendable the request, if it may be sent on a fresh connection: it was not written, or the provider closed the
-   * kept connection at the time of the write without replying. Otherwise null.
+   * @param resendable the request, if it may be sent on a fresh connection: the kept connection ended before the write,
+   * or the provider closed it at the time of the write without replying. Otherwise null, as for very long requests
+   * after the write.
    */
   onLost(error: unknown, resendable: string | null): void
 }
@@ -46,7 +47,10 @@ export interface ConnectionPool {
   readonly target: SocketTarget
   readonly memory: SessionMemory
   readonly readTurns: ReadTurns
-  /** Keeps an idle connection until `expiresMs`, or gives it to a waiting call. False if there is no room for it. */
+  /**
+   * Keeps an idle connection until `expiresMs`, or gives it to a waiting call. False if there is no room for it, or the
+   * pool keeps no more connections.
+   */
   keep(connection: Connection): boolean
   /** Called when the connection is closed. */
   forget(connection: Connection): void
@@ -86,7 +90,10 @@ export class Connection implements Reader {
   readonly #createdMs: number
   readonly #maxAgeMs: number
   #user: ConnectionUser | null = null
-  /** Holds the request until the socket is connected. Nothing is written before the certificate is checked. */
+  /**
+   * Holds the request until the socket is connected, or on a kept connection for one turn of the event loop. Nothing is
+   * written before the certificate is checked.
+   */
   #unsentRequest: string | null = null
   /** Holds the request on a kept connection until the first byte of its reply arrives. */
   #writtenRequest: string | null = null

@@ -65,7 +65,9 @@ export class Pool implements ConnectionPool {
     this.#queue.delete(seeker)
   }
 
-  /** A connection that no call has used, regardless of the limit: it replaces one that was just closed. */
+  /**
+   * Opens a connection without checking the limit, which the caller has checked unless it replaces a lost connection.
+   */
   openConnection(): Connection {
     const connection = new Connection(this, this.#limits, this.#connections.buffer)
     this.#open.add(connection)

@@ -1,7 +1,7 @@
 /**
  * Parser of HTTP/1.1 replies, strict and bounded: it rejects ambiguous bytes. Pure. Hot path: it passes on the body
- * bytes of each read in one piece, without copying them. Grammar: RFC 9112; lines end in CRLF, no folded headers, one
- * framing only.
+ * bytes of each read in one piece, and moves them only to join chunks. Grammar: RFC 9112; lines end in CRLF, no folded
+ * headers, one framing only.
  */
 import type { GatewayError } from '../../../base/errors.ts'
 import { isCutTooFine, REPLY_PIECES } from '../../../base/fairness/short-chunks.ts'
@@ -14,7 +14,9 @@ export interface ReplyHead {
 }
 
 interface ReplyLimits {
-  /** Limit for status line and headers, and separately for everything around the chunks of a body. */
+  /**
+   * Limit for status line and headers, and separately for all interim heads, chunk extensions and trailers together.
+   */
   readonly maxHeaderBytes: number
   /** Limit for the body of one reply. */
   readonly maxResponseBytes: number
@@ -78,7 +80,7 @@ const HEX = Int8Array.from({ length: 256 }, (_, byte) => {
 export class ReplyParser {
   readonly #connection: ParsedConnection
   readonly #limits: ReplyLimits
-  /** Null before the first reply. */
+  /** Null while no reply is expected. */
   #receiver: ReplyReceiver | null = null
   /** Monotonic time of the read that is being parsed. */
   #readMs = 0
@@ -123,7 +125,7 @@ export class ReplyParser {
   /**
    * Parses the first `length` bytes, which were read at `readMs`. Keeps none of them, and may move those of the body
    * within the buffer.
-   * @throws GatewayError `provider_unavailable`; the parser has then stopped, and earlier bytes have been passed on
+   * @throws GatewayError `provider_unavailable`; the parser has then stopped, and may have passed on earlier bytes
    */
   push(bytes: Buffer, length: number, readMs: number): void {
     this.#readMs = readMs
@@ -271,8 +273,8 @@ export class ReplyParser {
   }
 
   /**
-   * Reads the line with the size of a chunk if it has only digits; returns where the chunk's data begins, or -1 for any
-   * other line.
+   * Reads the line with the size of a chunk if it is complete and has only digits; returns where the chunk's data
+   * begins, or -1 for any other line and for the size 0.
    */
   #readPlainSize(bytes: Buffer, start: number, length: number): number {
     let size = 0
@@ -434,8 +436,8 @@ function learnName(spelling: string): string {
 }
 
 /**
- * Rejects text immediately if it can no longer become a head. @param start start of the text that has not been checked
- * yet
+ * Rejects an incomplete head at once if one of its lines ends without a carriage return.
+ * @param start start of the text that has not been checked yet
  */
 function refuseBareFeeds(text: string, start: number): void {
   for (let index = text.indexOf('\n', start); index !== -1; index = text.indexOf('\n', index + 1)) {

@@ -17,7 +17,7 @@ interface TunnelsDeps extends LinkRules {
 
 /**
  * Opens a connection to a server, with `address` in the form `https://NAME:PORT/`. Rejects with a PageError, whose
- * message may be shown to the code, or with the reason of the signal.
+ * message may be shown to the code, with a QueueTimeout, or with the reason of the signal.
  */
 type OpenCheckedTunnel = (
   address: string,

@@ -189,7 +189,10 @@ export function checkUrl(
   return url
 }
 
-/** @throws PageError, the same for an unknown name and for a private address, so that callers cannot distinguish the two */
+/**
+ * The addresses of a URL's host. Rejects with a PageError, the same for an unknown name and for a private address, so
+ * that callers cannot distinguish the two; with a QueueTimeout; or with the reason of the signal.
+ */
 export async function addressesOf(
   { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   resolve: ResolveName,
@@ -204,7 +207,7 @@ export async function addressesOf(
   return addresses.slice(0, ADDRESSES_MAX)
 }
 
-/** The addresses of a name; empty for an unknown name. */
+/** The addresses of a name; empty if the lookup fails, for example for an unknown name. */
 async function addressesBy(
   resolve: ResolveName,
   name: string,

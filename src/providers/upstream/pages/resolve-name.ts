@@ -1,6 +1,6 @@
 /**
  * Resolves host names from callers' links. The DNS servers of such names may never answer, so no lookup may delay
- * others. `public-addresses.ts` has the addresses that may be reached. Serve threads.
+ * others. `public-addresses.ts` decides which addresses may be reached. Serve threads and main thread.
  */
 import { lookup, Resolver } from 'node:dns/promises'
 
@@ -24,7 +24,7 @@ interface ServerLookupOptions {
 
 /**
  * Queries the DNS servers without using a thread of libuv's pool, and stops when the signal fires. It uses neither the
- * hosts file nor search domains, so names that exist only in the local network stay unknown.
+ * hosts file nor search domains, so names that need one of these stay unknown.
  */
 export function createServerLookup({ servers }: ServerLookupOptions = {}): ResolveName {
   return async (name, signal) => {
@@ -56,7 +56,7 @@ function alternate(v4: readonly Address[], v6: readonly Address[]): readonly Add
   return longer.flatMap((_, index) => [...v4.slice(index, index + 1), ...v6.slice(index, index + 1)])
 }
 
-/** The error for a lookup whose deadline passed while it was queued: it never started. */
+/** The error for a lookup whose signal fired while the lookup was queued: it never started. */
 export class QueueTimeout extends Error {
   override readonly name = 'QueueTimeout'
 }

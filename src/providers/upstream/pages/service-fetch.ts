@@ -38,7 +38,7 @@ const HEAD_MAX_BYTES = 16 * 1024
 const PASSED_HEADERS = ['content-type', 'location', 'mcp-session-id'] as const
 const BODILESS_STATUSES: ReadonlySet<number> = new Set([204, 205, 304])
 
-/** Resolves and checks the name of the server. Rejects with a PageError, or with the reason of the signal. */
+/** Resolves and checks the name of the server. Rejects as `addressesOf` does. */
 export async function openServiceFetch(
   rules: LinkRules,
   resolve: ResolveName,

@@ -12,7 +12,7 @@ const EMPTY_BUFFER: Buffer = Buffer.alloc(0)
 /** The chunks of one reply. */
 export class JoinedPieces {
   readonly #count = new PieceCount(REPLY_PIECES)
-  /** A single chunk, or the beginning of a buffer with all chunks. */
+  /** A single chunk, or a buffer that begins with all chunks. */
   #bytes: Buffer = EMPTY_BUFFER
   #isOwn = false
   /** Number of waiting bytes. Written only here. */

@@ -28,7 +28,7 @@ export class FineChunks extends Error {
 
 /**
  * Sends a request that ends immediately when its signal fires, even while the connection is still being opened. Rejects
- * with the reason of the signal.
+ * with the reason of the signal, or with the error of the connection.
  */
 export async function requestWithin(
   dispatcher: Dispatcher,

@@ -179,7 +179,7 @@ export class UndiciPool {
     dispatcher.dispatch(options, call)
   }
 
-  /** Accepts no new calls. Calls `onEmpty` when the last one is over. */
+  /** Called when the pool will get no new calls. Calls `onEmpty` when the last call is over. */
   retire(): void {
     this.#isRetired = true
     if (this.#running.size === 0) this.#onEmpty(this)
