@@ -68,9 +68,9 @@ t.test('a suite that fails once and passes alone is named, with what failed', as
 
 t.test('a suite waits for a file that takes long to load, though its other tests are done', async t => {
   const { status, told } = run(t, {
-    'a.test.ts': suite("t.teardown(() => undefined)", "t.test('holds', async t => t.ok(true))"),
+    'a.test.ts': suite('t.teardown(() => undefined)', "t.test('holds', async t => t.ok(true))"),
     'b.test.ts': suite(
-      "await new Promise(resolve => setTimeout(resolve, 100))",
+      'await new Promise(resolve => setTimeout(resolve, 100))',
       "t.test('breaks', async t => t.ok(false, 'it has run'))",
     ),
     'all.suite.ts': `import { importTests } from '${join(ROOT, 'test/support/suite.ts')}'

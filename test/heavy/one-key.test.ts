@@ -22,6 +22,9 @@ const CLIENTS = 4
 
 const FLOOD = new URL('./flood.ts', import.meta.url)
 
+/** Beside the flood, the slowest requests may take twice as long as without it, and this much more. */
+const MARGIN_MS = 5
+
 /** 20 tokens, 20 ms apart. */
 const ORDINARY = {
   model: 'sim/write-20-20',
@@ -194,6 +197,9 @@ for (const [name, { body, atOnce, other, pattern }] of Object.entries(FLOODS)) {
         rounds.flatMap(round => round[way]),
         0.99,
       )
-    t.ok(worst('busy') <= 2 * worst('quiet'), `p99 x ${(worst('busy') / worst('quiet')).toFixed(2)}`)
+    t.ok(
+      worst('busy') <= 2 * worst('quiet') + MARGIN_MS,
+      `p99 ${worst('quiet').toFixed(0)} ms alone, ${worst('busy').toFixed(0)} ms beside the flood`,
+    )
   })
 }
