@@ -98,7 +98,7 @@ function builderPrompt(prompt: ResponsesRequest, ids: readonly string[]): Respon
   return {
     ...plain,
     instructions: instructionsFor(ids),
-    input: [{ type: 'message', role: 'user', content: userWords(prompt).latest.slice(0, MAX_WISH_CHARS) }],
+    input: [{ type: 'message', role: 'user', content: userWords(prompt, MAX_WISH_CHARS).latest }],
     max_output_tokens: Math.min(prompt.max_output_tokens ?? MAX_ANSWER_TOKENS, MAX_ANSWER_TOKENS),
     text: { format: { type: 'json_object' } },
   }

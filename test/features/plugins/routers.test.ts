@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
-import { isRequests } from '../../../src/features/plugins/bodybuilder.ts'
+import type { Exchange } from '../../../src/exchange/exchange.ts'
+import { createBodyBuilder, isRequests } from '../../../src/features/plugins/bodybuilder.ts'
 import { byTier, underPrice } from '../../../src/features/plugins/pareto-router.ts'
 import { ceilingOf, orderByBand, TIER_BANDS } from '../../../src/features/plugins/routers/bands.ts'
 import { readTaskType } from '../../../src/features/plugins/routers/classifier.ts'
@@ -158,6 +159,15 @@ t.test('what routers read of a conversation', async t => {
   t.equal(isToolTurn(request), true)
   t.same(recentResults(request), [{ name: 'grep', text: 'found' }])
   t.equal(userWords({ input: 'x'.repeat(100_000) }).latest.length, 4_000)
+})
+
+t.test('the body builder reads 8,000 characters of a wish', async t => {
+  const deps = {} as Parameters<typeof createBodyBuilder>[0]
+  const builder = createBodyBuilder(deps).activate(null, { model: 'gateway/bodybuilder', input: '' })
+  for (const input of ['x'.repeat(100_000), [{ role: 'user', content: 'x'.repeat(100_000) }]] as const) {
+    const prompt = await builder?.prepare?.({ prompt: { input } } as unknown as Exchange, async text => text)
+    t.match(prompt, { input: [{ content: /^x{8000}$/ }] })
+  }
 })
 
 t.test('answers of helpers are read strictly', async t => {

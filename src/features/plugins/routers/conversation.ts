@@ -3,7 +3,7 @@ import type { ResponsesRequest } from '../../../protocol/request.ts'
 
 /** Items that are searched for tool results, from the end: a conversation may have thousands. */
 const MAX_ITEMS = 64
-/** Characters of one text. */
+/** Characters of one text, unless the reader asks for more. */
 const MAX_TEXT_CHARS = 4_000
 
 interface UserWords {
@@ -28,14 +28,17 @@ interface AnyItem {
   readonly model?: unknown
 }
 
-export function userWords({ input }: ResponsesRequest): UserWords {
+export function userWords({ input }: ResponsesRequest, maxChars = MAX_TEXT_CHARS): UserWords {
   if (typeof input === 'string') {
-    const text = input.slice(0, MAX_TEXT_CHARS)
+    const text = input.slice(0, maxChars)
     return { first: text, latest: text }
   }
   const items = input as readonly AnyItem[]
   const isUser = ({ role }: AnyItem): boolean => role === 'user'
-  return { first: textOf(items.find(isUser)?.content), latest: textOf(items.findLast(isUser)?.content) }
+  return {
+    first: textOf(items.find(isUser)?.content, maxChars),
+    latest: textOf(items.findLast(isUser)?.content, maxChars),
+  }
 }
 
 /** The system's instructions, truncated. */
@@ -91,13 +94,13 @@ function isResult(item: AnyItem | undefined): boolean {
   return typeof type === 'string' && (type.endsWith('_call_output') || type === 'mcp_approval_response')
 }
 
-function textOf(content: unknown): string {
-  if (typeof content === 'string') return content.slice(0, MAX_TEXT_CHARS)
+function textOf(content: unknown, maxChars = MAX_TEXT_CHARS): string {
+  if (typeof content === 'string') return content.slice(0, maxChars)
   if (!Array.isArray(content)) return ''
   let text = ''
   for (const part of content as readonly ({ readonly text?: unknown } | null)[]) {
     if (typeof part?.text === 'string') text += text === '' ? part.text : `\n${part.text}`
-    if (text.length >= MAX_TEXT_CHARS) break
+    if (text.length >= maxChars) break
   }
-  return text.slice(0, MAX_TEXT_CHARS)
+  return text.slice(0, maxChars)
 }
