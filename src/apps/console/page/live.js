@@ -15,7 +15,7 @@ export class Live {
   spansMax = 180
   /** `connecting`, `live`, `lost` or `refused`. */
   state = 'connecting'
-  /** Number of requests beyond the limit of the list. */
+  /** Number of requests that the server left out, because too many ended at once. */
   unlisted = 0
   /** Milliseconds that the server's clock is ahead of this one. */
   #aheadMs = 0

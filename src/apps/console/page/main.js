@@ -16,7 +16,7 @@ import { SignIn } from './sign-in.js'
 import { Usage } from './usage/usage.js'
 import { Wordmark } from './wordmark.js'
 
-/** Views by URL fragment, in the order of the tabs. The key with the digit of its position opens each. */
+/** Views by URL fragment, in the order of the tabs. The keys 1 to 9 open the first nine. */
 const VIEWS = [
   { path: 'home', name: 'Home', view: Home },
   { path: 'requests', name: 'Requests', view: Requests },

@@ -19,7 +19,7 @@ const COLUMNS = [
   '',
 ]
 const TONES = { running: 'plain', holding: 'warn', promoted: 'good', rolled_back: 'bad' }
-/** Moves by their path, with the states from which they lead on, and the text of their confirmation. */
+/** Moves by their path, with the states in which they are possible, and the text of their confirmation. */
 const ROLLOUT_MOVES = [
   ['advance', 'Advance', ['running', 'holding'], 'The candidate gets the share of the next step now.'],
   [

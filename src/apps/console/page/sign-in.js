@@ -75,8 +75,8 @@ export function SignIn({ told, onCalls, onRefused }) {
       </form>
       ${message !== '' && html`<p class="fault" role="alert">${message}</p>`}
       <p id="sign-in-help" class="dim">
-        The first start prints one; GATEWAY_MANAGEMENT_KEY sets one. It stays in the memory of this tab, and a reload asks
-        for it again.
+        The first start prints one or writes it to the file first-keys; GATEWAY_MANAGEMENT_KEY sets one. It stays in the
+        memory of this tab, and a reload asks for it again.
       </p>
       <p class="dim"><a href="/docs">Reference</a> · <a href="/metrics">Metrics</a> · <a href="/">Admin port</a></p>
     </main>

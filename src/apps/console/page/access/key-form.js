@@ -1,4 +1,4 @@
-/** The form for a new or changed key, with all fields of POST and PATCH /keys. */
+/** The form for a new or changed key. Without `disabled`, which has buttons, and the numbers of `loops` and `cache`. */
 import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 import { CacheField, cacheOf, sameCache } from './cache-field.js'

@@ -1,6 +1,6 @@
 /**
- * Renders Markdown as elements: headings, lists, code, tables, emphasis and links. Models are not trusted: everything
- * else is text, images are not loaded, and links lead only to web pages.
+ * Renders Markdown as elements: headings, lists, quotes, code, tables, emphasis and links. Models are not trusted:
+ * everything else is text, images are not loaded, and links lead only to web pages.
  */
 import { html } from '../html.js'
 

@@ -1,4 +1,4 @@
-/** A search over the whole ledger: by id, key, model, end user, session, outcome, cost and time. */
+/** A search over the whole ledger: by id, key, model, provider, end user, session, outcome, cost and time. */
 import { Detail } from '../detail.js'
 import { dateTime } from '../format.js'
 import { Field, Select } from '../forms.js'

@@ -1,4 +1,4 @@
-/** Usage by day, model, key, workspace, provider or session, over any range in the ledger: chart, table, CSV. */
+/** Usage by any of the dimensions, over any range in the ledger: chart, table, CSV. */
 import { html, useState } from '../html.js'
 import { useNames } from '../names.js'
 import { useApi, Waiting } from '../parts.js'
