@@ -108,7 +108,7 @@ function showKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
   }
 }
 
-/** Stops the gateway gracefully at the first signal, and at once at the second. */
+/** Stops the gateway gracefully at the first signal and at once at the second; the third kills the process. */
 class Stopping {
   readonly #log: ClosableLog
   readonly #graceMs: number

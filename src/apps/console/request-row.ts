@@ -11,7 +11,7 @@ import type { UsageRecord } from '../../storage/usage.ts'
 /** One try at a provider. */
 export interface RowAttempt {
   readonly provider: string
-  /** HTTP status of the provider; null without a reply, or after a success. */
+  /** HTTP status of the provider; null without a reply. */
   readonly status: number | null
   readonly error: string | null
   /** Code of a system or protocol, such as `ECONNREFUSED`; null: unknown. */
@@ -38,7 +38,7 @@ export interface RequestRow {
   readonly outputTokens: number | null
   /** USD; null without a usage record. */
   readonly cost: number | null
-  /** In order; all except the last one failed. */
+  /** In order, of all turns; without a usage record, only those that failed. */
   readonly attempts: readonly RowAttempt[]
   /** Milliseconds by stage; null if they were not measured. */
   readonly stages: EndedRequest['stages'] | null

@@ -99,7 +99,7 @@ interface Money {
   readonly month: number
   /** The projected cost of the month; null in its first hours. */
   readonly month_at_this_pace: number | null
-  /** Remaining credits; null if none were ever added. */
+  /** Remaining credits; null if all added and deducted credits together are 0. */
   readonly credits_left: number | null
 }
 

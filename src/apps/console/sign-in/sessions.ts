@@ -47,8 +47,9 @@ export class ConsoleSessions {
   }
 
   /**
-   * Returns the secret of a new session, for the cookie.
-   * @throws GatewayError `rate_limit_exceeded` if there are too many; or the error of the store
+   * Opens a session with a management key of its own, and returns its secret for the cookie. Ends the oldest session of
+   * a person who has too many.
+   * @throws GatewayError `rate_limit_exceeded` if there are too many sessions in total; or the error of the store
    */
   async open({ issuer, subject, role }: SignedInIdentity, address: string): Promise<string> {
     const { store, clock } = this.#deps

@@ -133,7 +133,7 @@ export class SignInPages {
     }
   }
 
-  /** Ends the session of the page. @throws GatewayError if its key could not be removed */
+  /** Ends the session of the page. @throws GatewayError like `#requirePage`, and if its key could not be removed */
   async signOut(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#requirePage(request)
     const secret = this.#sessionCookie(request)
@@ -157,7 +157,7 @@ export class SignInPages {
     throw new SignInError(400, 'late', 'This sign-in took too long. Sign in again.')
   }
 
-  /** @throws GatewayError for a request that did not come from a script of this page, or came from another address */
+  /** @throws GatewayError for a request that is no POST, has no script of this page behind it, or has another origin */
   #requirePage({ method, headers }: IncomingMessage): void {
     if (method !== 'POST') throw new GatewayError('method_not_allowed', 'Method not allowed')
     if (headers.origin === this.#origin && headers[PAGE_HEADER] !== undefined) return
