@@ -46,7 +46,7 @@ export type ParsedLine =
   | {
       readonly action: 'help'
       readonly command: Command | null
-      /** The commands to list without one: those that begin with the given word, or all. */
+      /** The commands to list if `command` is null: those that begin with the given word, or all. */
       readonly candidates: readonly Command[]
     }
   | { readonly action: 'version' }

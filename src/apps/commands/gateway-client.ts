@@ -19,9 +19,9 @@ export const GATEWAY_OPTIONS = {
 /** The gateway's answer is an error, unusable or missing. */
 export class GatewayFault extends CommandError {
   override readonly name = 'GatewayFault'
-  /** A short reason: a code of the system, or status and message of the reply. */
+  /** A short reason: a code of the system, status and message of the reply, or a few words. */
   readonly reason: string
-  /** Status of the reply; null: there was none, or it broke off. */
+  /** Status of the reply, or 200 if the server is no gateway; null: there was no reply, or it broke off. */
   readonly status: number | null
   /** The wait that the gateway requests, in milliseconds; null: none. */
   readonly retryAfterMs: number | null

@@ -1,4 +1,4 @@
-/** `sluice models`: imports models into the store, and lists the imported ones. */
+/** `sluice models`: imports models into the store, and shows which lists of models the store has. */
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../../base/clock.ts'
 import { loadConfig, processEnvironment } from '../../process/config/config.ts'

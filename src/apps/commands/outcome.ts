@@ -3,11 +3,11 @@ import { writeFileSync } from 'node:fs'
 import { systemCode } from '../../base/errors.ts'
 import { CommandError } from './command.ts'
 
-/** Bad configuration or command line. */
+/** Bad configuration or command line; in some commands also an input that cannot be read or used. */
 export const EXIT_BAD_CONFIGURATION = 2
 /** Requests may have been cut off: by a second signal, or a fault of the supervisor. */
 export const EXIT_UNCLEAN = 1
-/** A command failed, or the watched batch did. */
+/** A command failed, the watched batch did, or something that is compared or tested is not as it should be. */
 export const EXIT_FAILED = 1
 
 /** Lines on stderr, each with the program's name. */

@@ -22,7 +22,7 @@ import { version } from './version.ts'
 const SAME_PRESS_MS = 300
 
 /**
- * Resolves once the gateway listens.
+ * Resolves once the gateway listens. If it cannot start after its checks, it ends the process with an exit code.
  * @param early serve threads that are already loading; null: they start after all checks
  * @throws the errors of `checkStart`
  */

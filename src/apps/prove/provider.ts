@@ -311,7 +311,7 @@ export class FaultProvider {
     }
   }
 
-  /** Writes each piece only after the client has read the previous one. */
+  /** Writes each piece once the client has read the previous one; after one that it did not read in time, all others. */
   async #gated(id: string, frames: readonly Frame[], response: ServerResponse): Promise<void> {
     const gate = new Gate()
     this.#gates.set(id, gate)

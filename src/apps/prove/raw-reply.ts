@@ -5,7 +5,7 @@
 const HEAD_MAX_BYTES = 64 * 1024
 const PARTS_MAX = 10_000
 
-/** The end of a body: as announced, by a closed or reset connection, by silence, or because this side left. */
+/** The end of a body: as announced, by a closed or reset connection, by silence, or because this side read enough. */
 type BodyEnd = 'whole' | 'cut' | 'reset' | 'silent' | 'too large' | 'left'
 
 export interface SeenReply {

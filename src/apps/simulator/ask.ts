@@ -25,7 +25,7 @@ export interface SimAsk {
   /** The requested JSON document; an empty schema for any object, null for plain text. */
   readonly json: { readonly name: string; readonly schema: SimFields } | null
   readonly maxTokens: number | null
-  /** Number of words in the messages. */
+  /** Number of words in instructions, messages and outputs of tools. */
   readonly inputTokens: number
   /** Chat only: true if the client requests a last chunk with usage. */
   readonly streamUsage: boolean

@@ -21,7 +21,10 @@ export type SimLineFault = 'error' | 'overloaded' | 'expired' | 'missing' | 'twi
 export interface SimJobFault {
   /** Refuses to create the job, with this HTTP status. */
   readonly status?: number
-  /** Ends like this, without any reply; `busy`: like `failed`, because the account has too much in its queue. */
+  /**
+   * How the job ends. `failed`: without any reply; `busy`: like `failed`, because the account has too much in its queue;
+   * `expired`: after the replies to `done` lines.
+   */
   readonly end?: 'failed' | 'busy' | 'expired'
   /** Number of status requests until it has ended. Default 2. */
   readonly polls?: number
@@ -130,7 +133,7 @@ export class SimBatches {
     return job
   }
 
-  /** The outcomes of all lines of an ended job, in the order of the service. */
+  /** The outcomes of the lines of an ended job, in the order of the service. A failed job has none. */
   *ends(job: SimJob): Generator<{ readonly id: string; readonly end: SimLineEnd | 'garbage' }, void, void> {
     const { fault, lines } = job
     const order = lines.map((_, index) => index)

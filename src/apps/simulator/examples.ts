@@ -1,4 +1,4 @@
-/** Generates examples of a JSON schema, with which simulated models answer requests that require one. Pure. */
+/** Generates examples of a JSON schema: the documents and tool arguments of simulated models. Pure. */
 import { fieldsOf, listOf, numberOf, type SimFields, textOf } from './ask.ts'
 
 // Documents that match a schema, bounded in depth and size
@@ -88,7 +88,7 @@ function objectExample(schema: SimFields, setting: Setting, depth: number): unkn
 }
 
 function arrayExample(schema: SimFields, setting: Setting, depth: number): unknown {
-  // Below depth 3 only required entries, so that nested arrays do not multiply.
+  // From depth 3 on only required entries, and from depth 4 on at most one, so that nested arrays do not multiply.
   const minLength = Math.max(numberOf(schema['minItems']) ?? 0, depth < 3 ? 1 : 0)
   const length = Math.min(minLength, numberOf(schema['maxItems']) ?? MAX_ITEMS, depth < 4 ? MAX_ITEMS : 1)
   return Array.from({ length }, () => example(fieldsOf(schema['items']), setting, depth + 1))

@@ -1,7 +1,7 @@
 /**
- * The simulated provider: an HTTP server on loopback that offers the four wire formats and embeddings. A gateway
- * without configured providers uses it, and so do many tests. The model's name selects the behaviour: SIM_MODELS
- * (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
+ * The simulated provider: an HTTP server on loopback that offers the four wire formats, embeddings, batch services, a
+ * list of models and a search engine. A gateway without configured providers uses it, and so do many tests. The model's
+ * name selects the behaviour: SIM_MODELS (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
  */
 import {
   createServer,
@@ -91,7 +91,7 @@ export interface SimState {
 export interface Sim {
   /** Port 0 (the default) selects a free one. The URL has no trailing slash and is a base URL for every format. */
   listen(port?: number): Promise<{ readonly url: string; readonly port: number }>
-  /** Ends all connections. */
+  /** Stops listening, and ends all connections. */
   close(): Promise<void>
   readonly state: SimState
   /** Jobs and files of the batch services. */

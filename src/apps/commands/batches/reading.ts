@@ -33,7 +33,7 @@ interface ResultReading {
 
 /**
  * Reads a batch, and its results if it has ended.
- * @throws GatewayFault, CommandError, or the reason of the abort
+ * @throws CommandError, usually a GatewayFault; UsageError; or the reason of the abort
  */
 export function readBatch(
   client: GatewayClient,
@@ -92,7 +92,7 @@ function onOneLine(result: Buffer): Buffer {
   )
 }
 
-/** The newest batches first, up to `limit`. @throws GatewayFault, UsageError */
+/** The newest batches first, up to `limit`. @throws CommandError, usually a GatewayFault; UsageError */
 export async function listBatches(
   client: GatewayClient,
   filter: URLSearchParams,

@@ -58,7 +58,7 @@ export class ResultFile {
     })
   }
 
-  /** Renames the complete file. @throws CommandError */
+  /** Closes the complete file, and gives it its name. @throws CommandError */
   keep(): Promise<void> {
     return attempt(this.path, async () => {
       if (this.#hasDraft) await this.#handle.sync()

@@ -112,7 +112,7 @@ export class PartReader {
   readonly #onLine: (line: string) => void
   readonly #node: string | null
 
-  /** @param onLine gets the record of each request, a line of JSON */
+  /** @param onLine gets each line of JSON: the record of a request, or the mark of a gap */
   constructor(
     folder: string,
     keys: readonly VaultKey[],

@@ -163,7 +163,7 @@ function milliseconds(ms: number): string {
   return ms.toFixed(3)
 }
 
-/** Words wrapped to lines of at most 80 columns; longer words are cut. */
+/** Words wrapped to lines of at most 80 columns; longer words are split. */
 function wrap(text: string, first: string, later: string): string[] {
   const lines: string[] = []
   let line = first
