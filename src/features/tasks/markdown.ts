@@ -182,7 +182,7 @@ function table(node: MarkdownNode): readonly Piece[] {
   const rows: string[] = []
   const read = ({ childNodes }: MarkdownNode): void => {
     for (const child of Array.from(childNodes)) {
-      if (child.nodeName === 'TR') rows.push(...row(child))
+      if (child.nodeName === 'TR') rows.push(...row(child, rows.length === 0))
       else if (TABLE_SECTIONS.has(child.nodeName)) read(child)
       else if (!child.nodeName.startsWith('#')) otherBlocks.push(...blocksOf(wrapAlone(child)))
     }
@@ -193,10 +193,11 @@ function table(node: MarkdownNode): readonly Piece[] {
 
 const TABLE_SECTIONS: ReadonlySet<string> = new Set(['TBODY', 'THEAD', 'TFOOT'])
 
-function row({ childNodes }: MarkdownNode): readonly string[] {
+function row({ childNodes }: MarkdownNode, isFirst: boolean): readonly string[] {
   const cells = Array.from(childNodes).filter(({ nodeName }) => nodeName === 'TD' || nodeName === 'TH')
   if (cells.length === 0) return []
   const line = `|${cells.map(cell => ` ${lineOf(cell)} |`).join('')}`
-  const headings = cells.filter(({ nodeName }) => nodeName === 'TH').length
-  return headings === 0 ? [line] : [line, `|${' --- |'.repeat(headings)}`]
+  const isHeading = ({ nodeName }: MarkdownNode): boolean => nodeName === 'TH'
+  const hasHeadings = cells.some(isHeading) && cells.every(cell => isHeading(cell) || lineOf(cell) === '')
+  return isFirst && hasHeadings ? [line, `|${' --- |'.repeat(cells.length)}`] : [line]
 }

@@ -41,6 +41,16 @@ const CASES: readonly (readonly [name: string, html: string, markdown: string])[
     '<table><caption>T</caption><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td><p>2</p><p>3</p></td></tr><tr></tr></tbody></table>',
     'T\n\n| a | b |\n| --- | --- |\n| 1 | 2 3 |',
   ],
+  [
+    'a table with headings of columns and rows',
+    '<table><tr><td></td><th>a</th></tr><tr><th>b</th><td>1</td></tr><tr><th>c</th><th>d</th></tr></table>',
+    '|  | a |\n| --- | --- |\n| b | 1 |\n| c | d |',
+  ],
+  [
+    'a table of facts',
+    '<table><tr><th>a</th><td>1</td></tr><tr><th>b</th><td>2</td></tr></table>',
+    '| a | 1 |\n| b | 2 |',
+  ],
   ['a table in a table', '<table><tr><td><table><tr><td>a</td></tr></table></td></tr></table>', '| | a | |'],
   ['unknown elements', '<x-card>a <span>b</span></x-card><!-- c -->', 'a b'],
   ['punctuation', '<p>1. *a* _b_ [c] # d</p>', '1. *a* _b_ [c] # d'],
