@@ -51,7 +51,11 @@ export function readOtelVariables(environment: Environment, faults: Faults): rea
   const protocol = tracesVariable(environment, 'PROTOCOL')
   if (protocol !== null) {
     if (OTLP_PROTOCOLS.some(name => name === protocol)) set('protocol', protocol)
-    else faults.add('OTEL_EXPORTER_OTLP_PROTOCOL', `expected ${OTLP_PROTOCOLS.join(', ')} or grpc`)
+    else {
+      const isOfTraces = variable(environment, 'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL') !== null
+      const variableName = `OTEL_EXPORTER_OTLP_${isOfTraces ? 'TRACES_' : ''}PROTOCOL`
+      faults.add(variableName, `expected ${OTLP_PROTOCOLS.join(', ')} or grpc`)
+    }
   }
   const compression = tracesVariable(environment, 'COMPRESSION')
   if (compression !== null) set('compression', compression === 'gzip' ? 'gzip' : 'none')

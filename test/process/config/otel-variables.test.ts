@@ -62,5 +62,10 @@ t.test('faulty ones name their variable, and repeat no value', t => {
   t.throws(() => tracingOf({ OTEL_EXPORTER_OTLP_PROTOCOL: 'carrier-pigeon' }), {
     message: /^OTEL_EXPORTER_OTLP_PROTOCOL: expected http\/protobuf, http\/json or grpc/,
   })
+  const ofTraces = {
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'carrier-pigeon',
+  }
+  t.throws(() => tracingOf(ofTraces), { message: /^OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected/ })
   t.end()
 })
