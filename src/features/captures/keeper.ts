@@ -90,7 +90,10 @@ export class CaptureKeeper {
     this.#check()
   }
 
-  /** Adds a record; `onDone` is called with its size when it no longer waits, written or not. */
+  /**
+   * Adds a record; `onDone` is called with its size when it no longer waits, written or not. Does nothing after
+   * `close`.
+   */
   store({ capture, record }: CapturedRequest, onDone: (bytes: number) => void): void {
     if (this.#isClosed) return
     this.#waitingWrites.push({ capture, record, onDone })

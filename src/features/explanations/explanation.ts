@@ -9,7 +9,7 @@ import type { EndpointChoice } from '../../base/metrics/table.ts'
 import type { ReportedChange } from '../../exchange/changes.ts'
 import type { EndedRollout } from '../../protocol/rollout.ts'
 
-/** One route to a model. */
+/** One way to a model: an endpoint and a credential. */
 export interface ExplainedWay {
   /** Slug of the provider. */
   readonly provider: string
@@ -27,7 +27,7 @@ export interface ExplainedAttempt extends ExplainedWay {
   readonly turn: number
   /** HTTP status of the provider; null: no reply. */
   readonly status: number | null
-  /** Failure code of the gateway; null: success. */
+  /** Failure code of the gateway; null: success, or outrun. */
   readonly error: string | null
   /** Code of a system or protocol, such as `ECONNREFUSED`, or the kind of a connection failure. */
   readonly cause: string | null

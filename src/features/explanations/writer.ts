@@ -48,7 +48,7 @@ interface Bucket {
 interface ExplanationWriterDeps {
   readonly clock: Clock
   readonly send: (explanations: readonly NewExplanation[]) => void
-  /** Called for each explanation with its outcome. */
+  /** Called with the outcome of each explanation, except those of plain requests. */
   readonly count: (outcome: 'kept' | 'dropped') => void
 }
 

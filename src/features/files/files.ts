@@ -83,7 +83,7 @@ export class Files {
   /**
    * Stores a file. Once this resolves, it is visible and found by search.
    * @param keyHash on whose behalf its text is read
-   * @throws GatewayError `payload_too_large`, `conflict` if the workspace is full, or `service_unavailable`
+   * @throws GatewayError `payload_too_large`, `conflict` if the workspace is full or was deleted, or an error of `put`
    */
   async create(scope: WorkspaceScope, incoming: Incoming, keyHash: string): Promise<FileRecord> {
     const { contents, clock, limits, readText } = this.#deps

@@ -170,7 +170,7 @@ export class ScanCost {
     return micros + (microsPerFinding === 0 ? 0 : maxFindings * microsPerFinding)
   }
 
-  /** The place to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
+  /** The place to scan texts with this total length in UTF-16 units; `maxFindings` findings stop an inline scan. */
   placeFor(textChars: number, texts = 1, maxFindings = Number.POSITIVE_INFINITY): ScanPlace {
     if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
     return this.#worstMicros(textChars, texts, maxFindings) <= this.#maxWorstMicros ? 'inline' : 'offload'

@@ -49,7 +49,7 @@ export const NO_RULES: RuleSet = { builtins: [], custom: [] }
 
 const SEVERITY: Readonly<Record<Action, number>> = { flag: 1, mask: 2, redact: 3, block: 4 }
 
-/** True if `action` is stricter than `than`: block, then redact, then mask, then flag. */
+/** True if `action` is stricter than `other`: block, then redact, then mask, then flag. */
 export function isStricter(action: Action, other: Action): boolean {
   return SEVERITY[action] > SEVERITY[other]
 }

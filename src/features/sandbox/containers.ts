@@ -228,8 +228,8 @@ class OpenContainers implements Containers {
   }
 
   /**
-   * Ends unused containers until there is room for `more`: containers of this workspace if it has too many, otherwise of
-   * the workspace with the most. So a workspace displaces no others by having many containers.
+   * Ends unused containers until there is room for `added` more: containers of this workspace if it has too many,
+   * otherwise of the workspace with the most. So a workspace displaces no others by having many containers.
    */
   #makeRoom(workspace: string, added: number): boolean {
     const { containers, containersPerWorkspace, storeMb } = this.#options.settings

@@ -33,7 +33,7 @@ export type LimitStop = 'time' | 'cpu' | 'memory' | 'output' | 'files' | 'failed
 export interface EngineResult {
   /** One for each piece of code that has started. */
   readonly outputs: readonly RunOutput[]
-  /** The limit that ended the run; null if the run ended by itself. */
+  /** The limit that ended the run; null if none did, or if an output shows that the time was up. */
   readonly stopped: LimitStop | null
   /** The loss: the changes of this run to the files, or all files; null if nothing was lost. */
   readonly lost: 'changes' | 'files' | null

@@ -53,7 +53,7 @@ export interface SandboxCalls {
 }
 
 export interface Container extends OpenedContainer {
-  /** Rejects with the reason of the signal, or with `not_found` if the container was deleted. */
+  /** Rejects with the reason of the signal, with `not_found` if the container was deleted, or with `overloaded`. */
   run(run: RunRequest, signal: AbortSignal): Promise<RunReply>
   /** Regular files in `/mnt/data`, the latest change first. */
   list(): Promise<readonly ContainerFile[]>
@@ -68,7 +68,7 @@ export interface Sandbox {
   /** See SandboxCalls. */
   check(terms: ContainerTerms): Promise<void>
   /**
-   * Opens the container with this id. Null, or an unused name of the workspace's own, creates one. Rejects with
+   * Opens the container with this id. Null creates one, and so does a new name that the client chose. Rejects with
    * `invalid_request` if the sandbox is not offered, `not_found`, `conflict` or `overloaded`.
    */
   open(owner: ContainerOwner, id: string | null, terms: ContainerTerms): Promise<Container>

@@ -1,5 +1,5 @@
 /**
- * Makes the text of a new file searchable: reads it, splits it into chunks and writes them to the Store, outside the
+ * Makes the text of a new file searchable: reads it, splits it into passages and writes them to the Store, outside the
  * event loops that serve requests. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
  */
 import { DOCUMENT_MAX_BYTES, DOCUMENT_MAX_MIB } from '../../protocol/limits.ts'
@@ -83,7 +83,7 @@ function bytesOf(source: IndexFileInput['source'], count: number): Buffer {
   return buffer.subarray(0, readFully(read, buffer, start))
 }
 
-/** Null for bytes that are not UTF-8, or contain control characters that no text has. */
+/** Null for bytes that are not UTF-8, or contain a NUL, which no text has. */
 function plainText(bytes: Buffer, isCut: boolean): string | null {
   if (bytes.includes(0)) return null
   try {

@@ -1,5 +1,5 @@
 /**
- * Finds text chunks of files that match a query. SQLite searches synchronously, so a query over many files would block
+ * Finds the passages of files that match a query. SQLite searches synchronously, so a query over many files would block
  * an event loop that serves requests. Task worker, bulk.
  */
 import type { FoundPassage, PassageQuery, WorkspaceScope } from '../../storage/files.ts'

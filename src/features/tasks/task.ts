@@ -30,7 +30,7 @@ export interface TaskMessage {
   readonly phase: Int32Array | null
 }
 
-/** Phases of a job in its worker. A worker may be ended only in the last one: see WorkerSlot.end. */
+/** Phases of a job in its worker. A worker must not be ended in `posted` and `loading`: see WorkerSlot.end. */
 export const JOB_PHASES = { none: 0, posted: 1, loading: 2, running: 3 } as const
 
 /** Elapsed and CPU milliseconds of a job, without loading its code. */

@@ -7,7 +7,7 @@ import { CONTEXT_CHARS, type Detect, type Hit, noShapes, type Shape, shapeOf } f
 
 interface SecretShape {
   readonly name: string
-  /** Source of an expression that begins with fixed letters or digits: no class, no repeat. */
+  /** Source of its expression. SECRET_GLANCE has to match whatever this matches. */
   readonly source: string
 }
 

@@ -1,7 +1,7 @@
 /**
  * Strings of a request that are not text for a model: names, ids, links, bytes and settings. Pure. The rules hold only
- * for fields that the schema of the interface knows: an unknown field is text, whatever its name, because it is passed
- * on to providers. Words that the schema enumerates are not text.
+ * for fields that the schema of the interface knows: an unknown field is text, because it is passed on to providers,
+ * except what UNKNOWN_FIELDS and FIELD_WORDS name. Words that the schema enumerates are not text.
  */
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 

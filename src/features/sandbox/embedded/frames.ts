@@ -40,7 +40,7 @@ interface ChildReply {
 const LENGTH_BYTES = 4
 /** Maximum characters of a link's target. */
 const MAX_TARGET_CHARS = 4_096
-/** Space for the head of an entry, in addition to its path and content. */
+/** Space for an entry without its content: the path, the target of a link, and numbers. */
 const MAX_ENTRY_HEAD_BYTES = 8_192
 
 type Head = Record<string, unknown>

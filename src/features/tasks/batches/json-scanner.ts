@@ -20,7 +20,7 @@ export const JSON_START: JsonPosition = { offset: 0, line: 1 }
 /** The document is not valid JSON. */
 export class JsonFault extends Error {
   override readonly name = 'JsonFault'
-  /** `ends`: the document ends too early; `utf8`: invalid UTF-8, at the beginning of the reported part. */
+  /** `ends`: the document ends too early; `utf8`: invalid UTF-8, somewhere after the position. */
   readonly kind: 'malformed' | 'ends' | 'utf8'
   readonly position: JsonPosition
 

@@ -1,4 +1,4 @@
-/** The task worker pools. A task resolves or rejects within its deadline; small tasks may run inline. Serve threads. */
+/** The task worker pools. A task waits and runs for a limited time; small tasks may run inline. Serve threads. */
 import type { Clock } from '../../../base/clock.ts'
 import type { RequestSignal } from '../../../base/signal.ts'
 import { TASKS } from '../table.ts'
