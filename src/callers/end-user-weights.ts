@@ -37,7 +37,7 @@ export class EndUserWeights {
 
   /**
    * The weight of an end user; a promise only if the store has to be read. Rejects with GatewayError
-   * `service_unavailable` if the store fails or has too many reads, and nothing is cached.
+   * `store_unavailable` if the store fails or has too many reads, and nothing is cached.
    */
   of(organizationId: string, user: string): number | Promise<number> {
     const name = nameOf(organizationId, user)

@@ -57,7 +57,7 @@ export class Guardrails<Prepared extends object> {
 
   /**
    * Finds the guardrails of the caller; null if there are none. A promise only if the store has to be read. Rejects
-   * with GatewayError `service_unavailable` if the store fails and nothing is cached, because a guardrail may forbid
+   * with GatewayError `store_unavailable` if the store fails and nothing is cached, because a guardrail may forbid
    * the request.
    */
   of(caller: GuardedCaller): Prepared | null | Promise<Prepared | null> {

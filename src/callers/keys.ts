@@ -77,7 +77,7 @@ export class ApiKeys {
 
   /**
    * Finds the record of the key in an Authorization header; a promise only if the store has to be read.
-   * @throws (or rejects with) GatewayError `authentication`, or `service_unavailable` when the store fails.
+   * @throws (or rejects with) GatewayError `authentication`, or `store_unavailable` when the store fails.
    */
   authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord> {
     return this.bySecret(hashKey(bearerKey(authorization)))

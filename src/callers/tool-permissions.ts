@@ -32,7 +32,7 @@ export class ToolPermissions {
 
   /**
    * Names of tools without a prefix; a promise only if the store has to be read. Rejects with GatewayError
-   * `service_unavailable` if the store fails and nothing is cached, because the tool may be disabled.
+   * `store_unavailable` if the store fails and nothing is cached, because the tool may be disabled.
    */
   disabledFor({ organizationId, workspaceId }: Caller): ReadonlySet<string> | Promise<ReadonlySet<string>> {
     const id = workspaceId ?? DEFAULT_WORKSPACE_ID

@@ -35,7 +35,7 @@ export class EndUserLimits implements EndUserLookup {
     })
   }
 
-  /** Rejects with GatewayError `service_unavailable` if the store fails and nothing is cached: there may be a limit. */
+  /** Rejects with GatewayError `store_unavailable` if the store fails and nothing is cached: there may be a limit. */
   of(organizationId: string, user: string): RateLimit | null | Promise<RateLimit | null> {
     const name = nameOf(organizationId, user)
     const entry = this.#cache.get(name)

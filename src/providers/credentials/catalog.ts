@@ -60,7 +60,7 @@ export class CredentialCatalog {
 
   /**
    * Finds the credentials of a workspace; null stands for the default one. A promise only if the store has to be read.
-   * Rejects with GatewayError `service_unavailable` if the store fails and nothing is cached: such a request must not
+   * Rejects with GatewayError `store_unavailable` if the store fails and nothing is cached: such a request must not
    * use shared endpoints, because a credential may exclude them.
    */
   of(

@@ -112,9 +112,9 @@ export class DecryptedKeys {
 
   /**
    * Decrypts the key of a credential; a promise only if the Store has to be read.
-   * @throws (or rejects with) GatewayError `service_unavailable` if the Store does not answer, `provider_unavailable`
-   * if the credential no longer exists or is disabled, `credential_unreadable` if it cannot be decrypted: then no other
-   * key may replace it.
+   * @throws (or rejects with) GatewayError `store_unavailable` if the Store does not answer, `service_unavailable` if
+   * too many reads run, `provider_unavailable` if the credential no longer exists or is disabled,
+   * `credential_unreadable` if it cannot be decrypted: then no other key may replace it.
    */
   open(credential: CredentialRef): ProviderKey | Promise<ProviderKey> {
     const { metrics } = this.#options

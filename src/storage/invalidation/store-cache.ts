@@ -19,7 +19,7 @@ export interface StoreCacheLimits {
   readonly staleMs: number
   /** How long a request waits for the store. */
   readonly lookupMs: number
-  /** Maximum of concurrent reads; more are refused with `store_unavailable`. */
+  /** Maximum of concurrent reads. Beyond it, a value that is still valid is used; without one, `store_unavailable`. */
   readonly maxLookups: number
 }
 
