@@ -313,6 +313,19 @@ t.test('lines of a file and params of messages are read as requests, stopped at 
   t.end()
 })
 
+t.test('faults of the bytes of a file name the file', t => {
+  const readFile = (bytes: Uint8Array) => () =>
+    new BatchReader(memorySource(Buffer.from(bytes)), fileStart({ endpoint: '/v1/responses' }), {
+      onRequest: () => undefined,
+      isEnough: () => false,
+    }).read()
+  t.throws(readFile(Buffer.from([0x7b, 0xff])), { message: 'input_file_id: the file is not valid UTF-8' })
+  t.throws(readFile(Buffer.from('{')), {
+    message: /^input_file_id: line 1: is not valid JSON: the file ends too early/,
+  })
+  t.end()
+})
+
 t.test('a body that ends early is refused, wherever it ends', async t => {
   const document = Buffer.from(batch(REQUESTS, ',"model":"m","provider":{"only":["é"]}'))
   for (let length = 0; length < document.length; length++) {

@@ -42,11 +42,6 @@ const MAX_MODEL_BYTES = ESCAPED_CHARACTER_BYTES * MODEL_MAX_CHARS
 /** No known field has a longer name. */
 const MAX_NAME_BYTES = 1024
 
-const FAULT_TEXTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
-  malformed: 'is not valid JSON',
-  ends: 'is not valid JSON: the body ends too early',
-}
-
 interface ReadOptions {
   /** Called for each request, in order. */
   readonly onRequest: (request: FoundRequest) => void
@@ -358,10 +353,15 @@ export class BatchReader {
   }
 
   #jsonError({ kind, position }: JsonFault): BatchFault {
-    if (kind === 'utf8') return new BatchFault('invalid_request', 'The request body is not valid UTF-8')
+    const { isLines } = this.#form
+    if (kind === 'utf8') {
+      const source = isLines ? 'input_file_id: the file' : 'The request body'
+      return new BatchFault('invalid_request', `${source} is not valid UTF-8`)
+    }
+    const end = kind === 'ends' ? `: the ${isLines ? 'file' : 'body'} ends too early` : ''
     return new BatchFault(
       'invalid_request',
-      `${this.#path()}: ${FAULT_TEXTS[kind]} (${positionText(position)})`,
+      `${this.#path()}: is not valid JSON${end} (${positionText(position)})`,
     )
   }
 
