@@ -84,9 +84,10 @@ export function importedFile({
 }
 
 /** The rankings of the routers, from the configured file or as shipped. @throws ConfigError */
-export function rankingsOf({ routers: { rankings: path } }: Pick<Config, 'routers'>): Rankings {
+export function rankingsOf({ routers: { rankings } }: Pick<Config, 'routers'>): Rankings {
+  const path = rankings ?? SHIPPED_RANKINGS
   try {
-    return readRankings(readFileSync(path ?? SHIPPED_RANKINGS, 'utf8'))
+    return readRankings(readFileSync(path, 'utf8'))
   } catch (error) {
     if (error instanceof RankingsError) {
       throw new ConfigError(...error.message.split('\n').map(line => `routers.rankings: ${path}: ${line}`))

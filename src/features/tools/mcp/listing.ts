@@ -33,13 +33,16 @@ const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHi
 
 type ReadPage = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
 
-/** All allowed tools of a server. Rejects with an McpFailure if the server lists no tools or too much. */
+/**
+ * All allowed tools of a server. Rejects with an McpFailure if the server's answer has no list of tools, or the list is
+ * too long.
+ */
 export async function listTools(readPage: ReadPage, allows: ToolFilter): Promise<readonly McpTool[]> {
   const listing = new ToolListing(allows)
   let cursor: string | null = null
   for (let pageNumber = 0; pageNumber < MAX_PAGES; pageNumber++) {
     const { tools: entries, nextCursor } = await readPage(cursor)
-    if (!Array.isArray(entries)) throw new McpFailure('The server lists no tools')
+    if (!Array.isArray(entries)) throw new McpFailure('The answer of the server has no list of tools')
     const fault = listing.add(entries)
     if (fault !== null) throw new McpFailure(`The server lists ${fault}`)
     if (typeof nextCursor !== 'string' || nextCursor === '') return listing.tools
