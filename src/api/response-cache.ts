@@ -30,7 +30,7 @@ function invalidHeader() {
   )
 }
 
-/** Reports that the request asked for the cache and cannot have it. */
+/** The losses, with one more if the request asked for the cache and forbids keeping its answer. */
 export function lossesOf(
   wish: CacheWish | undefined,
   { provider }: ResponsesRequest,

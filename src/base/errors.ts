@@ -21,7 +21,8 @@ export interface Failure {
   /** True if the provider refuses the account behind the key, whatever its status says. */
   readonly isOfAccount?: true
   /**
-   * True if the service that failed is overloaded or limits requests: it may state how long to wait, and gets fewer.
+   * True if the service that failed is overloaded or limits requests: it may state how long to wait, and gets fewer
+   * requests for a while.
    */
   readonly isBusy?: true
   /**

@@ -1,4 +1,4 @@
-/** Items of hosted tools, which no client executes, as all dialects except Responses read them. Pure. */
+/** Items of tools other than functions and custom tools, as all dialects except Responses read them. Pure. */
 import type { HostedItem, OutputItem } from '../protocol/items.ts'
 
 const GATEWAY_TYPE = /^(gateway|openrouter):(.*)$/s

@@ -1,6 +1,6 @@
 /**
- * Strict JSON schemas, which every provider can enforce. Pure. Some APIs enforce any schema; others enforce only strict
- * ones, and do not guarantee the rest.
+ * Strict JSON schemas, the form that all providers with schemas enforce. Pure. Some APIs enforce any schema; others only
+ * strict ones, and do not guarantee the rest.
  */
 import { isObject } from '../protocol/json/schema.ts'
 

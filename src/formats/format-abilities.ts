@@ -112,7 +112,7 @@ export function specialParts(request: ResponsesRequest, dialect: DialectName): r
   return parts ?? NO_SPECIAL_PARTS
 }
 
-/** MCP servers of clients of Anthropic's API, and summaries that any client requests with `context_management`. */
+/** Adds MCP servers of clients of Anthropic's API, and summaries that a client requests with `context_management`. */
 function addUndeclared(
   request: ResponsesRequest,
   dialect: DialectName,

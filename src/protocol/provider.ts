@@ -67,8 +67,8 @@ const KEY_FORMS = ['plain', 'regional', 'aws', 'claude-on-aws', 'azure', 'vertex
 export type KeyForm = (typeof KEY_FORMS)[number]
 
 /**
- * A provider's public statement about the data of requests. Null: not publicly known. It counts for endpoints whose
- * rows say nothing about data.
+ * A provider's public statement about the data of requests, for endpoints whose rows say nothing about data. Null: not
+ * publicly known.
  */
 export interface DataPolicy {
   /** True: it may train on the data. */

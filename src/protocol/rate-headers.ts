@@ -9,9 +9,9 @@ export interface RateStatus {
 
 /** Receives the limits for the headers of an answer. Calls after the head was sent have no effect. */
 export interface RateSink {
-  /** A limit of the gateway. */
+  /** Sets the headers of a limit of the gateway. */
   setRate(kind: RateKind, status: RateStatus, nowMs: number): void
-  /** Headers of a provider about its own limits; the gateway's headers of the same name take precedence. */
+  /** Sets a provider's headers about its own limits; the gateway's headers of the same name take precedence. */
   setProviderRates(headers: Readonly<Record<string, string>>): void
 }
 

@@ -19,7 +19,7 @@ export interface Caller {
   readonly memberId: string | null
   /** The spending limit of the key; null: none. */
   readonly limit: SpendingLimit | null
-  /** Null or absent: none. */
+  /** Limits per minute; null or absent: none. */
   readonly rates?: KeyRates | null
   /** Its policy for loops; null or absent: nothing looks for them. */
   readonly loops?: LoopPolicy | null

@@ -203,7 +203,7 @@ export const ResponsesRequest = Type.Object({
   include: maybe(
     Type.Array(
       oneOf(
-        // The interface has the first five.
+        // The public interface has only the first five.
         'file_search_call.results',
         'message.input_image.image_url',
         'computer_call_output.output.image_url',

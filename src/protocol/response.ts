@@ -167,7 +167,7 @@ export const GatewayMetadata = Type.Object(
     ),
     /** Unix seconds when the earlier answer ended that this request got; absent: the answer is new. */
     cached_at: Type.Optional(Type.Integer()),
-    /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
+    /** Milliseconds from dispatch to the end of the upstream body; the public interface has it only for batches. */
     generation_time: Type.Optional(Type.Number()),
     /** Signed proof of placement: a compact JWS. api/proof.ts adds it. */
     proof: Type.Optional(Type.String()),

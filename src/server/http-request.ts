@@ -399,7 +399,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     super.finish()
   }
 
-  /** Head and key: answers what needs no key, and finds the key for the rest. */
+  /** Answers a request whose head needs no key, and finds the key for any other. */
   #serve(): void | Promise<void> {
     if (this.#socket.isEnded) return
     if (this.#refusal !== null) return this.#refuse(this.#refusal)
@@ -451,7 +451,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       : this.#receive(operation, rateRoom)
   }
 
-  /** The body: the next step waits until all of it has arrived, unless the handler reads it in pieces. */
+  /** Receives the body: the next step waits until all of it has arrived, unless the handler reads it in pieces. */
   #receive(operation: KeyedOperation, room: RateStatus | undefined): void | Promise<void> {
     const { clock } = this.#deps.admissions.deps
     if (room !== undefined) this.reply.setRate('requests', room, clock.nowMs())

@@ -86,7 +86,7 @@ export const limitsSettings = group({
   ),
   waitMs: setting(
     Type.Integer({ minimum: 1, maximum: 60_000 }),
-    'how long a request waits in that queue before it is rejected with 429; keep it below the idle timeout of your proxies',
+    'how long a request may wait while its API key is at its limit (`waitingPerKey`), before it is rejected with 429; keep it below the idle timeout of your proxies',
     { default: 10_000 },
   ),
   bytesInFlightPerKey: setting(

@@ -38,7 +38,7 @@ const MAX_UNREAD_MESSAGES = 16
  * fixed cost, however short it is, and no limit of the key counts them.
  */
 const IDLE_FRAMES_PER_SECOND = 200
-/** Time of the event loop that one of them takes, with its answer. */
+/** Time of the event loop that one such frame takes, with its answer. */
 const IDLE_FRAME_MS = 0.01
 /** Maximum number of messages of lanes that wait for the response in flight, and maximum of their bytes together. */
 const MAX_WAITING_MESSAGES = 8

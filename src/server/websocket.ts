@@ -117,7 +117,7 @@ export class WebSockets implements KeyedRequests {
     const { requests, keys } = this.#deps
     const accepted = inspect(head, requests)
     if (accepted instanceof GatewayError) {
-      // Its head may announce a body, so it is refused unchanged, and the connection closes.
+      // The head may announce a body, so the head is refused as it is, and the connection closes.
       this.#attempt(handshake, () => handshake.refuse(head, accepted))
       return
     }

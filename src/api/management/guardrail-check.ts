@@ -5,7 +5,7 @@ import type { Handler } from '../operation.ts'
 import { findNamedGuardrail } from './guardrails.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** With every non-ASCII character escaped. */
+/** Enough for the longest text with every non-ASCII character escaped. */
 export const GUARDRAIL_CHECK_BODY_MAX_BYTES = 256 * 1024
 /** Maximum findings in an answer; more would add nothing useful. */
 const FINDINGS_MAX = 1_000

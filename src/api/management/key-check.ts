@@ -14,7 +14,7 @@ import { audited } from './audit.ts'
 import { findNamed, toObject } from './byok.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** A slug and a model id, with every non-ASCII character escaped. */
+/** Enough for a slug and a model id with every non-ASCII character escaped. */
 export const KEY_CHECK_BODY_MAX_BYTES = 16 * 1024
 
 export function checkProviderKey(deps: ManagementParts): Handler {
@@ -24,7 +24,7 @@ export function checkProviderKey(deps: ManagementParts): Handler {
   }
 }
 
-/** Also for a disabled credential, so that it can be tested before it is enabled. */
+/** Tests also a disabled credential, so that an operator can do so before enabling it. */
 export function checkCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const { model } = checkCredentialCheck(request.body)

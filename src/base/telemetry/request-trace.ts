@@ -243,7 +243,7 @@ export class ExchangeSpans {
     attempt.reasoningTokens = usage.reasoningTokens
   }
 
-  /** Another attempt answered first. */
+  /** Ends an attempt because another one answered first. */
   outrun(attempt: AttemptNotes, nowMs: number): void {
     attempt.isOutrun = true
     attempt.endedMs = nowMs
@@ -293,8 +293,8 @@ export class ExchangeSpans {
   }
 
   /**
-   * The exchange has its usage record, which costs `total`. Attempts and tools get their parts, to the last unit, and
-   * the exchange itself the rest.
+   * Ends the exchange with its usage record, and divides `total`, the cost of the record: attempts and tools get their
+   * parts, to the last unit, and the exchange itself the rest.
    */
   charge(total: number, priceFactor: number, outcome: string, error: string | null, nowMs: number): void {
     const { notes } = this

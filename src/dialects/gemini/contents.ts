@@ -235,7 +235,7 @@ class ModelTurn {
       const image = drawnItem(media['image_url'], this.#index * IMAGE_IDS_PER_TURN + partIndex)
       this.#add(signature === null ? image : { ...image, signature: signatureOfCall(signature) }, partIndex)
     } else if ('toolCall' in part || 'toolResponse' in part) {
-      // The provider ran it itself; others need not know of it.
+      // The provider ran this tool itself; other providers need not know of the call.
       const id = `ws_${this.#index}_${partIndex}`
       this.#add({ type: 'web_search_call', id, status: 'completed', native: { parts: [part] } }, partIndex)
     } else this.#addPart(unknownPart(part, 'output_text'), partIndex)

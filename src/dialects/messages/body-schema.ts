@@ -11,7 +11,7 @@ import { MessageInput, SystemPrompt } from './message-schema.ts'
 const FALLBACKS_MAX = 3
 /** More than any client sends. Each one is searched for in every piece of a reply, so the number is limited. */
 const STOP_SEQUENCES_MAX = 64
-/** As long as the API allows; a name that another provider finds too long is its own refusal. */
+/** As long as the API allows; a provider that takes less gets another name (formats/preconditions/names.ts). */
 const TOOL_NAME_PATTERN = '^[a-zA-Z0-9_-]{1,128}$'
 
 // Tools

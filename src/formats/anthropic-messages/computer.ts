@@ -15,7 +15,7 @@ const DEFAULT_HEIGHT = 768
 
 interface Version {
   readonly type: string
-  /** The feature of the API that has it. */
+  /** The beta feature of the API that has this version. */
   readonly beta: string
 }
 

@@ -113,7 +113,7 @@ export class ConverseDecoder implements Decoder {
     }
   }
 
-  /** An event whose type is its only field, as proxies without binary frames send it; or an error under 200. */
+  /** Reads an event whose type is its only field, as proxies without binary frames send it, or an error under 200. */
   #readUnnamed(frame: Json): void {
     for (const [type, fields] of Object.entries(frame)) {
       const eventFields = record(fields)

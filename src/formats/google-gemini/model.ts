@@ -93,7 +93,7 @@ const BUDGET_FLOOR_TOKENS = 1024
 /** The output limit of models with a budget if the endpoint has none. */
 const DEFAULT_OUTPUT_TOKENS = 65_536
 
-/** The thinking settings of a request; null if it leaves thinking to the model. */
+/** The thinking settings of a request; null if it leaves thinking to the model, or the model has no such setting. */
 export function thinkingConfig(
   request: ResponsesRequest,
   endpoint: Endpoint,

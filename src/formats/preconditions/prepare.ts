@@ -156,7 +156,7 @@ const EMPTY_SURVEY: Survey = {
   hasParts: false,
 }
 
-/** A name that every receiver accepts. */
+/** A name that every receiver accepts, unless it is one of SPECIAL_NAMES. */
 const PLAIN_NAME = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/
 
 /** True if a receiver might not accept the name of one of the tools. */
@@ -552,7 +552,7 @@ function hasUnion(schema: Json): boolean {
 
 /** True for a function whose schema some receiver refuses because of its root. */
 function isOddRoot(tool: Tool | null): boolean {
-  // Validation lets only objects pass; other callers may have anything.
+  // Validation lets only objects pass; a request that did not go through it may have anything.
   if (tool?.type !== 'function' || tool.parameters == null) return false
   return tool.parameters['properties'] === undefined || hasUnion(tool.parameters)
 }

@@ -45,7 +45,7 @@ export class ListFinder {
     this.#lastName = LIST_NAMES.find(name => name === text) ?? null
   }
 
-  /** A value of the body begins; `parts` counts the parts before it. */
+  /** Notes the beginning of a value of the body; `parts` counts the parts before it. */
   openValue(isList: boolean, start: number, parts: number): void {
     if (!isList || this.#lastName === null) return
     if (this.#name !== null) this.#hasSeveralLists = true
@@ -55,7 +55,7 @@ export class ListFinder {
     this.#isInside = true
   }
 
-  /** A value of the body has ended. */
+  /** Notes the end of a value of the body; `parts` counts the parts so far. */
   closeValue(end: number, parts: number): void {
     if (!this.#isInside) return
     this.#isInside = false

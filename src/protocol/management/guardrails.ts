@@ -149,7 +149,7 @@ const provider = text({ min: 1, max: IDENTIFIER_MAX_CHARS })
 const flag = maybe(Type.Boolean())
 const name = text({ min: 1, max: GUARDRAIL_NAME_MAX_CHARS, storable: true, singleLine: true })
 const region = oneOf(...REGIONS)
-/** A requirement of zero data retention in bodies and answers: `enforceZdr` has all of them. */
+/** A requirement of zero data retention, as bodies and answers have it. Records have all of these in `enforceZdr`. */
 const zdr = { schema: nullable(Type.Boolean()), only: 'answer', ...inBodies(flag) } as const
 
 /** A rule; null restricts nothing. */

@@ -54,8 +54,8 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   /**
-   * The error for one more request, which is then counted; null if there is room, or if the key decides (`enter`). Call
-   * it before doing any work for the request.
+   * The error for one more request, which is counted as shed; null if there is room, or if the key decides (`enter`).
+   * Call it before doing any work for the request.
    */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.open.size)

@@ -13,7 +13,7 @@ export interface QueueLimits {
   readonly openPerKey: number
   /** Requests that may wait for another request of their key to end; 0: none. */
   readonly waitingPerKey: number
-  /** Maximum time that each of them may wait. */
+  /** Maximum time that each of these requests may wait. */
   readonly waitMs: number
 }
 
@@ -68,8 +68,8 @@ export class KeyQueue {
   }
 
   /**
-   * Gives a request its slot. Returns null if one was free. Otherwise the promise resolves when the request gets a slot,
-   * and rejects when it no longer waits. A request without an end user waits only if others do.
+   * Gives a request its slot. Returns null if one was free. Otherwise the promise resolves when the request gets a
+   * slot, and rejects when it no longer waits. A request without an end user waits only if others do.
    * @param organizationId of the end user; null if there is none
    * @throws GatewayError `rate_limit_exceeded`
    */

@@ -26,7 +26,9 @@ const LARGE_REQUEST_BYTES = 256 * 1024
 const LARGE_SHARE = 0.75
 /** Small running requests, and keys that hold little, may exceed a limit up to this factor. */
 const SLACK_SHARE = 1.25
-/** Above this part of a limit, no key of the organization that holds most gets more, if there are several. */
+/**
+ * Above this part of a limit, the organization that holds most gets no more for any key, if others have requests too.
+ */
 const TIGHT_SHARE = 1.125
 /** Above this part of the limit, a key holds more than its share. */
 const KEY_SHARE = 0.25

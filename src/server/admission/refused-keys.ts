@@ -50,7 +50,7 @@ export class RefusedKeys {
 
   /** Notes how a request of the key has ended. `error` null: it was answered. */
   note(hash: string, error: GatewayError | null): void {
-    // Refusals that follow from the first one prolong it.
+    // A refusal for bytes only follows from an earlier refusal, and prolongs it.
     const isNoted = error !== null && (isByLimit(error) || (error.limit === 'bytes_of_key' && this.has(hash)))
     if (error === null || isNoted) this.#forget(hash)
     if (!isNoted) return

@@ -17,7 +17,7 @@ const COMMENT = ':\n\n'
  * that.
  */
 const STALL_TIMEOUT_MS = 10_000
-/** Fits into any send buffer. A longer answer may need several writes. */
+/** An answer of this length fits into any send buffer. A longer one may need several writes. */
 const PROMPT_MAX_BYTES = 65_536
 
 /** One answer. Bytes that wait for a slow reader stay counted until they have left. */

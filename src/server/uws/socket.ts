@@ -22,7 +22,7 @@ const EXTENSION_INTERVAL_MS = 5_000
 /** The library collects this many bytes within a callback, and sends them when the callback has returned. */
 const COLLECTED_BYTES = 16_384
 
-/** Fits into any send buffer. A longer answer may not be sent at once, and is watched until it is. */
+/** An answer of this length fits into any send buffer. A longer one may be sent only in part, and is watched. */
 const PROMPT_MAX_CHARS = 65_536
 
 /** The library's request object is valid only during its callback. */

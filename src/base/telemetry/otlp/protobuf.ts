@@ -158,7 +158,7 @@ class Writer {
     this.close(message)
   }
 
-  /** A text that is usually one of the attribute names. */
+  /** Writes a text that is usually one of the attribute names. */
   name(field: number, name: string): void {
     const encodedName = ENCODED_NAMES.get(name)
     if (encodedName === undefined) {
