@@ -58,7 +58,7 @@ export class EventSink implements Sink {
   /** Frames that wait for the end of a read. */
   #pending = ''
   #isHolding = false
-  /** True after a write since `hold`. */
+  /** True after a write since `cork`. */
   #hasWritten = false
   /**
    * Repeating events of a long stream or a slow reader, kept without frames, which would copy the reply; null: none.

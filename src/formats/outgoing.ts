@@ -1,7 +1,7 @@
 /**
  * The parts of a request that may be sent to a provider: its fields, and items of earlier turns. Pure. Hot path.
- * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
- * dialect.
+ * `outgoingRequest` removes the gateway's own fields, and unknown and native fields unless the provider speaks the
+ * caller's dialect.
  */
 import { isRecord } from '../base/json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'

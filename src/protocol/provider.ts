@@ -54,7 +54,7 @@ export const AUTH_SCHEMES = [
 export type AuthScheme = (typeof AUTH_SCHEMES)[number]
 
 /**
- * Forms of the key that a customer of a provider has; `credentials/parse/` reads each.
+ * Forms of the key that a customer of a provider has; `providers/credentials/parse/` reads each.
  * - `plain`: the key
  * - `regional`: the key, or JSON with its data region
  * - `aws`: an API key of Bedrock, or JSON with an access key
@@ -234,7 +234,7 @@ export const EMBEDDINGS_OF_FORMAT: Readonly<Record<FormatName, EmbeddingsFormatN
   'bedrock-converse': null,
 }
 
-/** Ways to send a request; `upstream/` has one implementation for each. */
+/** Ways to send a request; `providers/upstream/` has one implementation for each. */
 export const TRANSPORTS = ['direct', 'undici'] as const
 export type TransportName = (typeof TRANSPORTS)[number]
 

@@ -39,7 +39,7 @@ export interface Front {
 
 /** The answering side of one request. */
 export interface FrontSocket extends ResponseSocket {
-  /** Connects the request: its body is passed to `chunk`, the end of its connection to `gone`. */
+  /** Connects the request: its body is passed to `chunk`, the end of its connection to `clientLeft`. */
   attach(request: HttpRequest): void
 }
 

@@ -1,6 +1,7 @@
 /**
- * The log: decides which lines are written (level, `log.successShare`), and writes them as JSON lines with pino, with
- * an allow-list of fields. It never logs whole objects: refusing unknown fields is safe, redacting named paths is not.
+ * The log: decides which lines are written (level, `log.successShare`), and writes them as JSON lines in the format of
+ * pino, or for a terminal, with an allow-list of fields. It never logs whole objects: refusing unknown fields is safe,
+ * redacting named paths is not.
  * Leaf.
  */
 import { writeSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
  * The body of POST /batches without its requests, and the limits of the requests. Pure. The body is never parsed as a
- * whole: `tasks/batches/` reads it request by request.
+ * whole: `features/tasks/batches/` reads it request by request.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck, explain } from '../json/body.ts'
