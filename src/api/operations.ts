@@ -339,7 +339,7 @@ function anyKeyRows(deps: OperationDeps & ManagementParts): Operation[] {
     anyKey(
       'GET /auth/key',
       'getCurrentKeyByOldPath',
-      'Get the current API key, as GET /key',
+      'Get the current API key (the old path of GET /key)',
       showOwnKey(deps),
     ),
   ]
@@ -364,7 +364,12 @@ function catalogueRows(deps: OperationDeps): Operation[] {
       freeParam: 'model',
     },
     anyKey(`GET ${author}`, 'getModel', 'Get a model', model),
-    anyKey('GET /model/{author}/{slug}', 'getModelByAlias', 'Get a model, as GET /models/…', model),
+    anyKey(
+      'GET /model/{author}/{slug}',
+      'getModelByAlias',
+      'Get a model (another path of GET /models/…)',
+      model,
+    ),
     anyKey(`GET ${author}/endpoints`, 'listEndpoints', 'List the endpoints of a model', listEndpoints(deps)),
     anyKey(
       'GET /endpoints/zdr',

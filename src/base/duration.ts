@@ -8,8 +8,8 @@ const DURATION =
 
 /** Seconds; null for text that is no duration. */
 export function durationSeconds(text: string): number | null {
-  const parts = DURATION.exec(text)
-  if (parts === null) return null
-  const [, hours = '0', minutes = '0', seconds = '0', milliseconds = '0'] = parts
+  const match = DURATION.exec(text)
+  if (match === null) return null
+  const [, hours = '0', minutes = '0', seconds = '0', milliseconds = '0'] = match
   return Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds) + Number(milliseconds) / 1000
 }

@@ -30,7 +30,7 @@ import type { DecodeBody, ReadBody, Upload, Uploads } from './uploads.ts'
 export interface IncomingBatch
   extends Pick<ClientRequest, 'context' | 'caller' | 'withMetadata' | 'dataRegion'> {
   readonly workspaceId: string
-  /** Null: the caller sent none. */
+  /** Null: the caller sent no key. */
   readonly idempotencyKey: string | null
   readonly read: ReadBody
   /** The form of the requests in the body; absent: the form of POST /batches. */

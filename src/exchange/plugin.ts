@@ -124,7 +124,7 @@ export interface PluginReport {
 export type Fitting = 'whole' | 'cut' | 'refused'
 
 /** A prompt that a plugin has rewritten; undefined: it has not. */
-type Rewritten = ResponsesRequest | undefined
+type RewrittenPrompt = ResponsesRequest | undefined
 
 /** The choice of a router. */
 export interface RouterChoice {
@@ -150,19 +150,19 @@ export interface ActivePlugin {
    * Before routing. Returns the rewritten prompt; undefined: unchanged. It may add to `exchange.pipeline`. A
    * GatewayError refuses the request.
    */
-  prepare?(exchange: Exchange, inspect: Inspect): Rewritten | Promise<Rewritten>
+  prepare?(exchange: Exchange, inspect: Inspect): RewrittenPrompt | Promise<RewrittenPrompt>
   /** Runs after routing. Returns the same candidates in another order. */
   order?<AnyCandidate extends Candidate>(
     candidates: readonly AnyCandidate[],
     exchange: Exchange,
   ): readonly AnyCandidate[]
   /** Returns the prompt before the last `fitTo`; undefined: unchanged. */
-  unfit?(exchange: Exchange): Rewritten
+  unfit?(exchange: Exchange): RewrittenPrompt
   /**
    * Runs before each attempt, after `unfit`. Returns the prompt that fits the endpoint; undefined: unchanged. A
    * GatewayError fails the attempt.
    */
-  fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): Rewritten | Promise<Rewritten>
+  fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): RewrittenPrompt | Promise<RewrittenPrompt>
   /** Approximate number of tokens that it has cut from the prompt. */
   readonly removedTokens?: number
   /** The way in which the prompt would fit this endpoint; `fitTo` then applies it. */

@@ -118,7 +118,7 @@ function addUndeclared(
   dialect: DialectName,
   add: (special: SpecialName, path: string) => void,
 ): void {
-  const { mcp_servers: servers, context_management: management } = request as Undeclared
+  const { mcp_servers: servers, context_management: management } = request as UndeclaredFields
   if (DIALECT_ABILITIES[dialect].mcpServers && Array.isArray(servers) && servers.length > 0)
     add('mcp_servers', 'mcp_servers')
   if (management != null && isCompacting(management)) add('context_management', 'context_management')
@@ -156,11 +156,11 @@ function addOwnKind(request: ResponsesRequest, add: (special: SpecialName, path:
 
 /** True if the caller expects a report of applied edits, as clients of Anthropic's API do. */
 export function asksForEdits(request: ResponsesRequest): boolean {
-  const management = (request as Undeclared).context_management
+  const management = (request as UndeclaredFields).context_management
   return typeof management === 'object' && management !== null && !Array.isArray(management)
 }
 
-interface Undeclared {
+interface UndeclaredFields {
   readonly mcp_servers?: unknown
   readonly context_management?: unknown
 }

@@ -208,7 +208,7 @@ export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
     stop: _stop,
     context_management: _management,
     ...otherFields
-  } = request as ResponsesRequest & Managed
+  } = request as ResponsesRequest & ManagedRequest
   const items = itemsOf(request)
   const hasTools = (request.tools?.length ?? 0) > 0 || items.some(({ type }) => type === 'additional_tools')
   const task: InputItem = {
@@ -278,7 +278,7 @@ export function keptMessages(
   return recent.toReversed()
 }
 
-interface Managed {
+interface ManagedRequest {
   readonly context_management?: unknown
 }
 
@@ -289,7 +289,7 @@ const MIN_THRESHOLD_TOKENS = 1_000
  * @throws GatewayError `invalid_request`
  */
 export function thresholdOf(request: ResponsesRequest): number | null {
-  const list = (request as Managed).context_management
+  const list = (request as ManagedRequest).context_management
   if (!Array.isArray(list)) return null
   let threshold: number | null = null
   for (const [index, entry] of (list as readonly unknown[]).entries()) {
@@ -310,7 +310,7 @@ export function thresholdOf(request: ResponsesRequest): number | null {
 
 /** The request, without its wish for a summary. */
 export function withoutThreshold(request: ResponsesRequest): ResponsesRequest {
-  const { context_management: _management, ...otherFields } = request as ResponsesRequest & Managed
+  const { context_management: _management, ...otherFields } = request as ResponsesRequest & ManagedRequest
   return otherFields
 }
 

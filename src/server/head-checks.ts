@@ -151,7 +151,7 @@ function framing(
     }
   }
   if (length !== undefined && !CONTENT_LENGTH.test(length)) {
-    return new GatewayError('invalid_request', 'Invalid Content-Length header')
+    return new GatewayError('invalid_request', 'Invalid Content-Length header: send a number of bytes')
   }
   const contentLength = length === undefined ? null : Number(length)
   const hasBody = transfer !== undefined || (contentLength ?? 0) > 0

@@ -37,7 +37,7 @@ const DIMENSION_FIELDS = {
   agent: 'agent_id',
 } as const satisfies Record<UsageDimension, string>
 
-/** Null: the query names none. @throws GatewayError `invalid_request` */
+/** The dimensions that the query names; null: it names none. @throws GatewayError `invalid_request` */
 export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] | null {
   const value = parameter(query, 'dimensions')
   if (value === undefined) {

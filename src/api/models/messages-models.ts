@@ -38,18 +38,18 @@ export function messagesModel(model: Model): object {
 
 function capabilitiesOf({ endpoints, inputModalities }: Model): object {
   const anySupports = (name: string) => endpoints.some(endpoint => hasParameter(endpoint, name))
-  const native = support(endpoints.some(({ format }) => NATIVE_FORMATS.has(format)))
+  const nativeSupport = support(endpoints.some(({ format }) => NATIVE_FORMATS.has(format)))
   const thinking = support(anySupports('reasoning'))
   const tools = support(anySupports('tools'))
   return {
     batch: support(true),
-    citations: native,
+    citations: nativeSupport,
     code_execution: tools,
     context_management: {
-      ...native,
-      clear_thinking_20251015: native,
-      clear_tool_uses_20250919: native,
-      compact_20260112: native,
+      ...nativeSupport,
+      clear_thinking_20251015: nativeSupport,
+      clear_tool_uses_20250919: nativeSupport,
+      compact_20260112: nativeSupport,
     },
     effort: { ...thinking, low: thinking, medium: thinking, high: thinking, max: thinking, xhigh: thinking },
     image_input: support(inputModalities.includes('image')),

@@ -10,10 +10,10 @@ import type { FoundConfig } from '../../process/config/config.ts'
 import type { Config } from '../../process/config/settings.ts'
 import { checkStart, startFailure } from '../../process/start/start-failure.ts'
 import { startWarnings } from '../../process/start/start-warnings.ts'
-import type { Launched } from '../../process/threads/launch.ts'
+import type { RunningGateway } from '../../process/threads/launch.ts'
 
 interface ReloadDeps {
-  readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate' | 'noteReload'>
+  readonly gateway: Pick<RunningGateway, 'reconfigure' | 'reloadCertificate' | 'noteReload'>
   readonly config: Config
   /** The configuration file; null without one. */
   readonly file: string | null
@@ -40,7 +40,7 @@ const UNCOMPARED_SETTINGS: ReadonlySet<string> = new Set(['vaultKeys'])
 
 /** Returns a function that stops watching. */
 export function watchConfiguration(deps: ReloadDeps): () => void {
-  const { running, config, file, findAgain, takesSignal, log } = deps
+  const { gateway, config, file, findAgain, takesSignal, log } = deps
   let current = config
   let watched: readonly string[] = []
   const reload = (): void => {
@@ -50,8 +50,8 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
       if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
         throw new ConfigError(`${file}: is empty`)
       const checked = checkStart(foundConfig, { readKeyFile: false, certificate: false })
-      const { providers, models, routes } = running.reconfigure(checked.config)
-      running.noteReload(true)
+      const { providers, models, routes } = gateway.reconfigure(checked.config)
+      gateway.noteReload(true)
       const needRestart = changedSettings(config, checked.config)
       current = checked.config
       watch()
@@ -63,7 +63,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
         ...(needRestart.length === 0 ? {} : { needRestart: needRestart.join() }),
       })
     } catch (error) {
-      running.noteReload(false)
+      gateway.noteReload(false)
       const failure = startFailure(error)
       if (failure === null) log.fault('config', 'configuration not reloaded', error)
       else for (const line of failure.lines) log.warning('config', `configuration not reloaded: ${line}`)
@@ -83,7 +83,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
     watched = files
   }
   const onSignal = (): void => {
-    running.reloadCertificate()
+    gateway.reloadCertificate()
     reload()
   }
   watch()

@@ -5,7 +5,7 @@ import { type FoundConfig, forgetSecrets, processEnvironment } from '../../proce
 import { type EarlyWorkers, startEarly } from '../../process/start/early-workers.ts'
 import { type CheckedStart, checkStart, startFailure } from '../../process/start/start-failure.ts'
 import { startWarnings } from '../../process/start/start-warnings.ts'
-import { type Launched, launch } from '../../process/threads/launch.ts'
+import { type RunningGateway, launch } from '../../process/threads/launch.ts'
 import { complain, EXIT_UNCLEAN } from './outcome.ts'
 import { watchConfiguration } from './reload.ts'
 import {
@@ -13,7 +13,7 @@ import {
   firstKeysPath,
   firstKeysText,
   MAKE_KEY,
-  type Started,
+  type StartInfo,
   writeFirstKeys,
 } from './terminal/welcome.ts'
 import { version } from './version.ts'
@@ -40,9 +40,9 @@ export async function serve(
   for (const warning of warnings) log.warning('config', warning)
   const stopping = new Stopping(log, config.timeouts.drainMs, form)
   stopping.listen()
-  let running: Launched
+  let gateway: RunningGateway
   try {
-    running = await launch(checked, log, form, early ?? startEarly(config))
+    gateway = await launch(checked, log, form, early ?? startEarly(config))
   } catch (error) {
     await log.close()
     const failure = startFailure(error)
@@ -50,21 +50,21 @@ export async function serve(
     complain(failure.lines)
     process.exit(failure.exitCode)
   }
-  const { url, adminUrl, front } = running
-  const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
-  if (form === 'terminal') writeScreen(banner(started))
+  const { url, adminUrl, front } = gateway
+  const startInfo: StartInfo = { version: version(), ...checked, file: found.file, url, adminUrl }
+  if (form === 'terminal') writeScreen(banner(startInfo))
   // Logged last, because a supervisor that waits for this line may send a signal at once.
   log.listening(url, adminUrl, front, {
-    version: started.version,
+    version: startInfo.version,
     file: found.file ?? undefined,
     storage: config.storage.url.startsWith('sqlite:') ? 'sqlite' : 'postgres',
-    ...running.counts(),
+    ...gateway.counts(),
     warnings: warnings.length,
   })
-  stopping.onStarted(running)
+  stopping.onStarted(gateway)
   const takesSignal = form === 'json'
-  watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })
-  void running.firstKeys.then(keys => showKeys(keys, started, log, form))
+  watchConfiguration({ gateway, config, file: found.file, findAgain, takesSignal, log })
+  void gateway.firstKeys.then(keys => showKeys(keys, startInfo, log, form))
 }
 
 function openLog({ config: { logLevel } }: CheckedStart, form: LogForm): ClosableLog {
@@ -78,15 +78,15 @@ function writeScreen(text: string): void {
   process.stdout.write(text)
 }
 
-type Keys = Awaited<Launched['firstKeys']>
+type Keys = Awaited<RunningGateway['firstKeys']>
 
 /** New keys are shown once: on the terminal, or in a file. Only their hashes are stored. */
-function showKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
+function showKeys(keys: Keys, startInfo: StartInfo, log: ClosableLog, form: LogForm): void {
   if (form === 'terminal') {
-    writeScreen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
+    writeScreen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, startInfo)}\n`)
     return
   }
-  const file = firstKeysPath(started.config)
+  const file = firstKeysPath(startInfo.config)
   if (keys === null) {
     if (existsSync(file))
       log.notice('process', 'the first keys are still in a file; delete it after you have copied them', {
@@ -95,7 +95,7 @@ function showKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
     return
   }
   try {
-    writeFirstKeys(file, firstKeysText(keys, started))
+    writeFirstKeys(file, firstKeysText(keys, startInfo))
     log.notice('process', 'the first keys were written to a file; delete it after you have copied them', {
       file,
     })
@@ -113,7 +113,7 @@ class Stopping {
   readonly #log: ClosableLog
   readonly #graceMs: number
   readonly #form: LogForm
-  #running: Launched | null = null
+  #running: RunningGateway | null = null
   #signals = 0
   #lastInterruptMs = Number.NEGATIVE_INFINITY
   #exitCode = 0
@@ -130,14 +130,14 @@ class Stopping {
   }
 
   /** Draining begins after all threads have started: the first one may serve while others start. */
-  onStarted(running: Launched): void {
-    this.#running = running
+  onStarted(gateway: RunningGateway): void {
+    this.#running = gateway
     process.on('uncaughtException', error => {
       this.#log.crash('process', 'the main thread failed; stopping', error)
       this.#exitCode = EXIT_UNCLEAN
-      void this.#stop(running, this.#graceMs)
+      void this.#stop(gateway, this.#graceMs)
     })
-    if (this.#signals > 0) this.#drain(running)
+    if (this.#signals > 0) this.#drain(gateway)
   }
 
   #onInterrupt(): void {
@@ -155,22 +155,22 @@ class Stopping {
     if (this.#running !== null) this.#drain(this.#running)
   }
 
-  #drain(running: Launched): void {
+  #drain(gateway: RunningGateway): void {
     const isUrgent = this.#signals > 1
     this.#log.notice('process', isUrgent ? 'draining without a grace period' : 'draining')
-    if (!isUrgent && this.#form === 'terminal') void this.#showOpenRequests(running)
-    void this.#stop(running, isUrgent ? 0 : this.#graceMs)
+    if (!isUrgent && this.#form === 'terminal') void this.#showOpenRequests(gateway)
+    void this.#stop(gateway, isUrgent ? 0 : this.#graceMs)
   }
 
-  async #showOpenRequests(running: Launched): Promise<void> {
-    const count = await running.openRequests()
+  async #showOpenRequests(gateway: RunningGateway): Promise<void> {
+    const count = await gateway.openRequests()
     if (count === 0 || this.#signals > 1) return
     const requests = count === 1 ? '1 request is still running' : `${count} requests are still running`
     writeScreen(`\n${requests}, for at most ${this.#graceMs / 1000} s. Press Ctrl-C again to stop now.\n\n`)
   }
 
-  async #stop(running: Launched, graceMs: number): Promise<void> {
-    const stopped = await running.stop(graceMs).catch(error => {
+  async #stop(gateway: RunningGateway, graceMs: number): Promise<void> {
+    const stopped = await gateway.stop(graceMs).catch(error => {
       this.#log.fault('process', 'cannot stop cleanly', error)
       this.#exitCode = EXIT_UNCLEAN
       return true

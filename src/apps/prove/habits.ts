@@ -19,7 +19,7 @@ export interface HabitReply {
 }
 
 /** The result that the client must see; absent fields are not checked. */
-interface Expected {
+interface ExpectedResult {
   readonly text?: string
   /** The arguments of the calls, in their order. */
   readonly calls?: readonly Fields[]
@@ -34,7 +34,7 @@ export interface Habit {
   readonly matters: string
   readonly chat?: HabitReply
   readonly responses?: HabitReply
-  readonly expected: Expected
+  readonly expected: ExpectedResult
 }
 
 const WRONG_CALL_HARM = 'the tool runs with the wrong arguments, or the call cannot be parsed'

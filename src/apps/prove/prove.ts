@@ -22,7 +22,7 @@ import { FaultProvider } from './provider.ts'
 import { type ProveLimits, Ration, RationSpent } from './ration.ts'
 import { type CheckResult, cleaned, type ProveReport, REPORT_SCHEMA, statusFor, summaryOf } from './report.ts'
 import { type Header, scrubber } from './secrets.ts'
-import { ProveFault, type Surveyed, survey, surveyModel } from './survey.ts'
+import { ProveFault, type SurveyResult, survey, surveyModel } from './survey.ts'
 import { SAMPLE_COUNT, Samples, Tester, type TesterDeps } from './tester.ts'
 
 export interface ProveOptions {
@@ -144,7 +144,7 @@ function isWanted(id: string, { only }: ProveOptions): boolean {
 
 function planOf(
   checks: readonly Check[],
-  { proved, absent, deps }: Surveyed,
+  { proved, absent, deps }: SurveyResult,
   options: ProveOptions,
 ): PlannedCheck[] {
   const skipReason = (check: Check): string | null => {
@@ -173,7 +173,7 @@ function planOf(
 
 async function runCheck(
   { check, proved, why }: PlannedCheck,
-  { deps, samples }: Surveyed,
+  { deps, samples }: SurveyResult,
 ): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
   const before = deps.ration.sent
@@ -221,19 +221,19 @@ async function verdict(check: Check, proved: Proved, tester: Tester): Promise<Ch
 }
 
 /** The provider behind the gateway, to be called directly; null: unknown. */
-function directOf({ deps }: Surveyed, { directUrl }: ProveOptions): TesterDeps | null {
+function directOf({ deps }: SurveyResult, { directUrl }: ProveOptions): TesterDeps | null {
   const url = directUrl ?? deps.provider?.url ?? null
   return url === null ? null : { ...deps, target: { ...deps.target, url, headers: [] } }
 }
 
-function figureSends(surveyed: Surveyed, options: ProveOptions): number {
+function figureSends(surveyed: SurveyResult, options: ProveOptions): number {
   if (!isWanted('figures', options)) return 0
   const sendsPerDialect =
     firstEventSends(directOf(surveyed, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
   return surveyed.proved.length * sendsPerDialect
 }
 
-async function figuresOf(surveyed: Surveyed, options: ProveOptions): Promise<ProveReport['figures']> {
+async function figuresOf(surveyed: SurveyResult, options: ProveOptions): Promise<ProveReport['figures']> {
   const { deps, samples, proved } = surveyed
   const direct = directOf(surveyed, options)
   const firstEvent = []

@@ -10,7 +10,7 @@ export class ProveFault extends Error {
   override readonly name = 'ProveFault'
 }
 
-export interface Surveyed {
+export interface SurveyResult {
   readonly deps: TesterDeps
   readonly samples: Samples
   readonly proved: readonly Proved[]
@@ -19,7 +19,7 @@ export interface Surveyed {
 }
 
 /** For checks that send their own requests: only finds the model. @throws ProveFault, RationSpent */
-export async function surveyModel(testerDeps: TesterDeps): Promise<Surveyed> {
+export async function surveyModel(testerDeps: TesterDeps): Promise<SurveyResult> {
   const model = testerDeps.target.model || (await firstModel(testerDeps))
   return {
     deps: { ...testerDeps, target: { ...testerDeps.target, model } },
@@ -30,7 +30,7 @@ export async function surveyModel(testerDeps: TesterDeps): Promise<Surveyed> {
 }
 
 /** @param deps with the requested model, or an empty one @throws ProveFault, RationSpent */
-export async function survey(testerDeps: TesterDeps): Promise<Surveyed> {
+export async function survey(testerDeps: TesterDeps): Promise<SurveyResult> {
   const model = testerDeps.target.model || (await firstModel(testerDeps))
   let deps: TesterDeps = { ...testerDeps, target: { ...testerDeps.target, model } }
   const samples = new Samples()

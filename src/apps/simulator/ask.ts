@@ -100,11 +100,11 @@ interface PathFacts {
   readonly stream: boolean
 }
 
-type Parsed = Pick<SimAsk, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
+type ParsedBody = Pick<SimAsk, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
   readonly parts: readonly Step[]
 }
 
-function ask(body: SimFields, { parts, ...otherFields }: Parsed): SimAsk {
+function ask(body: SimFields, { parts, ...otherFields }: ParsedBody): SimAsk {
   const lastUserAt = parts.findLastIndex(step => step.by === 'user')
   return {
     ...otherFields,

@@ -238,8 +238,8 @@ function numberedRun(text: string): { readonly rules: readonly string[]; readonl
 }
 
 function probability(rule: string, message: string): number {
-  const marker = PROBABILITY_MARKER.exec(rule)
-  if (marker !== null) return Math.min(1, Number(marker[1]))
+  const match = PROBABILITY_MARKER.exec(rule)
+  if (match !== null) return Math.min(1, Number(match[1]))
   for (const match of rule.matchAll(QUOTED_WORD)) {
     const word = match[1] ?? match[2] ?? match[3] ?? match[4] ?? ''
     if (message.includes(word.toLowerCase())) return BROKEN_PROBABILITY

@@ -42,7 +42,7 @@ const MAX_RETRY_MS = 60_000
 const BUSY_PAUSE_MS = 300_000
 /** How long after the end of the batch to wait for a service that does not answer, or does not cancel. */
 const GRACE_PERIOD_MS = 900_000
-/** How long to wait for a job that may be ours, but only shows it when it has ended. */
+/** How long to wait for a job that may be ours, which shows only when it has ended. */
 const UNSURE_WAIT_MS = 3_600_000
 /** Lines without an outcome are read in pages of this size. */
 const UNFINISHED_PAGE = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const

@@ -31,9 +31,9 @@ export function messagePart(part: Part, textType: 'input_text' | 'output_text'):
 
 /** Settings of a part of media, such as `videoMetadata`. */
 function withSettings(media: PartItem, settings: PartItem): PartItem {
-  const native = isObject(media['native']) ? media['native'] : {}
-  const nativePart = native['part']
-  if (!isObject(nativePart)) return { ...media, native: { ...native, ...settings } }
+  const nativeFields = isObject(media['native']) ? media['native'] : {}
+  const nativePart = nativeFields['part']
+  if (!isObject(nativePart)) return { ...media, native: { ...nativeFields, ...settings } }
   return { ...media, native: { part: { ...nativePart, ...settings } } }
 }
 
@@ -73,18 +73,18 @@ function linkedPart(fileData: NonNullable<Part['fileData']>): PartItem | null {
   const [kind] = (mimeType ?? '').toLowerCase().split('/')
   const isLink = /^(?:https?|gs):/i.test(uri)
   // The address does not contain the media type, and Google needs both.
-  const native = isLink ? { native: { part: { fileData } } } : {}
+  const nativeField = isLink ? { native: { part: { fileData } } } : {}
   const source = isLink ? 'url' : 'id'
   if (kind === 'image')
     return isLink
-      ? { type: 'input_image', detail: 'auto', image_url: uri, ...native }
+      ? { type: 'input_image', detail: 'auto', image_url: uri, ...nativeField }
       : { type: 'input_image', detail: 'auto', file_id: uri }
-  if (kind === 'video' && isLink) return { type: 'input_video', video_url: uri, ...native }
+  if (kind === 'video' && isLink) return { type: 'input_video', video_url: uri, ...nativeField }
   if (kind === 'audio') return null
   return {
     type: 'input_file',
     [`file_${source}`]: uri,
     ...(displayName == null ? {} : { filename: displayName }),
-    ...native,
+    ...nativeField,
   }
 }

@@ -63,10 +63,10 @@ function hostedTool(kind: string, settings: unknown, path: string): Fields {
       path,
       'has a field that cannot name a tool: a name starts with a letter and has at most 64 letters, digits and underscores',
     )
-  const native = { [kind]: settings }
+  const nativeFields = { [kind]: settings }
   const translate = Object.hasOwn(HOSTED_TOOLS, kind) ? HOSTED_TOOLS[kind] : undefined
-  if (translate === undefined) return { type: `google_${kind}`, native }
-  return { ...translate(isObject(settings) ? settings : {}), native }
+  if (translate === undefined) return { type: `google_${kind}`, native: nativeFields }
+  return { ...translate(isObject(settings) ? settings : {}), native: nativeFields }
 }
 
 function searchTool({ excludeDomains }: Fields): Fields {

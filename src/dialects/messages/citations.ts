@@ -15,8 +15,8 @@ interface CitedText {
 
 /** The citation for an annotation; null for kinds that have none. `text`: the text that the annotation belongs to. */
 export function citationOf(annotation: Annotation, text: string): Citation | null {
-  const native = nativeOf(annotation)
-  if (native !== null) return native
+  const nativeCitation = nativeOf(annotation)
+  if (nativeCitation !== null) return nativeCitation
   switch (annotation.type) {
     case 'url_citation': {
       const { url, title, content, start_index, end_index } = annotation

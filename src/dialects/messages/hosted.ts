@@ -17,8 +17,8 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** The blocks of a finished item; empty for kinds that this API cannot show. */
 export function hostedBlocks(item: HostedItem): readonly OutputBlock[] {
-  const native = nativeOf(item)?.['blocks']
-  if (Array.isArray(native)) return native.filter(isObject)
+  const nativeBlocks = nativeOf(item)?.['blocks']
+  if (Array.isArray(nativeBlocks)) return nativeBlocks.filter(isObject)
   const image = drawnImage(item)
   if (image !== null) return [{ type: 'image', source: imageSource(image) }]
   const gatewayTool = gatewayToolOf(item.type)

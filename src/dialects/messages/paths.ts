@@ -100,10 +100,13 @@ function itemPath(
       return elementPath(inContent, position.block) + outputPath(subpath)
     case undefined:
     case 'message': {
-      const part = PART_PATTERN.exec(subpath)
-      if (part === null) return position.isDivided ? inContent : elementPath(inContent, position.block)
+      const partMatch = PART_PATTERN.exec(subpath)
+      if (partMatch === null) return position.isDivided ? inContent : elementPath(inContent, position.block)
       if (!position.isDivided) return elementPath(inContent, position.block)
-      return elementPath(inContent, position.block + Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
+      return (
+        elementPath(inContent, position.block + Number(partMatch[1])) +
+        nameIn(PART_FIELDS, partMatch[2] ?? '')
+      )
     }
     default:
       return elementPath(inContent, position.block)
@@ -131,9 +134,9 @@ const PART_FIELDS: FieldPatterns = [
 
 function outputPath(subpath: string): string {
   if (subpath === '.call_id') return '.tool_use_id'
-  const part = PART_PATTERN.exec(subpath)
-  if (part === null) return subpath === '.output' ? '.content' : ''
-  return elementPath('.content', Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
+  const partMatch = PART_PATTERN.exec(subpath)
+  if (partMatch === null) return subpath === '.output' ? '.content' : ''
+  return elementPath('.content', Number(partMatch[1])) + nameIn(PART_FIELDS, partMatch[2] ?? '')
 }
 
 /** A field without a name in this API is reported as the field that contains it. */

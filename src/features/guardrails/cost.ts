@@ -187,11 +187,11 @@ function matchMicros({ places, shortest, reach }: PatternCost, textChars: number
 function nativeCostOf(pattern: string): NativeCost | null {
   if (pattern.length > INLINE_MAX_PATTERN_CHARS) return null
   const { literal, positions, shortest } = readPattern(pattern)
-  const native = literal === null ? nativePattern(pattern) : null
-  if (literal === null && native === null) return null
+  const v8Pattern = literal === null ? nativePattern(pattern) : null
+  if (literal === null && v8Pattern === null) return null
   const { literal: rulesOut, none, runs } = NATIVE_NANOS_PER_CHAR
-  const nanos = native?.hasLiteral === false ? (native.isByRuns ? runs : none) : rulesOut
-  const cost = { places: 0, steps: native?.steps ?? 0, nanos, shortest, reach: 0 }
+  const nanos = v8Pattern?.hasLiteral === false ? (v8Pattern.isByRuns ? runs : none) : rulesOut
+  const cost = { places: 0, steps: v8Pattern?.steps ?? 0, nanos, shortest, reach: 0 }
   return { cost, places: positions, isLiteral: literal !== null }
 }
 

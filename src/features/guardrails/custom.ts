@@ -124,18 +124,18 @@ function literalDetect(name: string, pattern: string): Detect | null {
 
 /** Null if the pattern cannot run in V8. */
 function nativeDetect(name: string, pattern: string): Detect | null {
-  const native = nativePattern(pattern)
-  if (native === null) return null
+  const v8Pattern = nativePattern(pattern)
+  if (v8Pattern === null) return null
   const shape: Shape = {
     find(text, from) {
-      const match = native.find(text, from)
+      const match = v8Pattern.find(text, from)
       return match === null ? null : { start: match.start, end: match.end, name }
     },
   }
   const shapes = [shape]
   let longTextDetect: Detect | null = null
   return text => {
-    if (!native.mayOccur(text)) return noShapes()
+    if (!v8Pattern.mayOccur(text)) return noShapes()
     if (text.length <= NATIVE_MAX_CHARS) return shapes
     longTextDetect ??= expressionDetect(name, pattern)
     return longTextDetect(text)

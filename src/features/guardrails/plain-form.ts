@@ -4,7 +4,7 @@
  * the text. Pure; time is linear.
  */
 import type { Hit, Shape } from './detector.ts'
-import { type Folded, foldedPosition, isInvisible } from './detectors/evasions.ts'
+import { type FoldedText, foldedPosition, isInvisible } from './detectors/evasions.ts'
 
 /**
  * Characters that may hide a text in another form. Invisible characters, blanks and long dashes are common in prose and
@@ -31,7 +31,7 @@ const MAX_CACHED_CHARACTERS = 4_096
 const plainCharacters = new Map<number, string>()
 
 /** The plain form; null if the text is already plain. */
-export function plainForm(text: string): Folded | null {
+export function plainForm(text: string): FoldedText | null {
   // Counting bytes is much faster than any expression.
   const isAscii = Buffer.byteLength(text) === text.length
   if ((isAscii && !text.includes('\\')) || !UNEVEN.test(text)) return null
@@ -92,11 +92,11 @@ function digitOf(code: number): number {
 }
 
 /** The shapes, searching in the plain form but returning positions in the original text. */
-export function plainShapes(shapes: readonly Shape[], plain: Folded): readonly Shape[] {
+export function plainShapes(shapes: readonly Shape[], plain: FoldedText): readonly Shape[] {
   return shapes.map(shape => plainShape(shape, plain))
 }
 
-function plainShape(shape: Shape, plain: Folded): Shape {
+function plainShape(shape: Shape, plain: FoldedText): Shape {
   const { goesOn } = shape
   return {
     find(_text, from): Hit | null {
@@ -122,7 +122,7 @@ function plainShape(shape: Shape, plain: Folded): Shape {
 }
 
 /** The position after the character with the last unit before `end`, and after invisible characters that follow it. */
-function positionBehind({ positions }: Folded, end: number): number {
+function positionBehind({ positions }: FoldedText, end: number): number {
   if (positions === null || end === 0) return end
   let index = end
   while (index < positions.length - 1 && positions[index] === positions[end - 1]) index++

@@ -10,7 +10,7 @@ import {
   type Shape,
   sweep,
 } from './detector.ts'
-import type { Folded } from './detectors/evasions.ts'
+import type { FoldedText } from './detectors/evasions.ts'
 import { plainForm, plainShapes } from './plain-form.ts'
 
 /** The state of each lane between two windows of a text: the end of its last hit, and an open hit that may continue. */
@@ -59,7 +59,7 @@ export class Scanner {
     return inOrder(findings)
   }
 
-  #candidates(text: string, plain: Folded | null): Iterable<Lane> {
+  #candidates(text: string, plain: FoldedText | null): Iterable<Lane> {
     const lanes = this.#custom.candidates(text)
     return plain === null ? lanes : new Set([...lanes, ...this.#custom.candidates(plain.text)])
   }
@@ -125,7 +125,7 @@ export class Scanner {
 const NO_SHAPES: ReturnType<Detect> = []
 
 /** The shapes that a text may contain unchanged, and those that its plain form may contain. */
-function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null): readonly Shape[] {
+function shapesOf({ detect, detector }: Lane, text: string, plain: FoldedText | null): readonly Shape[] {
   const shapes = detect(text)
   // The detector of prompt injection undoes more disguises itself.
   if (plain === null || detector === INJECTION_SLUG) return shapes
@@ -136,7 +136,7 @@ function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null
 function gather(
   lane: Lane,
   text: string,
-  plain: Folded | null,
+  plain: FoldedText | null,
   findingsMax: number,
   findings: Finding[],
 ): boolean {
@@ -147,7 +147,7 @@ function gather(
 }
 
 /** True if the last hit of the rule reaches the end of the text and its shape has a definite end. */
-function hasFindingAtEnd(lane: Lane, text: string, plain: Folded | null): boolean {
+function hasFindingAtEnd(lane: Lane, text: string, plain: FoldedText | null): boolean {
   let isAtEnd = false
   sweep(shapesOf(lane, text, plain), text, 0, text.length, (hit, shape) => {
     isAtEnd = hit.end === text.length && shape.goesOn === undefined

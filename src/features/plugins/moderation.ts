@@ -124,7 +124,7 @@ function elide(text: string): string {
   return `${head}...${tail}`
 }
 
-interface Moderated {
+interface ModerationVerdict {
   readonly flagged: boolean
   readonly categories: readonly string[]
 }
@@ -178,7 +178,7 @@ export function moderatorRequest(model: string, text: string, isPrivate: boolean
 }
 
 /** Reads an answer, with or without a code fence around it; null if it is not a verdict. */
-export function readModeration(answer: string): Moderated | null {
+export function readModeration(answer: string): ModerationVerdict | null {
   const json = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
   const { flagged, categories = [] } = recordOrEmpty(parseJson(json))
   if (typeof flagged !== 'boolean' || !Array.isArray(categories)) return null

@@ -48,7 +48,7 @@ export type TaskReply = TaskTimes &
 /** Given to each worker at its start. */
 export interface WorkerSetup {
   readonly pool: PoolName
-  /** Names of tasks whose code it loads before it is ready. */
+  /** Names of the tasks whose code the worker loads before it is ready. */
   readonly tasks: ReadonlySet<string>
 }
 

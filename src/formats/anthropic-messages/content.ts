@@ -27,8 +27,8 @@ export function contentBlocks(
 }
 
 function partBlocks(part: InputPart | AssistantPart, path: string): MessagesBlock[] {
-  const native = nativeBlock(part)
-  if (native !== null) return [native]
+  const originalBlock = nativeBlock(part)
+  if (originalBlock !== null) return [originalBlock]
   return plainBlocks(part, path).map(block => ({
     ...markBlock(block, part as CacheMarks),
     ...nativeFields(part),
@@ -161,6 +161,6 @@ export function nativeFields(item: object): MessagesBlock {
 
 /** The client's original block if a part cannot express it; null otherwise. */
 export function nativeBlock(item: object): MessagesBlock | null {
-  const native = nativeFields(item)
-  return typeof native['type'] === 'string' ? native : null
+  const fields = nativeFields(item)
+  return typeof fields['type'] === 'string' ? fields : null
 }

@@ -234,23 +234,24 @@ export class MessageDecoder implements Decoder {
   }
 
   #finish(isWhole = false): void {
-    const native = this.#stopReason
+    const nativeReason = this.#stopReason
     // A reply without a stop reason is complete if it has content, and either its usage or one whole document.
     const hasSaid = this.#hasWholeMessage || this.#output.hasContent
-    if (native === null && !((isWhole || this.#hasUsage) && hasSaid)) return
+    if (nativeReason === null && !((isWhole || this.#hasUsage) && hasSaid)) return
     this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
     this.#hosted?.end()
-    if (native === 'refusal') this.#refuse()
+    if (nativeReason === 'refusal') this.#refuse()
     this.#output.endMessage()
     const { calls } = this.#output
-    const reason = native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, hasSaid)
+    const reason =
+      nativeReason === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(nativeReason, hasSaid)
     calls?.finish(isCut(reason))
     this.#isFinished = true
     this.#emit({
       kind: 'finish',
       reason,
-      native,
+      native: nativeReason,
       serviceTier: serviceTierOf(this.#usage.raw),
       ...(this.#stopSequence === null ? undefined : { stopSequence: this.#stopSequence }),
       ...(this.#edits === null ? undefined : { appliedEdits: this.#edits }),

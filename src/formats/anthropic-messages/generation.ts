@@ -178,14 +178,14 @@ function sampling(
   isThinking: boolean,
   version: number | null,
 ): Record<string, number> {
-  const wire: Record<string, number> = {}
+  const fields: Record<string, number> = {}
   const { temperature, top_p, top_k } = request
-  if (temperature != null && !isThinking) wire['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
-  if (top_k != null && top_k > 0 && !isThinking) wire['top_k'] = top_k
-  const isExclusive = version !== null && version >= ONE_SAMPLING_SINCE && wire['temperature'] !== undefined
+  if (temperature != null && !isThinking) fields['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
+  if (top_k != null && top_k > 0 && !isThinking) fields['top_k'] = top_k
+  const isExclusive = version !== null && version >= ONE_SAMPLING_SINCE && fields['temperature'] !== undefined
   if (top_p != null && !isExclusive && (!isThinking || top_p >= TOP_P_MIN_WHEN_THINKING))
-    wire['top_p'] = top_p
-  return wire
+    fields['top_p'] = top_p
+  return fields
 }
 
 /**

@@ -154,8 +154,8 @@ export function knownChoice(choice: Json, tools: readonly unknown[]): Json | nul
   const { name } = recordOrEmpty(choice['native'])
   if (typeof name !== 'string') return null
   const isKnown = tools.some(tool => {
-    const native = recordOrEmpty(recordOrEmpty(tool)['native'])
-    return native['name'] === name && knownFunction(native) !== null
+    const nativeTool = recordOrEmpty(recordOrEmpty(tool)['native'])
+    return nativeTool['name'] === name && knownFunction(nativeTool) !== null
   })
   return isKnown ? { type: 'function', name } : null
 }

@@ -29,12 +29,12 @@ interface ToolSet {
   readonly container: string | null
 }
 
-interface Translated {
+interface Translation {
   readonly wire: MessagesBlock
   readonly container?: string
 }
 
-type Translator = (tool: Json, path: string) => Translated
+type Translator = (tool: Json, path: string) => Translation
 
 /** Keyed by tool type without the gateway's prefix. */
 const TRANSLATORS: ReadonlyMap<string, Translator> = new Map([
@@ -69,12 +69,12 @@ export function encodeTools(request: ResponsesRequest, takesStrict: boolean): To
   }
 }
 
-function translate(tool: Tool, path: string, takesStrict: boolean): Translated {
+function translate(tool: Tool, path: string, takesStrict: boolean): Translation {
   // For clients of this API: a tool of the API itself unchanged, or the function fields that only this API has.
-  const native = recordOrEmpty((tool as { readonly native?: unknown }).native)
-  if (typeof native['type'] === 'string') return { wire: native }
+  const nativeFields = recordOrEmpty((tool as { readonly native?: unknown }).native)
+  if (typeof nativeFields['type'] === 'string') return { wire: nativeFields }
   if (tool.type === 'function')
-    return { wire: { ...functionTool(tool as FunctionTool, takesStrict), ...native } }
+    return { wire: { ...functionTool(tool as FunctionTool, takesStrict), ...nativeFields } }
   const name = tool.type.replace(/^(gateway|openrouter):/, '')
   const translator = TRANSLATORS.get(name)
   if (translator === undefined) throw inexpressible(path, 'this provider has no tool of this type')
@@ -94,14 +94,14 @@ function functionTool(tool: FunctionTool, takesStrict: boolean): MessagesBlock {
   return wire
 }
 
-function webSearch(tool: Json, path: string): Translated {
+function webSearch(tool: Json, path: string): Translation {
   const location = record(tool['user_location'])
   const wire: MessagesBlock = { type: 'web_search_20250305', name: 'web_search', ...limits(tool, path) }
   if (location !== null) wire['user_location'] = userLocation(location)
   return { wire }
 }
 
-function webFetch(tool: Json, path: string): Translated {
+function webFetch(tool: Json, path: string): Translation {
   const wire: MessagesBlock = { type: 'web_fetch_20250910', name: 'web_fetch', ...limits(tool, path) }
   const tokens = wholeNumber(tool['max_content_tokens'])
   if (tokens !== null) wire['max_content_tokens'] = tokens
@@ -135,7 +135,7 @@ function userLocation(location: Json): MessagesBlock {
 }
 
 /** The API has no memory limits, and reads only its own files. */
-function codeExecution(tool: Json, path: string): Translated {
+function codeExecution(tool: Json, path: string): Translation {
   const wire = { type: 'code_execution_20250825', name: 'code_execution' }
   const container = tool['container']
   if (typeof container === 'string') return { wire, container }
@@ -145,7 +145,7 @@ function codeExecution(tool: Json, path: string): Translated {
   return { wire }
 }
 
-function toolSearch(): Translated {
+function toolSearch(): Translation {
   return { wire: { type: 'tool_search_tool_regex_20251119', name: 'tool_search_tool_regex' } }
 }
 
@@ -181,8 +181,8 @@ function wireChoice(choice: ToolChoice | undefined): MessagesBlock | null {
   if (typeof choice === 'string') return { type: CHOICE_TYPES[choice] }
   if (choice.type === 'allowed_tools') return { type: CHOICE_TYPES[choice.mode] }
   if (choice.type === 'function') return { type: 'tool', name: choice.name }
-  const native = record((choice as { readonly native?: unknown }).native)
-  if (native !== null) return native
+  const nativeChoice = record((choice as { readonly native?: unknown }).native)
+  if (nativeChoice !== null) return nativeChoice
   const name = TRANSLATORS.get(choice.type)?.({}, 'tool_choice').wire['name']
   if (name === undefined) throw inexpressible('tool_choice', 'this provider has no tool of this type')
   return { type: 'tool', name }

@@ -265,15 +265,19 @@ export class ConverseDecoder implements Decoder {
   }
 
   #finish(): void {
-    const native = this.#stopReason
+    const nativeReason = this.#stopReason
     this.#start()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
     const { calls, hasContent } = this.#output
     const reason =
-      native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, hasContent)
+      nativeReason === null
+        ? calls === null
+          ? 'stop'
+          : 'tool_calls'
+        : finishReason(nativeReason, hasContent)
     if (reason === 'content_filter' && !hasContent) {
       throw new GatewayError('content_policy_violation', 'The provider blocked the request', {
-        metadata: { provider_code: native },
+        metadata: { provider_code: nativeReason },
       })
     }
     this.#output.endMessage()
@@ -282,7 +286,7 @@ export class ConverseDecoder implements Decoder {
     this.#emit({
       kind: 'finish',
       reason,
-      native,
+      native: nativeReason,
       serviceTier: this.#serviceTier,
       ...(this.#stopSequence === null ? undefined : { stopSequence: this.#stopSequence }),
     })

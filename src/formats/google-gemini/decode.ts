@@ -70,11 +70,12 @@ export class GeminiDecoder implements Decoder {
   }
 
   end(): void {
-    const native = this.#finish
-    if (native === null && !(this.#isWhole && this.#itemCount > 0)) {
+    const nativeReason = this.#finish
+    if (nativeReason === null && !(this.#isWhole && this.#itemCount > 0)) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
-    const ending = native === null ? 'stop' : finishReason(native, this.#itemCount > 0, this.#finishMessage)
+    const ending =
+      nativeReason === null ? 'stop' : finishReason(nativeReason, this.#itemCount > 0, this.#finishMessage)
     const reason = ending === 'stop' && this.#calls.hasCalls ? 'tool_calls' : ending
     const cutOff = isCut(reason)
     this.#calls.finish(cutOff)
@@ -84,7 +85,7 @@ export class GeminiDecoder implements Decoder {
     for (const message of this.#messages) if (!cutOff || message !== this.#message) this.#close(message)
     this.#releaseSignatures()
     this.#emitSearches()
-    this.#emit({ kind: 'finish', reason, native, serviceTier: this.#serviceTier })
+    this.#emit({ kind: 'finish', reason, native: nativeReason, serviceTier: this.#serviceTier })
   }
 
   #readChunk(value: unknown): void {

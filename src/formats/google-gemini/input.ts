@@ -245,12 +245,12 @@ class Turns {
  * A part of a message, including parts that only assistants write. Clients of this API may add fields that only it has.
  */
 function contentPart(part: Json, path: string): Json | null {
-  const native = record(part['native'])
-  if (native === null) return plainPart(part, path)
-  const nativePart = record(native['part']) ?? record(native['unknown'])
+  const nativeFields = record(part['native'])
+  if (nativeFields === null) return plainPart(part, path)
+  const nativePart = record(nativeFields['part']) ?? record(nativeFields['unknown'])
   if (nativePart !== null) return nativePart
   const wire = plainPart(part, path)
-  return wire === null ? null : { ...wire, ...native }
+  return wire === null ? null : { ...wire, ...nativeFields }
 }
 
 function plainPart(part: Json, path: string): Json | null {

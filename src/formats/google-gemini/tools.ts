@@ -93,8 +93,8 @@ function nativeTool(tool: Json): Json | null {
 function declaration(tool: Json): Json {
   const description = filled(tool['description'])
   const parameters = record(tool['parameters'])
-  const native = record(tool['native'])
-  const head = { name: nameOf(tool), ...(description === null ? {} : { description }), ...native }
+  const nativeFields = record(tool['native'])
+  const head = { name: nameOf(tool), ...(description === null ? {} : { description }), ...nativeFields }
   if (parameters === null || Object.keys(parameters).length === 0) return head
   // Some API versions refuse the `$schema` address, which has no effect.
   const { $schema: _dialect, ...schema } = parameters

@@ -351,13 +351,13 @@ export class ChatDecoder implements Decoder {
 
   #finishReply(): void {
     this.#isEnded = true
-    const native = this.#finish
+    const nativeReason = this.#finish
     const reason =
-      native === null
+      nativeReason === null
         ? this.#calls === null
           ? 'stop'
           : 'tool_calls'
-        : finishReason(native, this.#wholeText !== null || this.#itemCount > 0)
+        : finishReason(nativeReason, this.#wholeText !== null || this.#itemCount > 0)
     if (reason === 'content_filter' && !this.#hasContent()) {
       throw new GatewayError(
         'content_policy_violation',

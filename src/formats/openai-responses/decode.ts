@@ -240,11 +240,11 @@ export class ResponsesDecoder implements Decoder {
     const slots = this.#slots?.slots ?? NO_SLOTS
     const hasCalls = slots.some(slot => slot.call !== null)
     const isIncomplete = status === 'incomplete'
-    const native = isIncomplete
+    const nativeReason = isIncomplete
       ? (filled(recordOrEmpty(response['incomplete_details'])['reason']) ?? status)
       : status
     const hasOutput = slots.length + this.#wholeMessages > 0
-    const reason = isIncomplete ? finishReason(native, hasOutput) : hasCalls ? 'tool_calls' : 'stop'
+    const reason = isIncomplete ? finishReason(nativeReason, hasOutput) : hasCalls ? 'tool_calls' : 'stop'
     if (reason === 'content_filter' && !hasOutput) {
       throw providerFailure({
         status: 400,
@@ -256,7 +256,12 @@ export class ResponsesDecoder implements Decoder {
     this.#isFinished = true
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
-    this.#emit({ kind: 'finish', reason, native, serviceTier: filled(response['service_tier']) })
+    this.#emit({
+      kind: 'finish',
+      reason,
+      native: nativeReason,
+      serviceTier: filled(response['service_tier']),
+    })
     this.#slots?.forget()
     this.#document = null
   }

@@ -177,9 +177,7 @@ export function settle(
   const images = pricing.image == null ? 0 : imagesIn(pricing, prompt)
   const isRemembered = exchange.prefix !== null
   const plausible =
-    usage === null
-      ? null
-      : estimates.plausible(usage, { request: prompt, endpoint, observed: figures, isRemembered })
+    usage === null ? null : estimates.plausible(usage, { request: prompt, endpoint, figures, isRemembered })
   const isComplete = finish !== null && !isCut && plausible !== null
   if (!isComplete || (plausible.outputTokens === 0 && outputQuarters > 0)) {
     const { isThoughtSeen } = figures
@@ -206,9 +204,7 @@ export function settlePart(
   const { endpoint } = attempt
   const isRemembered = prefix !== null
   const plausible =
-    usage === null
-      ? null
-      : estimates.plausible(usage, { request: prompt, endpoint, observed: figures, isRemembered })
+    usage === null ? null : estimates.plausible(usage, { request: prompt, endpoint, figures, isRemembered })
   const checkedFigures: ObservedReply = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens: 0 }
   const charge = chargeOf(estimates.estimate(prompt, checkedFigures, endpoint), endpoint.pricing, false)
   attempt.cost = bill.charge(charge)

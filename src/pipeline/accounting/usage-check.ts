@@ -28,7 +28,7 @@ const CACHE_MARK_FIELDS: ReadonlySet<string> = new Set([
 ])
 
 /** The part of a model call that the gateway knows itself. */
-export interface Observed {
+export interface KnownFigures {
   /** Quarters of tokens, at least one per character. */
   readonly outputQuarters: number
   readonly sentBytes: number
@@ -38,7 +38,7 @@ export interface Observed {
 export interface BoundedCall {
   readonly request: ResponsesRequest
   readonly endpoint: Endpoint
-  readonly observed: Observed
+  readonly figures: KnownFigures
   /** True if the gateway may have marked a prompt that it has seen before. */
   readonly isRemembered: boolean
 }
@@ -66,9 +66,9 @@ export const TEXT_ESTIMATES: UsageEstimates = {
  * read the model's whole context.
  */
 export function plausibleUsage(usage: Usage, call: BoundedCall, contextReads: number): Usage {
-  const { request, endpoint, observed } = call
+  const { request, endpoint, figures } = call
   const { contextLength, maxOutputTokens } = endpoint
-  const { outputQuarters, sentBytes } = observed
+  const { outputQuarters, sentBytes } = figures
   const contextTokens = contextLength === null ? Number.POSITIVE_INFINITY : contextReads * contextLength
   const maxOutput = Math.max(reasoningBudget(request, endpoint), maxOutputTokens ?? MAX_OUTPUT_TOKENS)
   const outputBound = Math.min(

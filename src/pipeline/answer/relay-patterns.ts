@@ -8,7 +8,7 @@ import { FramePattern, type FrameSlot, type JsonSpan, spansIn } from '../../prov
 import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
 /** Dialects with event streams that are relayed. */
-type Streamed = Exclude<DialectName, 'gemini' | 'embeddings'>
+type StreamDialect = Exclude<DialectName, 'gemini' | 'embeddings'>
 
 /**
  * Returns the function that learns from frames of a provider with the API `from`, for clients of the API `to`; null if
@@ -122,7 +122,7 @@ const RESPONSES_INERT: ReadonlySet<string> = new Set([
 const MESSAGES_TEXTS: ReadonlySet<string> = new Set(['delta.text', 'delta.thinking', 'delta.partial_json'])
 const MESSAGES_INERT: ReadonlySet<string> = new Set(['type', 'index', 'delta.type'])
 
-const SOURCES: Readonly<Record<Streamed, Source>> = {
+const SOURCES: Readonly<Record<StreamDialect, Source>> = {
   responses: {
     texts: new Set(['delta']),
     slots: new Map([
@@ -155,7 +155,7 @@ const SOURCES: Readonly<Record<Streamed, Source>> = {
 }
 
 /** Members of our frames that differ from frame to frame. */
-const VARIABLE_MEMBERS: Readonly<Record<Streamed, ReadonlySet<string>>> = {
+const VARIABLE_MEMBERS: Readonly<Record<StreamDialect, ReadonlySet<string>>> = {
   responses: new Set(['delta', NUMBER_FIELD]),
   'chat-completions': CHAT_TEXTS,
   messages: MESSAGES_TEXTS,
@@ -299,7 +299,7 @@ function templateOf(
   return new FrameTemplate(frame.slice(0, from), json, slots)
 }
 
-function lessonsFrom(from: Streamed): Readonly<Record<Streamed, LearnFrame>> {
+function lessonsFrom(from: StreamDialect): Readonly<Record<StreamDialect, LearnFrame>> {
   const to =
     (variableMembers: ReadonlySet<string>): LearnFrame =>
     (frame, before) =>

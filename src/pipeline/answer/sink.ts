@@ -185,7 +185,7 @@ export type ExchangeSummary = Pick<
 }
 
 /** Usage of model calls that count although the exchange failed and delivers none of their output. */
-interface Charged {
+interface ChargedUsage {
   readonly id: string
   readonly usage: ResponseUsage
 }
@@ -204,6 +204,6 @@ export type Outcome =
         readonly answered: false
         readonly error: GatewayError
         readonly metadata: GatewayMetadata | null
-        readonly charged?: Charged | null
+        readonly charged?: ChargedUsage | null
       }
   ) & { readonly summary?: ExchangeSummary }

@@ -28,7 +28,7 @@ import {
   withoutLogprobs,
 } from './reply-text.ts'
 import { ReplyReport } from './report.ts'
-import { type Queued, type QueuedDelta, type QueueOwner, ScanQueue } from './scan-queue.ts'
+import { type QueuedStep, type QueuedDelta, type QueueOwner, ScanQueue } from './scan-queue.ts'
 
 /** The rules for replies of one caller, and the means to evaluate them. */
 export interface ReplyGuarding {
@@ -75,7 +75,7 @@ export class OutputGuard implements AttemptTarget {
   /** An item that the client will execute: it is sent when it is complete. */
   #withheld: HostedOpening | null = null
   /** Deltas of items that began after the withheld one, in order. */
-  readonly #behindWithheld: Queued[] = []
+  readonly #behindWithheld: QueuedStep[] = []
   /** Fields of the first queued delta, once they have been redacted. */
   #redactedFields: ItemFields | null = null
   #isClosed = false
@@ -255,7 +255,7 @@ export class OutputGuard implements AttemptTarget {
     return text
   }
 
-  #finish(end: Extract<Queued, { kind: 'end' }>): boolean {
+  #finish(end: Extract<QueuedStep, { kind: 'end' }>): boolean {
     if (this.#withheld !== null) {
       if (!this.#deliverWithheld(this.#withheld, null)) return false
       this.#queue.insert([...this.#behindWithheld.splice(0), end])

@@ -10,7 +10,7 @@ export interface QueuedDelta {
   /** True if its text is already in a window. */
   isAdded: boolean
 }
-export type Queued = QueuedDelta | { readonly kind: 'end'; readonly done: () => void }
+export type QueuedStep = QueuedDelta | { readonly kind: 'end'; readonly done: () => void }
 
 export interface QueueOwner {
   /** Runs work that had to wait, as if the provider had just sent it. */
@@ -26,19 +26,19 @@ const QUEUE_MAX_CHARS = 64 * 1024
 export class ScanQueue {
   readonly #owner: QueueOwner
   /** False if a scan has to finish first, and the entry must be processed again. */
-  readonly #process: (entry: Queued) => boolean
-  #entries: Queued[] = []
+  readonly #process: (entry: QueuedStep) => boolean
+  #entries: QueuedStep[] = []
   #chars = 0
   #isPaused = false
   #isWaiting = false
   #isStopped = false
 
-  constructor(owner: QueueOwner, process: (entry: Queued) => boolean) {
+  constructor(owner: QueueOwner, process: (entry: QueuedStep) => boolean) {
     this.#owner = owner
     this.#process = process
   }
 
-  add(entry: Queued): void {
+  add(entry: QueuedStep): void {
     this.#entries.push(entry)
     if (!this.#isWaiting) {
       this.#run()
@@ -52,7 +52,7 @@ export class ScanQueue {
   }
 
   /** Inserts entries directly after the one that is being processed. */
-  insert(entries: readonly Queued[]): void {
+  insert(entries: readonly QueuedStep[]): void {
     const [current, ...laterEntries] = this.#entries
     this.#entries = [...(current === undefined ? [] : [current]), ...entries, ...laterEntries]
   }

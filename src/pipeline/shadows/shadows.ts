@@ -112,7 +112,7 @@ export class Shadows implements ShadowSender {
   }
 
   /** Null: the request says nothing about its model, or its rollout is over. */
-  #shadowed(end: EndedExchange<RunningExchange>): ShadowSource | 'unfit' | null {
+  #sourceOf(end: EndedExchange<RunningExchange>): ShadowSource | 'unfit' | null {
     const { exchange } = end
     const record = usageRecord(end)
     const { rollout, requestedModel: route } = record
@@ -153,15 +153,15 @@ export class Shadows implements ShadowSender {
   async #begin(end: EndedExchange<RunningExchange>): Promise<void> {
     // The caller's answer goes out first.
     await new Promise(resolve => setImmediate(resolve))
-    const shadowed = this.#isStopped ? null : this.#shadowed(end)
-    if (shadowed === 'unfit') this.#count('unfit')
-    else if (shadowed !== null) await this.#run(shadowed)
+    const source = this.#isStopped ? null : this.#sourceOf(end)
+    if (source === 'unfit') this.#count('unfit')
+    else if (source !== null) await this.#run(source)
   }
 
-  async #run(shadowed: ShadowSource): Promise<void> {
-    const { shadowedRollout, dialect, request, figures, output } = shadowed
-    const purse = this.#purses.open(shadowedRollout, shadowed.terms.budget, 1)
-    const { record, response } = await this.#ask(request, dialect, shadowed, purse)
+  async #run(source: ShadowSource): Promise<void> {
+    const { shadowedRollout, dialect, request, figures, output } = source
+    const purse = this.#purses.open(shadowedRollout, source.terms.budget, 1)
+    const { record, response } = await this.#ask(request, dialect, source, purse)
     if (record === null) return this.#count(purse.isRefused ? 'over_budget' : 'unfit')
     const failed = record.outcome === 'failed'
     const { candidate, step } = shadowedRollout
@@ -173,21 +173,21 @@ export class Shadows implements ShadowSender {
     )
     this.#count(failed ? 'failed' : 'answered')
     if (response === null || output === null || this.#isStopped) return
-    await this.#judge({ request, shadowed: output, shadow: response.output }, shadowed)
+    await this.#judge({ request, shadowed: output, shadow: response.output }, source)
   }
 
-  async #judge(pair: Pair, shadowed: ShadowSource): Promise<void> {
+  async #judge(pair: Pair, source: ShadowSource): Promise<void> {
     const { judge, draw } = this.#deps
     if (judge === null) return
     const terms = { model: judge.model, word: randomUUID(), isShadowFirst: draw() < 0.5 }
     const question = askJudge(pair, terms)
     if (question === null) return this.#count('unjudged')
-    const { shadowedRollout, restrictions } = shadowed
-    const purse = this.#purses.open(shadowedRollout, shadowed.terms.budget, 0)
+    const { shadowedRollout, restrictions } = source
+    const purse = this.#purses.open(shadowedRollout, source.terms.budget, 0)
     const { record, response } = await this.#ask(
       question,
       'responses',
-      { ...shadowed, restrictions: restrictions === null ? null : forHelpers(restrictions) },
+      { ...source, restrictions: restrictions === null ? null : forHelpers(restrictions) },
       purse,
       judge.timeoutMs,
     )

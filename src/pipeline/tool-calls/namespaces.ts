@@ -16,7 +16,7 @@ export interface CallerName {
   readonly name: string
 }
 
-interface Flattened {
+interface FlatTools {
   readonly prompt: ResponsesRequest
   /** Keyed by the names that the model sees. */
   readonly names: ReadonlyMap<string, CallerName>
@@ -34,7 +34,7 @@ const DISALLOWED_CHARACTERS = /[^a-zA-Z0-9_-]/g
 type Namespace = Extract<Tool, { type: 'namespace' }>
 
 /** Null if the request has no namespace. `paths`: the paths of its tools, for errors. */
-export function flattenNamespaces(prompt: ResponsesRequest, paths: readonly string[]): Flattened | null {
+export function flattenNamespaces(prompt: ResponsesRequest, paths: readonly string[]): FlatTools | null {
   const { tools = [], input, tool_choice: choice } = prompt
   const isCalled = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)
   if (!isCalled && !tools.some(isNamespace)) return null

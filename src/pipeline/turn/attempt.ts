@@ -290,7 +290,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#target?.message?.(message)
   }
 
-  /** A document is read on, because its usage may follow. */
+  /** Ends a stream at the stop sequence. A document is read on, because its usage may follow. */
   stopAt(sequence: string): void {
     this.#record.stoppedBy = sequence
     if (this.#exchange.request.stream === true) this.endHere('stop')

@@ -27,7 +27,7 @@ export interface ModelReply {
 }
 
 /** An attempt that produced no reply. */
-export interface Unanswered {
+export interface CallWithoutReply {
   readonly candidate: RouteCandidate
   /** Null if the endpoint was not called. */
   readonly error: GatewayError | null
@@ -43,7 +43,7 @@ export interface Unanswered {
   readonly failed?: { readonly record: AttemptRecord; readonly figures: CallFigures }
 }
 
-export type Result = ModelReply | Unanswered
+export type Result = ModelReply | CallWithoutReply
 
 /** True if the second attempt of a race takes precedence over the first, which has failed or was overtaken. */
 function takesPrecedence(second: Result): boolean {

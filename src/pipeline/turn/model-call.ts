@@ -45,7 +45,7 @@ import {
   type Result,
   raceOf,
   removeAttempt,
-  type Unanswered,
+  type CallWithoutReply,
 } from './hedge.ts'
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import { type ProviderKeys, type ProviderRequests, requiresAll } from './provider-request.ts'
@@ -222,7 +222,7 @@ function runAttempt<Terms, Then>(
   if (!isBeside) watch.beginAttempt(record.startedMs, attempts.length > call.from)
   attempts.push(record)
   if (exchange.spans !== null) openSpan(call, record, isBeside)
-  let outcome: Unanswered | Promise<Finish | Unanswered>
+  let outcome: CallWithoutReply | Promise<Finish | CallWithoutReply>
   try {
     // A shared key without a form of its own is sent as the row has it.
     let key: OutgoingKey | null | Promise<OutgoingKey | null> = null
@@ -241,7 +241,7 @@ function runAttempt<Terms, Then>(
   } catch (thrown) {
     return resolved(() => onResult(failedResult(call, runningAttempt, thrown)))
   }
-  if (!(outcome instanceof Promise)) return resolved(() => onResult(outcome as Unanswered))
+  if (!(outcome instanceof Promise)) return resolved(() => onResult(outcome as CallWithoutReply))
   return outcome.then(
     finish => onResult('error' in finish ? finish : answeredResult(call, runningAttempt, finish)),
     thrown => onResult(failedResult(call, runningAttempt, thrown)),
@@ -253,7 +253,7 @@ function send<Terms>(
   call: ModelCall<Terms>,
   runningAttempt: RunningAttempt<Terms>,
   terms: Terms | null | Promise<Terms | null>,
-): Unanswered | Promise<Finish | Unanswered> {
+): CallWithoutReply | Promise<Finish | CallWithoutReply> {
   if (terms instanceof Promise) return terms.then(ready => send(call, runningAttempt, ready))
   if (terms === null) return skipCandidate(call, runningAttempt)
   const { deps, exchange, subject } = call
@@ -284,7 +284,7 @@ function receive<Terms>(
   runningAttempt: RunningAttempt<Terms>,
   terms: Terms,
   request: UpstreamRequest,
-): Unanswered | Promise<Finish | Unanswered> {
+): CallWithoutReply | Promise<Finish | CallWithoutReply> {
   const { race, record } = runningAttempt
   const { subject } = call
   if (race?.isDecided === true) return skipCandidate(call, runningAttempt)
@@ -327,7 +327,7 @@ function failedResult<Terms>(
   call: ModelCall<Terms>,
   runningAttempt: RunningAttempt<Terms>,
   thrown: unknown,
-): Unanswered {
+): CallWithoutReply {
   const { deps, exchange, subject } = call
   const { candidate, figures, record } = runningAttempt
   record.endedMs = deps.clock.monotonicMs()
@@ -372,7 +372,7 @@ function unseenTokensOf<Terms>(
 function skipCandidate<Terms>(
   { deps, exchange }: ModelCall<Terms>,
   { candidate, record }: RunningAttempt<Terms>,
-): Unanswered {
+): CallWithoutReply {
   const { attempts, bill, spans } = exchange
   if (record.span !== undefined) spans?.drop(record.span)
   removeAttempt(attempts, record)
@@ -386,7 +386,7 @@ function isRefusedLoss({ bill, request }: RoutedExchange, changes: readonly Chan
 }
 
 /** Leaves out a candidate for which the request would lose something. */
-function skipLossy<Terms>(call: ModelCall<Terms>, runningAttempt: RunningAttempt<Terms>): Unanswered {
+function skipLossy<Terms>(call: ModelCall<Terms>, runningAttempt: RunningAttempt<Terms>): CallWithoutReply {
   const { candidate, record } = runningAttempt
   const { exchange } = call
   exchange.lossy = [...exchange.lossy, { candidate, changes: record.changes ?? [] }]
@@ -409,7 +409,7 @@ function passOver<Terms>(call: ModelCall<Terms>, candidate: RouteCandidate, stat
  */
 function candidateAfterResult<Terms>(
   call: ModelCall<Terms>,
-  { candidate: called, error, failed, isLast, isLossy: isLeftOut, hasAnother }: Unanswered,
+  { candidate: called, error, failed, isLast, isLossy: isLeftOut, hasAnother }: CallWithoutReply,
 ): RouteCandidate | undefined {
   const { deps, exchange, subject } = call
   const { bill, candidates, ranking, signal } = exchange

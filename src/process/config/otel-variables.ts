@@ -7,7 +7,7 @@ import { collectorFault, OTLP_PROTOCOLS } from '../../base/telemetry/otlp/terms.
 import { type Environment, variable } from './environment.ts'
 
 /** A value and its place. */
-interface Placed {
+interface PlacedValue {
   readonly path: readonly string[]
   readonly value: unknown
 }
@@ -30,8 +30,8 @@ const SAMPLERS: Readonly<Record<string, number | null>> = {
   parentbased_traceidratio: null,
 }
 
-export function readOtelVariables(environment: Environment, faults: Faults): readonly Placed[] {
-  const placed: Placed[] = []
+export function readOtelVariables(environment: Environment, faults: Faults): readonly PlacedValue[] {
+  const placed: PlacedValue[] = []
   const set = (name: string, value: unknown): void => void placed.push({ path: ['tracing', name], value })
   const isOff =
     variable(environment, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true' ||

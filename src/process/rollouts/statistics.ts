@@ -36,10 +36,10 @@ export function shareInterval(errors: number, requests: number, alpha: number): 
   // A share is possible if the mixture does not explain the requests 1 / alpha times better.
   const isPossible = (share: number): boolean =>
     times(errors, Math.log(share)) + times(others, Math.log1p(-share)) > mixed
-  const observed = errors / requests
+  const errorShare = errors / requests
   return {
-    low: errors === 0 ? 0 : bisect(0, observed, isPossible),
-    high: others === 0 ? 1 : bisect(1, observed, isPossible),
+    low: errors === 0 ? 0 : bisect(0, errorShare, isPossible),
+    high: others === 0 ? 1 : bisect(1, errorShare, isPossible),
   }
 }
 

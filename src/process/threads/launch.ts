@@ -31,7 +31,7 @@ import { startExports } from '../wiring/exports.ts'
 import type { Supervisor, SupervisorOptions } from './supervision.ts'
 import { startSupervisor } from './supervisor.ts'
 
-export interface Launched {
+export interface RunningGateway {
   readonly url: string
   readonly adminUrl: string
   /** The HTTP front in use. */
@@ -71,7 +71,7 @@ export async function launch(
   log: ProcessLog,
   logForm: LogForm,
   early: EarlyWorkers | null = null,
-): Promise<Launched> {
+): Promise<RunningGateway> {
   const started: Partial<MainServices> = {}
   let supervisor: Supervisor | null = null
   let page: Console | null = null
@@ -116,7 +116,7 @@ export async function launch(
       },
       onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
-    const running = await startSupervisor({
+    const newSupervisor = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       exports,
       drifts: () => started.reconciler?.drifts ?? null,
@@ -140,7 +140,7 @@ export async function launch(
           }
         : {}),
     })
-    supervisor = running
+    supervisor = newSupervisor
     const { store, watch } = services
     if (config.alerts.length > 0) {
       const { startAlerts } = await import('../wiring/alerts.ts')
@@ -148,7 +148,7 @@ export async function launch(
         config,
         store,
         health: services.health,
-        counts: () => running.requestCounts(),
+        counts: () => newSupervisor.requestCounts(),
         spoolBytes: () => services.shipper.waitingBytes(),
         certificateExpiresMs: () => services.certificate?.expiresAtMs ?? null,
         clock: systemClock,
@@ -170,7 +170,7 @@ export async function launch(
       })
     }
     const onMove = () => {
-      running.invalidate({ kind: 'rollouts' })
+      newSupervisor.invalidate({ kind: 'rollouts' })
       services.feed?.publish({ kind: 'rollouts' })
     }
     const rollouts = new RolloutKeeper({
@@ -182,13 +182,13 @@ export async function launch(
       log,
     })
     started.rollouts = rollouts
-    const onFound = () => running.begin('batch')
+    const onFound = () => newSupervisor.begin('batch')
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.check())
     void watch.prepared.then(() => noteConfiguration(config, services))
     const allServices = { ...services, ...started, exports, batchWatch, rollouts }
-    return launchedOf(running, allServices, invalidate, configReload)
+    return runningGatewayOf(newSupervisor, allServices, invalidate, configReload)
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -268,12 +268,12 @@ function supervisorOptions(
   }
 }
 
-function launchedOf(
+function runningGatewayOf(
   supervisor: Supervisor,
   services: MainServices,
   invalidate: (change: Invalidation) => void,
   reload: { successful: boolean; loadedAtMs: number },
-): Launched {
+): RunningGateway {
   let closing: Promise<void> | null = null
   return {
     url: supervisor.url,

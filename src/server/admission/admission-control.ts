@@ -153,7 +153,7 @@ export class AdmissionControl implements KeyedRequests {
 }
 
 /** An entry of the linked list. Only `OpenRequests` writes these fields. */
-export interface Linked<T> {
+export interface ListEntry<T> {
   earlier: T | null
   later: T | null
 }
@@ -163,7 +163,7 @@ export interface Linked<T> {
  * links the old table to it: an old table that has reached the old generation keeps the requests in all later tables
  * alive until the next full collection.
  */
-export class OpenRequests<T extends Linked<T>> {
+export class OpenRequests<T extends ListEntry<T>> {
   #first: T | null = null
   #last: T | null = null
   /** Written only here. */

@@ -17,15 +17,15 @@ import { copyHead, UwsSocket } from './socket.ts'
 const IDLE_SECONDS = 120
 
 /** The data that a socket has from its handshake. */
-interface Upgraded extends Handshake {
+interface SocketData extends Handshake {
   /** Set when the socket opens. */
   session?: SocketSession
 }
 
 /** The callbacks that the library calls. */
-export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
+export function socketBehavior(host: FrontHost): WebSocketBehavior<SocketData> {
   const { sockets } = host
-  const guard = (socket: WebSocket<Upgraded>, action: (session: SocketSession) => void): void => {
+  const guard = (socket: WebSocket<SocketData>, action: (session: SocketSession) => void): void => {
     const { session } = socket.getUserData()
     if (session !== undefined) sockets.guard(session, action)
   }

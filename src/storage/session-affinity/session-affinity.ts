@@ -11,7 +11,7 @@ import { SharedCache } from '../../base/fairness/shared-cache.ts'
  * API key whose share a new pin uses.
  */
 export interface Pins {
-  /** Null: there is none, or it has expired. */
+  /** The stored pin; null: there is none, or it has expired. */
   get(key: string): string | null | Promise<string | null>
   /** Returns the stored pin; if there is none, stores this one and returns it. */
   claim(key: string, pin: string, ttlMs: number, owner: string): string | Promise<string>

@@ -398,7 +398,7 @@ function findFirst(
   return null
 }
 
-/** A reader that gets only this part, without frames. */
+/** Creates a reader that gets only this part, without frames. */
 export function refuse(part: TranscriptPart, onPart: (part: TranscriptPart) => void): TranscriptReader {
   let isClosed = false
   setImmediate(() => {

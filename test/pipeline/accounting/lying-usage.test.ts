@@ -319,7 +319,7 @@ const callOf = (
 ) => ({
   request: scriptedExchange(fields).request,
   endpoint: { ...endpointOf(format), ...more },
-  observed: { outputQuarters: 5, sentBytes: 100 },
+  figures: { outputQuarters: 5, sentBytes: 100 },
   isRemembered,
 })
 
@@ -392,7 +392,7 @@ t.test('an embeddings model reads its context once for each input', async t => {
       const bounded = EMBEDDING_ESTIMATES.plausible(usage, {
         request: request as never,
         endpoint,
-        observed,
+        figures: observed,
         isRemembered: false,
       })
       return bounded.inputTokens <= 300 && bounded.webSearchRequests === 0

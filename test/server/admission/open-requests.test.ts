@@ -1,8 +1,8 @@
 /** The chain of open requests, against a set that is given the same calls. */
 import t from 'tap'
-import { type Linked, OpenRequests } from '../../../src/server/admission/admission-control.ts'
+import { type ListEntry, OpenRequests } from '../../../src/server/admission/admission-control.ts'
 
-class One implements Linked<One> {
+class One implements ListEntry<One> {
   earlier: One | null = null
   later: One | null = null
 }

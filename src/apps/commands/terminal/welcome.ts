@@ -9,7 +9,7 @@ import { makeFolder, sqlitePath } from '../../../storage/data-folder.ts'
 /** The command that creates a key at any time. */
 export const MAKE_KEY = 'npx sluice keys create --name NAME'
 
-export interface Started {
+export interface StartInfo {
   readonly version: string
   readonly config: Config
   /** The path of the configuration file; null: there is none. */
@@ -20,7 +20,7 @@ export interface Started {
 }
 
 /** The lines at the top of a terminal. */
-export function banner({ version, config, file, catalog, url, adminUrl }: Started): string {
+export function banner({ version, config, file, catalog, url, adminUrl }: StartInfo): string {
   const models = catalog.models()
   const providers = new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.name)))
   const rows = [
@@ -45,7 +45,7 @@ function storageName(url: string): string {
 }
 
 /** The first keys, the variables of the docs, and a request that works when pasted. All are shown only once. */
-export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' | 'url'>): string {
+export function firstKeysText(keys: FirstKeys, started: Pick<StartInfo, 'catalog' | 'url'>): string {
   return [
     'First keys, shown only once:',
     `  management key  ${keys.managementKey}`,
@@ -60,7 +60,10 @@ export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' 
   ].join('\n')
 }
 
-function firstRequest(apiKey: string, { catalog, url }: Pick<Started, 'catalog' | 'url'>): readonly string[] {
+function firstRequest(
+  apiKey: string,
+  { catalog, url }: Pick<StartInfo, 'catalog' | 'url'>,
+): readonly string[] {
   const model = modelToTry(catalog)
   if (model === null) return ['There are no models yet: add one to the configuration file.', '']
   const body = JSON.stringify({ model, input: 'Hello, Sluice!', stream: true })

@@ -38,7 +38,7 @@ export async function restarted(tester: Tester, proved: Proved): Promise<CheckVe
     : pass(`${count} streams ended properly or with an error; ${recovery}`)
 }
 
-/** A stream that runs during the command. */
+/** Runs a stream during the command; `onBegin` is called at its first text. */
 async function runStream(tester: Tester, proved: Proved, onBegin: () => void): Promise<ProbeAnswer> {
   const id = newId()
   let eventCount = 0

@@ -5,7 +5,7 @@
  * - Words with scrambled middles, base64 and hexadecimal text, and letters set apart are decoded and then judged.
  */
 
-export interface Folded {
+export interface FoldedText {
   readonly text: string
   /**
    * The position in the original text of each unit of the folded text, and of its end; null if the positions are equal.
@@ -71,7 +71,7 @@ const isBlank = (code: number): boolean => code === 32 || code === 9 || code ===
 /** Characters that folding changes, apart from capitals. */
 const UNEVEN = /[^\x20-\x7e\n]| {2}/
 
-export function fold(text: string): Folded {
+export function fold(text: string): FoldedText {
   if (!UNEVEN.test(text)) return { text: text.toLowerCase(), positions: null }
   const originals = new Uint32Array(text.length + 1)
   const parts: string[] = []
@@ -110,7 +110,7 @@ function foldedCharacter(code: number): string {
 }
 
 /** The first position in the folded text that comes from `position` in the original or later. */
-export function foldedPosition({ text, positions: places }: Folded, position: number): number {
+export function foldedPosition({ text, positions: places }: FoldedText, position: number): number {
   if (places === null) return position
   let low = 0
   let high = text.length
@@ -123,7 +123,7 @@ export function foldedPosition({ text, positions: places }: Folded, position: nu
 }
 
 /** The position in the original of a unit of the folded text. */
-export function originalPosition({ positions }: Folded, position: number): number {
+export function originalPosition({ positions }: FoldedText, position: number): number {
   return positions === null ? position : (positions[position] ?? position)
 }
 
@@ -141,12 +141,12 @@ export const SCRAMBLED = [
   'previous',
 ]
 
-interface Scrambled {
+interface ScrambledWord {
   readonly word: string
   readonly letters: string
 }
 const sorted = (word: string): string => [...word].sort().join('')
-const BY_ENDS = new Map<string, Scrambled[]>()
+const BY_ENDS = new Map<string, ScrambledWord[]>()
 for (const word of SCRAMBLED) {
   const key = `${word[0]}${word.at(-1)}${word.length}`
   BY_ENDS.set(key, [...(BY_ENDS.get(key) ?? []), { word, letters: sorted(word) }])

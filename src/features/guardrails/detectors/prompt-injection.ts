@@ -5,7 +5,7 @@
 import { type Detect, type Hit, noShapes, type Shape } from '../detector.ts'
 import {
   encodedRun,
-  type Folded,
+  type FoldedText,
   fold,
   foldedPosition,
   originalPosition,
@@ -115,7 +115,7 @@ function namedPatterns(folded: string, { present, hasOtherScripts }: Survey): ty
 }
 
 /** A pattern that is matched against the folded text and reports positions in the original. */
-function foldedShape(name: string, expression: RegExp, folded: Folded, searchedText: string): Shape {
+function foldedShape(name: string, expression: RegExp, folded: FoldedText, searchedText: string): Shape {
   return {
     find(_text, from): Hit | null {
       expression.lastIndex = foldedPosition(folded, from)

@@ -211,7 +211,7 @@ export class CitationScanner {
     this.#takeText(character)
   }
 
-  /** The URL of a link, and a title after it. */
+  /** Reads the URL of a link, and skips a title after it. */
   #takeTarget(character: string): void {
     if (character === '(') this.#depth++
     else if (character === ')') this.#depth--

@@ -30,7 +30,7 @@ export function createDirectTransport(options: DirectTransportOptions): Transpor
   const settings: Settings = { ...DEFAULT_OPTIONS, ...options }
   const connections = new Connections(settings)
   const heads = new RequestHeads(settings.userAgent)
-  const shared: Shared = { settings, connections, heads }
+  const shared: SharedState = { settings, connections, heads }
   return {
     start(request, handler, nowMs) {
       const call = new DirectCall(shared, request, handler, nowMs)
@@ -44,20 +44,20 @@ export function createDirectTransport(options: DirectTransportOptions): Transpor
 type Settings = Required<Omit<DirectTransportOptions, 'ca'>> & { readonly ca: string | undefined }
 
 /** State that all calls of one transport share. */
-interface Shared {
+interface SharedState {
   readonly settings: Settings
   readonly connections: Connections
   readonly heads: RequestHeads
 }
 
 class DirectCall extends RunningCall implements ConnectionUser, Seeker {
-  readonly #shared: Shared
+  readonly #shared: SharedState
   #pool: Pool | null = null
   #connection: Connection | null = null
   /** Holds the request until it has a connection. */
   #text = ''
 
-  constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler, nowMs?: number) {
+  constructor(shared: SharedState, request: UpstreamRequest, handler: UpstreamHandler, nowMs?: number) {
     super(shared.settings, request, handler, nowMs)
     this.#shared = shared
   }

@@ -37,7 +37,7 @@ export function createUndiciTransport(options: UndiciTransportOptions): Transpor
   const settings = { ...DEFAULT_LIMITS, onReplay: () => undefined, ...options }
   const pools = new UndiciPools(settings)
   const heads = new RequestHeads(settings.userAgent)
-  const shared: Shared = { settings, pools, heads, turns: new ReadTurns() }
+  const shared: SharedState = { settings, pools, heads, turns: new ReadTurns() }
   return {
     start(request, handler) {
       const call = new UndiciCall(shared, request, handler)
@@ -51,7 +51,7 @@ export function createUndiciTransport(options: UndiciTransportOptions): Transpor
 type Settings = Required<UndiciTransportOptions>
 
 /** State that all calls of one transport share. */
-interface Shared {
+interface SharedState {
   readonly settings: Settings
   readonly pools: UndiciPools
   readonly heads: RequestHeads
@@ -62,7 +62,7 @@ interface Shared {
 const CALL_OVER_ERROR = new Error('the call is over')
 
 class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
-  readonly #shared: Shared
+  readonly #shared: SharedState
   readonly #request: UpstreamRequest
   /** Bytes of the body from one read, which are passed on together. */
   readonly #pieces = new JoinedPieces()
@@ -85,7 +85,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   #missingBytes = Number.NaN
   #writtenMs = 0
 
-  constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler) {
+  constructor(shared: SharedState, request: UpstreamRequest, handler: UpstreamHandler) {
     super(shared.settings, request, handler)
     this.#shared = shared
     this.#request = request
