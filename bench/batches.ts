@@ -216,7 +216,7 @@ function steady(samples: readonly (readonly [number, number])[], lines: number):
 }
 
 function page(lines: number, rounds: readonly Measured[]): string {
-  const told = (values: readonly number[], digits: number): string => {
+  const rangeText = (values: readonly number[], digits: number): string => {
     const sorted = [...values].sort((a, b) => a - b)
     const middle = (sorted[sorted.length >> 1] ?? 0).toFixed(digits)
     const [least = 0, most = 0] = [sorted[0], sorted.at(-1)]
@@ -229,19 +229,19 @@ function page(lines: number, rounds: readonly Measured[]): string {
         return one === undefined ? [] : [take(one)]
       })
     const cells = [
-      told(
+      rangeText(
         values(one => one.alone.latencyMs.p50),
         0,
       ),
-      told(
+      rangeText(
         values(one => one.meanwhile.latencyMs.p50),
         0,
       ),
-      told(
+      rangeText(
         values(one => one.alone.latencyMs.p99),
         0,
       ),
-      told(
+      rangeText(
         values(one => one.meanwhile.latencyMs.p99),
         0,
       ),
@@ -258,18 +258,18 @@ the first and the last tenth of the batch. From the middle of the batch on, live
 
 | | requests a second | of live |
 | --- | --- | --- |
-| live | ${told(
+| live | ${rangeText(
     rounds.map(({ liveRate }) => liveRate),
     0,
   )} | |
-| batch, from acceptance to its end | ${told(
+| batch, from acceptance to its end | ${rangeText(
     rounds.map(({ batchRate }) => batchRate),
     0,
-  )} | ${told(share, 2)} |
-| batch, steady | ${told(
+  )} | ${rangeText(share, 2)} |
+| batch, steady | ${rangeText(
     rounds.map(({ steadyRate }) => steadyRate),
     0,
-  )} | ${told(steadyShare, 2)} |
+  )} | ${rangeText(steadyShare, 2)} |
 
 | live requests | p50 ms alone | p50 ms beside the batch | p99 ms alone | p99 ms beside the batch |
 | --- | --- | --- | --- | --- |

@@ -28,7 +28,7 @@ const DELTAS = 200
 const TEXT_BYTES = 40
 /** Connections are open, keys and routes known, and everything that is made lazily is made. */
 const WARM_REQUESTS = 30
-/** A count is the median over so many requests, each counted alone. */
+/** A count is the median over this many requests, each counted alone. */
 const COUNTED_REQUESTS = 9
 /** The sample of the thread's load, which a timer takes; what it calls is no part of a request. */
 const SAMPLE = { file: 'server/admission/load.ts', name: '#sample' }
@@ -197,7 +197,7 @@ async function countRevision(
       calls.push(medianCalls(samples))
     }
     await counter.ask('start-made')
-    const made: ReadonlyMap<string, number>[] = []
+    const madeThings: ReadonlyMap<string, number>[] = []
     for (const one of cases) {
       await send(one)
       const samples: MadeThing[][] = []
@@ -206,9 +206,9 @@ async function countRevision(
         await send(one)
         samples.push((await counter.ask('take-made')) as MadeThing[])
       }
-      made.push(medianMade(samples))
+      madeThings.push(medianMade(samples))
     }
-    return calls.map((one, at) => ({ calls: one, made: made[at] ?? new Map() }))
+    return calls.map((one, at) => ({ calls: one, made: madeThings[at] ?? new Map() }))
   } finally {
     counter.close()
     agent.destroy()
@@ -232,9 +232,16 @@ async function ask(agent: Agent, port: number, one: CountedCase): Promise<void> 
     ...commonHeaders({ apiKey: API_KEY } as Bench),
     'content-length': Buffer.byteLength(body),
   }
-  const asked = request({ agent, host: '127.0.0.1', port, path: PATHS[clients], method: 'POST', headers })
-  asked.end(body)
-  const [reply] = await once(asked, 'response')
+  const clientRequest = request({
+    agent,
+    host: '127.0.0.1',
+    port,
+    path: PATHS[clients],
+    method: 'POST',
+    headers,
+  })
+  clientRequest.end(body)
+  const [reply] = await once(clientRequest, 'response')
   let text = ''
   reply.setEncoding('utf8')
   for await (const piece of reply) text += piece

@@ -12,7 +12,7 @@ export interface Claim {
   /** The limit is a least value; otherwise a greatest. */
   readonly least?: true
   readonly unit: string
-  /** One value per round in which it can be told. */
+  /** One value per round in which it was measured. */
   values(run: Run): number[]
 }
 

@@ -41,9 +41,13 @@ function install(bench: Bench): string {
 
 /**
  * Starts it again and again: in an empty data folder, in the same one again, and where nothing can be kept.
- * @param told of each start
+ * @param onStart called after each start
  */
-export async function coldStarts(bench: Bench, rounds: number, told: (start: Start) => void): Promise<void> {
+export async function coldStarts(
+  bench: Bench,
+  rounds: number,
+  onStart: (start: Start) => void,
+): Promise<void> {
   const launcher = install(bench)
   for (let round = 0; round < rounds; round++) {
     const folder = join(bench.folder, `start-${round}`)
@@ -51,12 +55,12 @@ export async function coldStarts(bench: Bench, rounds: number, told: (start: Sta
     writeFileSync(join(folder, 'config.yaml'), JSON.stringify(configuration(bench)))
     const once = (state: StartState, quietMs = 0): Promise<Start> =>
       startOnce(bench, launcher, folder, { state, round, quietMs })
-    told(await once('first'))
-    told(await once('second', round === rounds - 1 ? QUIET_MS : 0))
+    onStart(await once('first'))
+    onStart(await once('second', round === rounds - 1 ? QUIET_MS : 0))
     rmSync(join(folder, 'compile-cache'), { recursive: true, force: true })
     // A folder that cannot be made, also for root, whom no mode stops.
     writeFileSync(join(folder, 'compile-cache'), '')
-    told(await once('read-only'))
+    onStart(await once('read-only'))
   }
 }
 

@@ -15,12 +15,12 @@ export function series(
   subject: SubjectName,
   take: (row: Row) => number | null | undefined,
 ): Map<number, number> {
-  const found = new Map<number, number>()
+  const byRound = new Map<number, number>()
   for (const row of rowsOf(run, scenario, subject)) {
     const value = row.rejected.length === 0 ? take(row) : null
-    if (typeof value === 'number' && Number.isFinite(value)) found.set(row.round, value)
+    if (typeof value === 'number' && Number.isFinite(value)) byRound.set(row.round, value)
   }
-  return found
+  return byRound
 }
 
 /** Microseconds of CPU per event or request, by round. */

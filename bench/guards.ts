@@ -121,8 +121,8 @@ export function setGuardedKey(url: string, managementKey: string): Promise<strin
 
 /** A key whose requests alone are under these rules. @throws Error when the gateway does not take them */
 export async function createGuardedKey(url: string, managementKey: string, rules: object): Promise<string> {
-  const made = await manage(`${url}/keys`, managementKey, 'POST', { name: 'guarded' })
-  const { key, data } = made as { key: string; data: { hash: string } }
+  const answer = await manage(`${url}/keys`, managementKey, 'POST', { name: 'guarded' })
+  const { key, data } = answer as { key: string; data: { hash: string } }
   const body = { name: 'guarded', fail_mode: 'closed', ...rules }
   const guardrail = await manage(`${url}/guardrails`, managementKey, 'POST', body)
   const { id } = (guardrail as { data: { id: string } }).data

@@ -60,15 +60,15 @@ async function serialLatencies(seconds: number): Promise<number[]> {
   const request = `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
   const times: number[] = []
   const endAt = performance.now() + seconds * 1000
-  let seen = ''
+  let text = ''
   let sentAt = process.hrtime.bigint()
   await new Promise<void>((resolve, reject) => {
     socket.on('error', reject).on('close', () => reject(new Error('the connection was closed')))
     socket.on('data', (piece: Buffer) => {
-      seen += piece.toString('latin1')
-      if (!whole(seen)) return
+      text += piece.toString('latin1')
+      if (!whole(text)) return
       times.push(Number(process.hrtime.bigint() - sentAt) / 1000)
-      seen = ''
+      text = ''
       if (performance.now() >= endAt) {
         socket.removeAllListeners('close').destroy()
         resolve()

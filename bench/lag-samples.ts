@@ -19,8 +19,8 @@ const POLL_MS = 50
  */
 export async function lagWithin(file: string, within: Within, waitMs = WAIT_MS): Promise<Quantiles> {
   for (const until = performance.now() + waitMs; ; ) {
-    const found = lagOf(readFileSync(file, 'utf8'), within)
-    if (found !== null) return found
+    const lag = lagOf(readFileSync(file, 'utf8'), within)
+    if (lag !== null) return lag
     if (performance.now() > until) throw new Error('the event loop does not tell its lag to the end')
     await new Promise(resolve => setTimeout(resolve, POLL_MS))
   }

@@ -144,8 +144,8 @@ async function dialects(
 
 /** The run is worth something only when it sees every change. @throws Error when it missed one */
 function tellBroken(cases: readonly Case[], differences: readonly Difference[]): boolean {
-  const seen = new Set(differences.map(one => one.case))
-  const missed = cases.filter(one => !seen.has(one))
+  const reportedCases = new Set(differences.map(one => one.case))
+  const missed = cases.filter(one => !reportedCases.has(one))
   if (missed.length > 0)
     throw new Error(`${missed.length} changed replies were not reported: ${missed[0]?.label}, …`)
   process.stdout.write(`self-check: all ${cases.length} changed replies were reported\n`)

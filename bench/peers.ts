@@ -159,7 +159,7 @@ async function accepting(one: Running, port: number, name: string): Promise<void
   const until = performance.now() + START_MS
   while (performance.now() < until) {
     if (one.child.exitCode !== null) throw new Error(`${name} ended with code ${one.child.exitCode}`)
-    const taken = await new Promise<boolean>(resolve => {
+    const isListening = await new Promise<boolean>(resolve => {
       const socket = connect(port, '127.0.0.1')
       socket.on('connect', () => {
         socket.destroy()
@@ -167,7 +167,7 @@ async function accepting(one: Running, port: number, name: string): Promise<void
       })
       socket.on('error', () => resolve(false))
     })
-    if (taken) return
+    if (isListening) return
     await new Promise(resolve => setTimeout(resolve, 50))
   }
   throw new Error(`${name} does not listen on port ${port}`)

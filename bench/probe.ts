@@ -315,9 +315,9 @@ class Stream {
 
   #line(line: Buffer, micros: number): void {
     if (line.length < 6 || DATA_FIELD.compare(line, 0, 5) !== 0) return
-    const found = line.indexOf(MARKER)
-    if (found !== -1) {
-      const start = found + TEXT_AT
+    const markerAt = line.indexOf(MARKER)
+    if (markerAt !== -1) {
+      const start = markerAt + TEXT_AT
       const end = line.indexOf(QUOTE, start)
       if (end === -1) this.#broken = true
       else if (RECUT) this.#piece(line.subarray(start, end), micros)

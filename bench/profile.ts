@@ -190,7 +190,7 @@ function threadTimes(pids: readonly number[]) {
 }
 
 function stageTable(time: CallNode, requests: number, bytes: CallNode, bytesRequests: number): string {
-  const held = new Map(shares(bytes, ({ stage }) => stage))
+  const bytesByStage = new Map(shares(bytes, ({ stage }) => stage))
   const rows = shares(time, ({ stage }) => stage).filter(([stage]) => stage !== 'idle')
   const total = rows.reduce((sum, [, micros]) => sum + micros, 0)
   return table(
@@ -199,7 +199,7 @@ function stageTable(time: CallNode, requests: number, bytes: CallNode, bytesRequ
       stage,
       digits(micros / requests),
       `${((micros / total) * 100).toFixed(1)} %`,
-      held.has(stage) ? String(Math.round((held.get(stage) ?? 0) / bytesRequests)) : '–',
+      bytesByStage.has(stage) ? String(Math.round((bytesByStage.get(stage) ?? 0) / bytesRequests)) : '–',
     ]),
   )
 }

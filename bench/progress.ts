@@ -43,21 +43,21 @@ export class Progress {
 
   #show(what: string): void {
     const share = Math.min(1, this.#doneSeconds / this.#totalSeconds)
-    const left = eta(this.#totalSeconds, this.#doneSeconds, (performance.now() - this.#startedAt) / 1000)
+    const timeLeft = eta(this.#totalSeconds, this.#doneSeconds, (performance.now() - this.#startedAt) / 1000)
     const percent = `${Math.round(share * 100)}`.padStart(3)
     if (drawsOver(process.stderr, process.env)) {
       this.#bar.show(share, [
         { text: `${percent} %`, rank: 0 },
-        { text: `${left} left`, rank: 1 },
+        { text: `${timeLeft} left`, rank: 1 },
         { text: what, rank: 2 },
       ])
-    } else process.stderr.write(`${percent} %, ${left} left  ${what}\n`)
+    } else process.stderr.write(`${percent} %, ${timeLeft} left  ${what}\n`)
   }
 }
 
 /** Minutes and seconds that are left when the rest runs as late as what is done. Pure. */
 function eta(totalSeconds: number, doneSeconds: number, spentSeconds: number): string {
   const pace = doneSeconds > 0 ? Math.max(0.5, spentSeconds / doneSeconds) : 1
-  const left = Math.max(0, Math.round((totalSeconds - doneSeconds) * pace))
-  return `${Math.floor(left / 60)}:${String(left % 60).padStart(2, '0')}`
+  const seconds = Math.max(0, Math.round((totalSeconds - doneSeconds) * pace))
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`
 }

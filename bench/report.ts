@@ -135,13 +135,13 @@ function startSection({ starts = [] }: Run): string[] {
 
 function claimRow(run: Run, claim: Claim): readonly string[] {
   const values = claim.values(run)
-  const seen = spread(values)
+  const range = spread(values)
   return [
     claim.text,
     claim.scenario,
     `${claim.least ? 'at least' : 'at most'} ${claim.limit} ${claim.unit}`.trim(),
-    seen === null ? NONE : `${withSpread(seen)} ${claim.unit}`.trim(),
-    verdictOf(claim, seen),
+    range === null ? NONE : `${withSpread(range)} ${claim.unit}`.trim(),
+    verdictOf(claim, range),
   ]
 }
 
@@ -181,10 +181,10 @@ function noiseFloor(run: Run): string {
   const ratios = run.scenarios
     .filter(({ subjects }) => subjects.includes('sluice-again'))
     .map(({ name }) => {
-      const found = spread(
+      const range = spread(
         paired(costs(run, name, 'sluice-again'), costs(run, name, 'sluice'), (a, b) => a / b),
       )
-      return `${name} ${withSpread(found)}`
+      return `${name} ${withSpread(range)}`
     })
   return ratios.length === 0
     ? 'No scenario of this run had the same code twice.'

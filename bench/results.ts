@@ -170,9 +170,9 @@ export function judge(row: Omit<Row, keyof Judged>, scenario: Scenario): Judged 
   if (streams !== null) {
     const events = scenario.load.kind === 'streams' ? scenario.load.plan.events : 1
     const isMeant = isCut(row, streams.wrong) && isCut(row, streams.lost / events)
-    const told = isMeant ? marks : rejected
-    if (streams.lost > 0) told.push(`${streams.lost} events lost`)
-    if (streams.wrong > 0) told.push(`${streams.wrong} streams with a wrong checksum or order`)
+    const notes = isMeant ? marks : rejected
+    if (streams.lost > 0) notes.push(`${streams.lost} events lost`)
+    if (streams.wrong > 0) notes.push(`${streams.wrong} streams with a wrong checksum or order`)
     if (streams.errors > 0) rejected.push(`${streams.errors} broken connections`)
     if (streams.refused > 0)
       (isResting(row, streams) ? marks : rejected).push(`${streams.refused} requests refused`)
@@ -210,7 +210,7 @@ export function judge(row: Omit<Row, keyof Judged>, scenario: Scenario): Judged 
 /** Subjects whose upstream loses connections on purpose. */
 const LOSING: ReadonlySet<SubjectName> = new Set<SubjectName>(['sluice-h2'])
 
-/** True where so many streams or requests may have ended with the connections that were lost. */
+/** True if this many streams or requests may have ended with the connections that were lost. */
 function isCut({ subject }: Pick<Row, 'subject'>, count: number): boolean {
   return LOSING.has(subject) && count <= LIMITS.cutStreams
 }
@@ -225,11 +225,12 @@ export function workOf(row: Row): number {
   return row.streams?.events ?? row.json?.requests ?? 0
 }
 
-/** Microseconds of CPU per event or request; null where it cannot be told, as of two loads at once. */
+/** Microseconds of CPU per event or request; null if it cannot be measured, as with two loads at once. */
 export function costOf(row: Row): number | null {
   const work = workOf(row)
-  const told = row.cpuMicros !== null && row.busy === undefined && row.withoutCost.length === 0 && work > 0
-  return told ? row.cpuMicros / work : null
+  const isMeasured =
+    row.cpuMicros !== null && row.busy === undefined && row.withoutCost.length === 0 && work > 0
+  return isMeasured ? row.cpuMicros / work : null
 }
 
 /** What fewer need is lost in what the process takes and gives back anyway: figures would be noise, even negative. */

@@ -35,9 +35,9 @@ export async function build(scenarios: readonly Scenario[], root: string, compil
   const cores = chooseCores()
   const certificate = join(folder, 'upstream.pem')
   const key = join(folder, 'upstream.key')
-  const made = selfSigned(['localhost'], true)
-  writeFileSync(certificate, made.cert)
-  writeFileSync(key, made.key, { mode: 0o600 })
+  const identity = selfSigned(['localhost'], true)
+  writeFileSync(certificate, identity.cert)
+  writeFileSync(key, identity.key, { mode: 0o600 })
   const upstreamLog = join(folder, 'upstream.log')
   const entry = join(import.meta.dirname, 'upstream.ts')
   const upstream = start(process.execPath, [entry, certificate, key], {
@@ -140,7 +140,7 @@ export async function runScenario(
   }
 }
 
-/** A gateway that has just been started may find itself too busy; after so many refusals it is not the start. */
+/** A gateway that has just been started may be too busy at first; more refusals than this have another cause. */
 const WARM_REFUSALS_MAX = 20
 const WARM_PAUSE_MS = 250
 /** Enough for compilers and pools to have begun, so that what an idle process holds can be told. */

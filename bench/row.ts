@@ -162,29 +162,29 @@ async function measureBeside(
     await subject.watch?.begin()
     await phase('end')
     await subject.watch?.end()
-    const seen = watch.stop()
-    const kept = await busy?.end()
+    const window = watch.stop()
+    const busyCounts = await busy?.end()
     const counts = await result
     const stream = scenario.load.kind === 'streams'
     await one.stop()
-    const left = stream ? await emptied(rig) : { streams: 0, aborts: [] }
-    const lag = subject.lagFile === undefined ? null : await lagWithin(subject.lagFile, seen)
+    const leftovers = stream ? await emptied(rig) : { streams: 0, aborts: [] }
+    const lag = subject.lagFile === undefined ? null : await lagWithin(subject.lagFile, window)
     const row = {
       scenario: scenario.name,
       subject: subject.name,
       ...at,
-      windowSeconds: seen.seconds,
-      cpuMicros: subject.pids().length === 0 ? null : seen.subjectMicros,
-      rssBytes: seen.rssBytes,
-      ...(seen.unreadBytes === null ? {} : { unreadBytes: seen.unreadBytes }),
-      threads: seen.threads,
-      cores: seen.cores,
+      windowSeconds: window.seconds,
+      cpuMicros: subject.pids().length === 0 ? null : window.subjectMicros,
+      rssBytes: window.rssBytes,
+      ...(window.unreadBytes === null ? {} : { unreadBytes: window.unreadBytes }),
+      threads: window.threads,
+      cores: window.cores,
       streams: stream ? withoutAborts(counts as Load) : null,
       json: stream ? null : (counts as JsonCounts),
-      abortMicros: aborted(scenario.load, stream ? (counts as Load).aborts : [], left.aborts),
+      abortMicros: aborted(scenario.load, stream ? (counts as Load).aborts : [], leftovers.aborts),
       ...(lag === null ? {} : { lagMicros: lag }),
-      ...(kept === undefined ? {} : { busy: kept }),
-      leftOpen: left.streams,
+      ...(busyCounts === undefined ? {} : { busy: busyCounts }),
+      leftOpen: leftovers.streams,
     }
     const { marks, ...judged } = judge(row, scenario)
     return { ...row, ...judged, marks: [...marks, ...complaints(log)] }
@@ -228,7 +228,7 @@ function aborted(
   )
 }
 
-/** To what can be told apart; raw results are kept. */
+/** Rounds to what can be told apart; raw results are kept. */
 function rounded(value: number): number {
   return Math.round(value * 10_000) / 10_000
 }

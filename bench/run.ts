@@ -102,18 +102,18 @@ function settings() {
     },
   })
   const rounds = positive(values.rounds, 'rounds')
-  const asked = (values.only ?? []).flatMap(names => names.split(','))
-  if (values.published === true) asked.push('published')
-  const starts = asked.includes(COLD_STARTS.name)
+  const names = (values.only ?? []).flatMap(list => list.split(','))
+  if (values.published === true) names.push('published')
+  const starts = names.includes(COLD_STARTS.name)
   const choice: Choice = {
-    only: asked.filter(name => name !== COLD_STARTS.name),
+    only: names.filter(name => name !== COLD_STARTS.name),
     subjects: (values.subjects ?? []).flatMap(names => names.split(',')),
     rounds: rounds === null ? null : Math.max(1, Math.round(rounds)),
     seconds: positive(values.seconds, 'seconds'),
     quick: values.quick === true,
   }
   const whole =
-    asked.length === 0 &&
+    names.length === 0 &&
     choice.subjects.length === 0 &&
     choice.rounds === null &&
     choice.seconds === null &&
@@ -124,7 +124,7 @@ function settings() {
     choice,
     whole,
     scenarios,
-    starts: starts || (asked.length === 0 && choice.subjects.length === 0),
+    starts: starts || (names.length === 0 && choice.subjects.length === 0),
   }
 }
 
@@ -180,13 +180,13 @@ async function main(): Promise<number> {
     return 0
   }
   if (values.profile === true) {
-    const asked = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: PROFILED })
-    process.stdout.write(await profile(asked, ROOT, values.out ?? join(RESULTS, 'profile')))
+    const profiled = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: PROFILED })
+    process.stdout.write(await profile(profiled, ROOT, values.out ?? join(RESULTS, 'profile')))
     return 0
   }
   if (values.turns === true) {
-    const asked = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: ['relay-2000'] })
-    process.stdout.write(await turns(asked, ROOT))
+    const profiled = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: ['relay-2000'] })
+    process.stdout.write(await turns(profiled, ROOT))
     return 0
   }
   const startRounds = !starts ? 0 : (choice.rounds ?? (choice.quick ? 1 : COLD_STARTS.rounds))

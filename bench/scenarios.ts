@@ -69,7 +69,7 @@ export interface JsonLoad {
   readonly promptBytes?: number
   /** A stream counts as one reply, read to its end. */
   readonly plan: Plan & { readonly kind: 'json' | 'stream' }
-  /** The window ends with so many replies, and not by time. */
+  /** The window ends after this many replies, and not by time. */
   readonly requests?: number
 }
 

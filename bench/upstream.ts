@@ -170,7 +170,7 @@ function startFlood(
   mebibytes: number,
 ): void {
   const text = filler(FLOOD_TEXT_BYTES)
-  let left = mebibytes * 1024 * 1024
+  let bytesLeft = mebibytes * 1024 * 1024
   let sequence = 0
   let live = true
   streams++
@@ -179,13 +179,13 @@ function startFlood(
     live = false
   }
   const go = (): boolean => {
-    for (let written = 0; live && left > 0; written++) {
+    for (let written = 0; live && bytesLeft > 0; written++) {
       if (written === FLOOD_FRAMES_PER_TURN) {
         setImmediate(go)
         return true
       }
       const frame = frames.delta(sequence++, text)
-      left -= frame.length
+      bytesLeft -= frame.length
       let flowing = true
       reply.cork(() => {
         flowing = reply.write(frame)
@@ -216,14 +216,14 @@ function refuse(reply: Reply, status: string, reason: string): void {
 }
 
 function answer(wire: Wire, reply: Reply, state: { aborted: (() => void) | null }, body: Buffer): void {
-  let asked: { model?: unknown; stream?: unknown }
+  let request: { model?: unknown; stream?: unknown }
   try {
-    asked = JSON.parse(body.toString('utf8')) as typeof asked
+    request = JSON.parse(body.toString('utf8')) as typeof request
   } catch {
     refuse(reply, '400 Bad Request', 'the body is no JSON')
     return
   }
-  const model = typeof asked.model === 'string' ? asked.model : ''
+  const model = typeof request.model === 'string' ? request.model : ''
   const plan = planOf(model)
   if (plan === null) {
     refuse(reply, '404 Not Found', `no plan in the model name ${model}`)

@@ -32,8 +32,8 @@ const LONGEST: readonly { readonly folder: string; readonly parts: number }[] = 
   { folder: 'storage', parts: 2 },
   ...['server', 'api'].map(folder => ({ folder, parts: 1 })),
 ]
-/** Of what is told of one point. */
-const TOLD_MAX_CHARS = 4_000
+/** Of the report of one failed point. */
+const REPORT_MAX_CHARS = 4_000
 
 /** What one process runs. */
 interface Unit {
@@ -109,12 +109,12 @@ function skips(text: string): string {
   return [...counts].map(([reason, count]) => `  skipped ${count}: ${reason || 'no reason'}\n`).join('')
 }
 
-/** What failed, with what is told of it; for a suite that ended in the middle, its last lines. */
+/** What failed, with its report; for a suite that ended in the middle, its last lines. */
 function failures(text: string): string {
   const points = text.match(/^ *not ok .*\n(?: *---\n[\s\S]*?\n *\.\.\.\n)?/gm) ?? [
-    text.slice(-TOLD_MAX_CHARS),
+    text.slice(-REPORT_MAX_CHARS),
   ]
-  return points.map(point => `${point.slice(0, TOLD_MAX_CHARS).trimEnd()}\n`).join('')
+  return points.map(point => `${point.slice(0, REPORT_MAX_CHARS).trimEnd()}\n`).join('')
 }
 
 async function main(named: readonly string[]): Promise<number> {

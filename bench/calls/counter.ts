@@ -40,15 +40,15 @@ const STACK_FRAMES = 20
 function listen(path: string, root: string): void {
   const session = new Session()
   session.connect()
-  let made: MadeThing[] = []
+  let madeThings: MadeThing[] = []
 
   const takeCalls = (): CalledFunction[] => {
-    const found: CalledFunction[] = []
+    const functions: CalledFunction[] = []
     session.post('Profiler.takePreciseCoverage', (error, taken) => {
       if (error !== null) throw error
-      found.push(...calledIn(taken.result, root))
+      functions.push(...calledIn(taken.result, root))
     })
-    return found
+    return functions
   }
 
   const obey: Record<CounterCommand, () => unknown> = {
@@ -64,14 +64,14 @@ function listen(path: string, root: string): void {
           const kind = KINDS[type]
           if (kind === undefined) return
           const place = placeOf(root, kind === 'promise')
-          if (place !== null) made.push({ kind, place })
+          if (place !== null) madeThings.push({ kind, place })
         },
       }).enable()
     },
     'take-made'() {
-      const taken = made
-      made = []
-      return taken
+      const things = madeThings
+      madeThings = []
+      return things
     },
   }
 

@@ -34,10 +34,10 @@ export async function startCountedProvider(): Promise<CountedProvider> {
     const pieces: Buffer[] = []
     request.on('data', (piece: Buffer) => pieces.push(piece))
     request.on('end', () => {
-      const asked = JSON.parse(Buffer.concat(pieces).toString()) as Asked
-      const { model } = asked
+      const body = JSON.parse(Buffer.concat(pieces).toString()) as Asked
+      const { model } = body
       const plan = planOf(model.replace(ALONE, ''))
-      const called = nextCall(asked)
+      const called = nextCall(body)
       if (called !== null) send(callBody(ID, model, called), reply)
       else if (plan?.kind === 'json') send(jsonBody(wire, ID, model, jsonText(plan.textBytes)), reply)
       else if (plan?.kind === 'stream')

@@ -128,8 +128,8 @@ for (const synchronous of ['OFF', 'NORMAL']) {
   database.exec('CREATE TABLE spool (id TEXT PRIMARY KEY, line TEXT)')
   const insert = database.prepare('INSERT INTO spool VALUES (?, ?)')
   time(`instead: a database, WAL, synchronous=${synchronous}`, n => {
-    const made = record(n)
-    insert.run(made.id, lineOf(made))
+    const ledgerRecord = record(n)
+    insert.run(ledgerRecord.id, lineOf(ledgerRecord))
   })
   database.close()
 }

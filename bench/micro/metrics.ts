@@ -65,7 +65,7 @@ function watchOf(n: number): Stopwatch {
   return watch
 }
 
-const held = metrics.overhead.of('stream')
+const overhead = metrics.overhead.of('stream')
 
 function observeStages(watch: Stopwatch): void {
   const { durations, spentMs } = metrics.stages
@@ -80,7 +80,7 @@ time('the same by an object of labels', () =>
 time('counter, of many series', n => metrics.ofModel(models[n % 200] ?? '').inputTokens.inc(12))
 time('counter, no label', () => metrics.streamChunks.inc(100))
 time('histogram, one label', n => metrics.requestDuration.of('/responses').observe((n % 9) / 10))
-time('histogram, its series held', n => held.observe((n % 9) / 10))
+time('histogram, its series held', n => overhead.observe((n % 9) / 10))
 time('series of an unknown model', () => metrics.ofModel('nobody/knows'))
 time('a reading of the clock', () => performance.now())
 time('stopwatch of an exchange', n => watchOf(n))

@@ -79,9 +79,9 @@ function measure(name: string, step: () => unknown): number {
 
 /** What is known of the workspace; a promise here would be a miss. */
 function known(workspaceId: string): WorkspaceCredentials {
-  const found = credentials.of(organizationId, workspaceId)
-  if (found instanceof Promise) throw new Error('the workspace is not at hand')
-  return found
+  const workspaceCredentials = credentials.of(organizationId, workspaceId)
+  if (workspaceCredentials instanceof Promise) throw new Error('the workspace is not at hand')
+  return workspaceCredentials
 }
 
 for (const workspaceId of ['without', 'with']) await credentials.of(organizationId, workspaceId)

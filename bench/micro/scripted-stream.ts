@@ -74,7 +74,7 @@ export interface Script {
 export const ITEM = 'msg_06c839edbdd88254016a3c11a93e1481908acf9bbba9834b75'
 export const RESPONSE = { id: 'resp_1', object: 'response', status: 'in_progress', output: [] }
 
-/** A relayed reply of so many deltas. */
+/** A relayed reply of this many deltas. */
 export const responses = (events: number): Script => ({
   format: 'openai-responses',
   opening:

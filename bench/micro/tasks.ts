@@ -33,16 +33,16 @@ show(
   `p50 ${percentile(trips, 0.5).toFixed(0)} µs, p99 ${percentile(trips, 0.99).toFixed(0)} µs`,
 )
 
-/** Keeps so many tasks of `ms` under way; tells tasks per second, this thread's share of each, and answer times. */
+/** Keeps `underWay` tasks of `ms` running. Text: tasks per second, this thread's share of each, and answer times. */
 async function pipelined(tasks: number, underWay: number, ms = 0): Promise<string> {
   const times: number[] = []
-  let left = tasks
+  let remaining = tasks
   const fromMs = performance.now()
   const used = performance.eventLoopUtilization()
   const lanes = Array.from({ length: underWay }, async () => {
-    while (left-- > 0) {
+    while (remaining-- > 0) {
       const askedMs = performance.now()
-      await (ms === 0 ? pool.run('echo', left, AMPLE) : pool.run('busy', { ms }, AMPLE))
+      await (ms === 0 ? pool.run('echo', remaining, AMPLE) : pool.run('busy', { ms }, AMPLE))
       times.push((performance.now() - askedMs) * 1000)
     }
   })

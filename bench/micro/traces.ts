@@ -111,8 +111,8 @@ function measured(run: (requests: number) => void, prepare: () => void = () => u
 }
 
 function print(name: string, [middle = 0, low = 0, high = 0]: readonly number[], less = 0): number {
-  const told = [middle, low, high].map(each => (each - less).toFixed(2))
-  process.stdout.write(`${name.padEnd(64)} ${told[0]} µs (${told[1]}..${told[2]})\n`)
+  const figures = [middle, low, high].map(each => (each - less).toFixed(2))
+  process.stdout.write(`${name.padEnd(64)} ${figures[0]} µs (${figures[1]}..${figures[2]})\n`)
   return middle
 }
 
@@ -159,20 +159,20 @@ for (const [name, trust] of [
 const { port1, port2 } = new MessageChannel()
 port1.unref()
 port2.unref()
-/** Messages of a thread with so many kept traces. */
-const given: (readonly EndedTrace[])[] = []
+/** Messages of a thread with the traces that it keeps. */
+const messages: (readonly EndedTrace[])[] = []
 askAll(
-  tracingTo(traces => void given.push(structuredClone(traces)), 'never'),
+  tracingTo(traces => void messages.push(structuredClone(traces)), 'never'),
   REQUESTS,
 )
 const received = (): readonly EndedTrace[] => receiveMessageOnPort(port2)?.message as readonly EndedTrace[]
 const post = (): void => {
-  for (const traces of given) port1.postMessage(traces)
+  for (const traces of messages) port1.postMessage(traces)
 }
 const RESOURCE = { 'service.name': 'sluice', 'service.version': '1.0.0' }
 /** Reads each message of the thread, and gives it on. */
 const reading = (then: (traces: readonly EndedTrace[]) => unknown) => (): void => {
-  for (let at = 0; at < given.length; at++) then(received())
+  for (let at = 0; at < messages.length; at++) then(received())
 }
 print(
   'main thread, reads the message, for each kept trace',
@@ -241,7 +241,7 @@ const rounds: number[] = []
 for (let round = 0; round < ROUNDS; round++) {
   post()
   const before = process.threadCpuUsage()
-  for (let at = 0; at < given.length; at++) {
+  for (let at = 0; at < messages.length; at++) {
     const traces = received()
     spans +=
       traces.flatMap(({ exchanges }) => exchanges.flatMap(({ attempts }) => attempts)).length + traces.length

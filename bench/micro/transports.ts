@@ -30,10 +30,10 @@ function serve(identity: { key: string; cert: string }): void {
         response.end(REPLY)
         return
       }
-      let left = EVENTS
+      let remaining = EVENTS
       const timer = setInterval(() => {
         response.write(EVENT)
-        if (--left > 0) return
+        if (--remaining > 0) return
         clearInterval(timer)
         response.end()
       }, SPACING_MS)
@@ -62,9 +62,9 @@ async function cpuMicros(work: () => Promise<unknown>): Promise<number> {
 }
 
 async function documents(client: Transport, url: URL, count: number): Promise<number> {
-  let left = count
+  let remaining = count
   const one = async (): Promise<void> => {
-    while (left-- > 0) await call(client, url)
+    while (remaining-- > 0) await call(client, url)
   }
   return (await cpuMicros(() => Promise.all(Array.from({ length: CONNECTIONS }, one)))) / count
 }

@@ -58,8 +58,8 @@ function lineOf(batch: ReturnType<typeof fields>, reader: DialectReader): BatchL
     throw new Error(`a batch of one request has other results: ${JSON.stringify(batch)}`)
   if (result['response'] != null) {
     const { status_code: status, body } = fields(result['response'])
-    const said = reader.read({ status: Number(status), body: JSON.stringify(body), streamed: false })
-    return { said, errorType: null }
+    const answer = reader.read({ status: Number(status), body: JSON.stringify(body), streamed: false })
+    return { said: answer, errorType: null }
   }
   const { message, error_type: errorType } = fields(result['error'])
   return { said: { ...NOTHING, finish: 'error', error: text(message) }, errorType: text(errorType) }

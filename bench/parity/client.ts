@@ -87,7 +87,7 @@ export function bodyText(body: Buffer): string {
 }
 
 function pairs(raw: readonly string[]): [string, string][] {
-  const found: [string, string][] = []
-  for (let at = 0; at + 1 < raw.length; at += 2) found.push([raw[at] ?? '', raw[at + 1] ?? ''])
-  return found
+  const headers: [string, string][] = []
+  for (let at = 0; at + 1 < raw.length; at += 2) headers.push([raw[at] ?? '', raw[at + 1] ?? ''])
+  return headers
 }

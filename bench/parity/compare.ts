@@ -103,13 +103,15 @@ async function playOnce(
   const [left, right] = await Promise.all([replyOf(client, before, one), replyOf(client, after, one)])
   const foreign = bodyText(one.play.bytes())
   const expected = seen(left, provider.takeAsked('before', one.id), foreign)
-  const asked = provider.takeAsked('after', one.id)
-  const found = (reply: Reply | string): string => seen(reply, asked, foreign)
-  const taken =
-    breaks && typeof right !== 'string' ? broken(right, changed => found(changed) !== found(right)) : right
+  const requests = provider.takeAsked('after', one.id)
+  const plainText = (reply: Reply | string): string => seen(reply, requests, foreign)
+  const reply =
+    breaks && typeof right !== 'string'
+      ? broken(right, changed => plainText(changed) !== plainText(right))
+      : right
   return {
     status: typeof left === 'string' ? 0 : left.status,
-    diff: shortDiff(expected, withoutAdditions(found(taken), expected, additions)),
+    diff: shortDiff(expected, withoutAdditions(plainText(reply), expected, additions)),
   }
 }
 

@@ -154,13 +154,13 @@ export async function compareDialects(
   const live = async (one: Case, channel: Channel): Promise<Told> => {
     const expected = await askLive(client, gateway, RESPONSES, one)
     for (const reader of OTHERS) {
-      const told = await askLive(client, gateway, reader, one)
-      const unequal = inWordsOf(reader, RESPONSES.read(expected), reader.read(told))
+      const answer = await askLive(client, gateway, reader, one)
+      const unequal = inWordsOf(reader, RESPONSES.read(expected), reader.read(answer))
       results.push({
         case: one,
         channel,
         dialect: reader.name,
-        differences: [...unequal, ...reader.flaws(told)],
+        differences: [...unequal, ...reader.flaws(answer)],
       })
     }
     return expected
@@ -169,15 +169,15 @@ export async function compareDialects(
     await eachOf(
       cases,
       async ({ recorded, whole, lines }) => {
-        const told = await live(recorded, 'live, as recorded')
+        const liveAnswer = await live(recorded, 'live, as recorded')
         if (whole === null) return
-        const expected = whole === recorded ? told : await live(whole, 'live, streams as whole replies')
+        const expected = whole === recorded ? liveAnswer : await live(whole, 'live, streams as whole replies')
         const ids: string[] = []
         for (const [reader, one] of lines) ids.push(await createLine(client, gateway, reader, one))
         await Promise.all(
           lines.map(async ([reader, one], at) => {
             const line = await endedLine(client, gateway, reader, ids[at] ?? '')
-            const said = inWordsOf(reader, withoutStatus(RESPONSES.read(expected)), line.said)
+            const differences = inWordsOf(reader, withoutStatus(RESPONSES.read(expected)), line.said)
             const kind = errorTypeIn(expected)
             const kinds =
               kind === line.errorType ? [] : [`error_type: ${String(kind)} became ${String(line.errorType)}`]
@@ -185,7 +185,7 @@ export async function compareDialects(
               case: one,
               channel: 'requests of batches',
               dialect: reader.name,
-              differences: [...said, ...kinds],
+              differences: [...differences, ...kinds],
             })
           }),
         )

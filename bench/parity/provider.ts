@@ -37,9 +37,9 @@ export class ReplayProvider {
   /** The requests of a side for a case, as text; they are forgotten. */
   takeAsked(side: string, id: string): readonly string[] {
     const key = `${side} ${id}`
-    const asked = this.#asked.get(key) ?? []
+    const requests = this.#asked.get(key) ?? []
     this.#asked.delete(key)
-    return asked
+    return requests
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -50,9 +50,9 @@ export class ReplayProvider {
     const [, side = '', path = ''] = /^\/([^/]*)(.*)$/.exec(request.url ?? '') ?? []
     const id = caseOf(path, body)
     const key = `${side} ${id}`
-    const asked = this.#asked.get(key) ?? []
-    this.#asked.set(key, asked)
-    asked.push(`${request.method} ${path}\n${headersOf(request)}\n\n${body}`)
+    const requests = this.#asked.get(key) ?? []
+    this.#asked.set(key, requests)
+    requests.push(`${request.method} ${path}\n${headersOf(request)}\n\n${body}`)
     const play = this.#plays.get(id)
     if (play === undefined) {
       response.writeHead(500).end()

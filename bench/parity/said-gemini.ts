@@ -15,7 +15,7 @@ export function saidInGemini(told: Told): Said {
   const error = chunks.find(chunk => 'error' in chunk)
   const blocked = chunks.find(chunk => 'promptFeedback' in chunk)
   const calls = parts.filter(part => 'functionCall' in part).map(part => fields(part['functionCall']))
-  const said = {
+  const answer = {
     text: parts.map(part => (part['thought'] === true ? '' : text(part['text']))).join(''),
     reasoning: parts.map(part => (part['thought'] === true ? text(part['text']) : '')).join(''),
     refusal: text(ends.at(-1)?.['finishMessage']),
@@ -24,10 +24,11 @@ export function saidInGemini(told: Told): Said {
     finish: finishOf(text(ends.at(-1)?.['finishReason']), calls.length > 0),
     error: null,
   } satisfies Said
-  if (error !== undefined) return { ...said, finish: 'error', error: text(fields(error['error'])['message']) }
-  if (blocked === undefined) return said
+  if (error !== undefined)
+    return { ...answer, finish: 'error', error: text(fields(error['error'])['message']) }
+  if (blocked === undefined) return answer
   const message = text(fields(blocked['promptFeedback'])['blockReasonMessage'])
-  return { ...said, finish: 'error', error: `400 ${message}` }
+  return { ...answer, finish: 'error', error: `400 ${message}` }
 }
 
 /** The last word of a stream that failed has no `data:`. */

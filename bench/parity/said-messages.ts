@@ -25,8 +25,8 @@ export function saidInMessages(told: Told): Said {
       end = { usage: event['usage'] }
     }
   }
-  const said = saidInMessage({ ...end, content })
-  return error === null ? said : { ...said, finish: 'error', error }
+  const answer = saidInMessage({ ...end, content })
+  return error === null ? answer : { ...answer, finish: 'error', error }
 }
 
 function saidInMessage(message: Fields): Said {

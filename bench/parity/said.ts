@@ -101,23 +101,23 @@ export function saidInChat(told: Told): Said {
     const whole = fields(JSON.parse(told.body))
     return saidInChoice(whole, list(whole['choices'])[0] ?? {}, 'message')
   }
-  let said = NOTHING
+  let answer = NOTHING
   const calls: { name: string; text: string }[] = []
   for (const chunk of framesOf(told.body)) {
     const choice = list(chunk['choices'])[0] ?? {}
     for (const call of list(fields(choice['delta'])['tool_calls'])) addCall(calls, call)
     const more = saidInChoice(chunk, choice, 'delta')
-    said = {
-      text: said.text + more.text,
-      reasoning: said.reasoning + more.reasoning,
-      refusal: said.refusal + more.refusal,
+    answer = {
+      text: answer.text + more.text,
+      reasoning: answer.reasoning + more.reasoning,
+      refusal: answer.refusal + more.refusal,
       calls,
-      usage: more.usage ?? said.usage,
-      finish: more.finish === 'none' ? said.finish : more.finish,
-      error: more.error ?? said.error,
+      usage: more.usage ?? answer.usage,
+      finish: more.finish === 'none' ? answer.finish : more.finish,
+      error: more.error ?? answer.error,
     }
   }
-  return said
+  return answer
 }
 
 /** What is wrong with the order or the common fields of a chat stream; empty: nothing. */
@@ -148,13 +148,13 @@ export function chatStreamFlaws(told: Told): readonly string[] {
 
 /** @param where the choice's field that holds what was said */
 function saidInChoice(whole: Fields, choice: Fields, where: 'message' | 'delta'): Said {
-  const said = fields(choice[where])
+  const part = fields(choice[where])
   const usage = whole['usage'] == null ? null : fields(whole['usage'])
   return {
-    text: text(said['content']),
-    reasoning: text(said['reasoning']),
-    refusal: text(said['refusal']),
-    calls: list(said['tool_calls']).map(callOf),
+    text: text(part['content']),
+    reasoning: text(part['reasoning']),
+    refusal: text(part['refusal']),
+    calls: list(part['tool_calls']).map(callOf),
     usage: usage === null ? null : tokens(usage, 'prompt_tokens', 'completion_tokens'),
     finish: FINISHES.find(known => known === choice['finish_reason']) ?? 'none',
     error: whole['error'] == null ? null : text(fields(whole['error'])['message']),

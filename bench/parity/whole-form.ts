@@ -24,13 +24,13 @@ export function wholeForm(play: Play): Play | null {
 }
 
 function framesIn(bytes: Buffer): readonly Fields[] {
-  const found: Fields[] = []
+  const frames: Fields[] = []
   const parser = new SseParser((_, data) => {
-    if (data !== '[DONE]') found.push(fields(JSON.parse(data)))
+    if (data !== '[DONE]') frames.push(fields(JSON.parse(data)))
   }, bytes.length)
   parser.push(bytes)
   parser.end()
-  return found
+  return frames
 }
 
 const WHOLE: Readonly<Record<Format, (frames: readonly Fields[]) => Fields | null>> = {
@@ -65,10 +65,10 @@ function wholeCompletion(chunks: readonly Fields[]): Fields | null {
   if (chunks.some(({ error }) => error != null)) return null
   for (const chunk of chunks) {
     usage = chunk['usage'] ?? fields(chunk['x_groq'])['usage'] ?? usage
-    const said = list(chunk['choices']).find(({ index }) => (index ?? 0) === 0)
-    if (said === undefined) continue
-    const delta = fields(said['delta'] ?? said['message'])
-    for (const [name, value] of Object.entries(said))
+    const part = list(chunk['choices']).find(({ index }) => (index ?? 0) === 0)
+    if (part === undefined) continue
+    const delta = fields(part['delta'] ?? part['message'])
+    for (const [name, value] of Object.entries(part))
       if (name.endsWith('finish_reason') && value != null) choice[name] = value
     for (const name of PIECES) if (delta[name] != null) message[name] = joined(message[name], delta[name])
     for (const name of LISTS) {
@@ -116,7 +116,7 @@ function wholeMessage(events: readonly Fields[]): Fields | null {
   if (events.some(({ type }) => type === 'error') || !events.some(({ type }) => type === 'message_stop'))
     return null
   const message: Loose = { ...fields(starts[0]?.['message']) }
-  const told = list(message['content']).map((block): Loose => ({ ...block }))
+  const startBlocks = list(message['content']).map((block): Loose => ({ ...block }))
   const blocks: Loose[] = []
   const inputs = new Map<Loose, string>()
   for (const event of events) {
@@ -139,7 +139,7 @@ function wholeMessage(events: readonly Fields[]): Fields | null {
     }
   }
   for (const [block, json] of inputs) if (json !== '') block['input'] = JSON.parse(json)
-  return { ...message, content: [...told, ...blocks.filter(block => block !== undefined)] }
+  return { ...message, content: [...startBlocks, ...blocks.filter(block => block !== undefined)] }
 }
 
 /** Each chunk has the shape of a whole reply: parts follow each other, of the rest the last counts. */
@@ -150,9 +150,9 @@ function wholeContent(chunks: readonly Fields[]): Fields | null {
   const parts: Fields[] = []
   for (const chunk of chunks) {
     Object.assign(whole, chunk)
-    const said = list(chunk['candidates'])[0] ?? {}
-    parts.push(...list(fields(said['content'])['parts']))
-    Object.assign(candidate, said)
+    const part = list(chunk['candidates'])[0] ?? {}
+    parts.push(...list(fields(part['content'])['parts']))
+    Object.assign(candidate, part)
   }
   const isSaid = chunks.some(({ candidates }) => list(candidates).length > 0)
   if (!isSaid) return whole

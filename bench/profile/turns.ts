@@ -3,7 +3,7 @@ import type { Profiler } from 'node:inspector'
 import { type CallNode, ofTime, shares } from './profile.ts'
 import type { Pause, Turn } from './turn-watch.ts'
 
-/** Lengths that are told, in milliseconds. */
+/** Lengths in the report, in milliseconds. */
 const TURN_LENGTHS_MS = [1, 5, 20, 100] as const
 
 interface TurnCount {
@@ -33,18 +33,22 @@ export function withinTurns(
     .filter(({ cpuMicros }) => cpuMicros > aboveMs * 1000)
     .map(({ endMicros, activeMicros }) => [endMicros - activeMicros, endMicros] as const)
   const { samples = [], timeDeltas = [] } = profile
-  const kept: { readonly id: number; readonly micros: number }[] = []
+  const longSamples: { readonly id: number; readonly micros: number }[] = []
   let atMicros = profile.startTime
   let turn = 0
   for (const [at, id] of samples.entries()) {
     atMicros += timeDeltas[at] ?? 0
     while (turn < long.length && (long[turn]?.[1] ?? 0) < atMicros) turn++
     const [from = Number.POSITIVE_INFINITY] = long[turn] ?? []
-    if (atMicros >= from) kept.push({ id, micros: timeDeltas[at + 1] ?? 0 })
+    if (atMicros >= from) longSamples.push({ id, micros: timeDeltas[at + 1] ?? 0 })
   }
   // `ofTime` takes the delta of the next sample.
   return ofTime(
-    { ...profile, samples: kept.map(({ id }) => id), timeDeltas: [0, ...kept.map(({ micros }) => micros)] },
+    {
+      ...profile,
+      samples: longSamples.map(({ id }) => id),
+      timeDeltas: [0, ...longSamples.map(({ micros }) => micros)],
+    },
     root,
   )
 }
