@@ -158,7 +158,7 @@ class Acceptance {
     }
   }
 
-  /** Null: the batch is open now. Otherwise the batch that has the idempotency key. @throws GatewayError */
+  /** Opens the batch and returns null, or returns the one that has the idempotency key. @throws GatewayError */
   async #open(): Promise<BatchRecord | null> {
     const { caller, idempotencyKey } = this.#incoming
     const nowMs = this.#deps.clock.nowMs()

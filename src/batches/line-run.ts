@@ -239,7 +239,7 @@ export class LineRun {
     return await run(call)
   }
 
-  /** @throws GatewayError if the line may not run now */
+  /** The caller of the line; counts it in the caller's rate. @throws GatewayError if the line may not run now */
   async #callerOf(admitted: AdmittedLine): Promise<Caller> {
     const { keyOf, countRequest } = this.#deps
     const { collected } = this.#service

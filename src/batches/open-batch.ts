@@ -74,7 +74,7 @@ export class OpenBatch {
     return nowMs >= Date.parse(this.record.expiresAt)
   }
 
-  /** Moves the batch from the state that this runner knows. Does nothing if the Store has another state. */
+  /** Moves the batch from the state that this runner knows, and logs its end. Not if the Store has another state. */
   async move(
     to: BatchStatus,
     change: Partial<Pick<BatchRecord, 'error' | 'service'>>,

@@ -235,7 +235,7 @@ export class BatchRunner {
     })
   }
 
-  /** Never rejects. */
+  /** Reads the open batches, and begins what is due for each. Never rejects. */
   async #pass(): Promise<void> {
     const { work, log } = this.#deps
     let records: readonly BatchRecord[]
@@ -394,7 +394,7 @@ export class BatchRunner {
     }
   }
 
-  /** Moves the batch from the state that this runner knows. */
+  /** Moves the batch from the state that this runner knows, and starts a pass. */
   async #move(
     batch: OpenBatch,
     to: BatchStatus,

@@ -174,7 +174,7 @@ export class Scheduler {
     return this.running >= this.#limit || !this.#options.hasRoom() ? 'gateway_busy' : null
   }
 
-  /** Never rejects. */
+  /** Starts and claims lines until none can be claimed. Never rejects. */
   async #pump(): Promise<void> {
     do {
       this.#isPumpRequested = false
@@ -260,7 +260,7 @@ export class Scheduler {
     } else if (kind !== 'again') batch.noteRun()
   }
 
-  /** The provider was not called, so such lines have a lane of their own without overload. */
+  /** Moves the batch to a lane without overload, because its lines do not call the provider. */
   #noteDeferred(batch: OpenBatch, lane: string): void {
     batch.lane = `${batch.record.service?.provider} (batch service)`
     if (lane === batch.lane) this.#lanes.of(lane).noteSuccess()

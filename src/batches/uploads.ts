@@ -182,7 +182,7 @@ class ReceivedFile {
     }
   }
 
-  /** Releases its reserved space. */
+  /** Closes the file, and releases its reserved space. */
   async close(): Promise<void> {
     const open = this.#handle
     this.#handle = null

@@ -175,7 +175,7 @@ export class Bill {
     this.tools = { ...this.tools, cost: this.tools.cost - fee }
   }
 
-  /** Adds a search that a plugin made, which is not a tool call. */
+  /** Adds a search that a plugin made, and its fee. It is not a tool call. */
   addSearch(cost: PicoUsd): void {
     this.searches++
     this.holdFee(cost)

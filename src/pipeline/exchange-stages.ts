@@ -150,7 +150,7 @@ export function guardRequest(
   return whenReady(guard.request(exchange), guarding => guardBy(exchange, guarding))
 }
 
-/** Notes the guardrails that apply to the exchange. */
+/** Notes the guardrails that apply to the exchange, and whether they require zero retention. */
 export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): typeof SKIPPED | undefined {
   if (guarding === null) return SKIPPED
   exchange.guarding = guarding

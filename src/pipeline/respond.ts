@@ -138,7 +138,10 @@ export function createGateway(deps: GatewayDeps): Gateway {
   }
 }
 
-/** Routers choose a model with the whole pipeline, so no provider is asked for their counts. */
+/**
+ * Counts the tokens of a request as guardrails leave it. Routers choose a model with the whole pipeline, so no provider
+ * is asked for their counts.
+ */
 async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: ClientRequest) {
   const exchange = open(deps, call, new FinalSink(), null)
   exchange.prompt = openSummaries(deps, exchange)
@@ -155,7 +158,10 @@ async function endFailed(deps: GatewayDeps, exchange: RunningExchange, thrown: u
   return endExchange(deps, exchange, await failureOf(deps, exchange, thrown))
 }
 
-/** Accounts for the exchange, and sends its end once its record is written. */
+/**
+ * Closes what the exchange has opened, accounts for it, and sends its end once its record is written. A submitted
+ * exchange goes on elsewhere: it is only closed.
+ */
 function endExchange(
   deps: GatewayDeps,
   exchange: RunningExchange,

@@ -170,7 +170,7 @@ class AnswerReader {
     this.#owner = owner
   }
 
-  /** Rejects with the failure of the answer, or with the reason of the exchange's signal. */
+  /** Reads the answer into the exchange. Rejects with its failure, or with the reason of the exchange's signal. */
   run(): Promise<ReadOutcome> {
     const { answer, masks, signal } = this.#exchange
     if (masks !== null) answer.sink.unmask?.(masks)

@@ -386,7 +386,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.finish()
   }
 
-  /** Releases everything that is counted for the request. */
+  /** Releases everything that is counted for the request; answers it with an error if its handler has not. */
   override finish(): void {
     if (this.#isHandled && !this.reply.ended && !this.#socket.isEnded)
       this.#fail(new Error('handler ended without an answer'))

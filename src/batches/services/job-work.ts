@@ -194,7 +194,10 @@ export class JobWork {
     await this.#collect(access, name, state)
   }
 
-  /** Looks for a job that may have been submitted and returns its name; null: the visit is over. */
+  /**
+   * Looks for a job that may have been submitted, and stores and returns its name. If the service has no such job, its
+   * lines go into another one. Null: the visit is over.
+   */
   async #find({ service, calls }: ServiceAccess): Promise<string | null> {
     const { jobs, clock, onBusy } = this.#deps
     const { batchId, mark, lines, createdAt } = this.job

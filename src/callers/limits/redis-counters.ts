@@ -362,7 +362,10 @@ export class RedisCounters implements Counters {
     if (this.#redis.isReady) await this.#align(entry).catch(() => undefined)
   }
 
-  /** Waits until returned amounts are in Redis, if it answers. No reservation of this instance remains. */
+  /**
+   * Waits until returned amounts are in Redis, if it answers, and removes the heartbeat: no reservation of this
+   * instance remains.
+   */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#heartbeat?.cancel()

@@ -212,7 +212,7 @@ export function settlePart(
   bill.closePart()
 }
 
-/** Logs implausible usage. */
+/** Counts and logs implausible usage. */
 export function noteImplausible(
   { log, metrics }: { readonly log: Pick<Log, 'notice'>; readonly metrics: Metrics },
   { endpoint }: AttemptRecord,

@@ -230,7 +230,7 @@ export class Answer {
     this.#firstAnnotations = annotations
   }
 
-  /** Results of a search that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
+  /** Adds results of a search that later texts may cite, and returns their numbers. `ofWhole`: see `CitableResults`. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
     this.cites = true
     this.#citable ??= new CitableResults()

@@ -317,7 +317,7 @@ class ByteList {
     return bytes
   }
 
-  /** Releases a buffer that one long text has enlarged. */
+  /** Empties the buffer, and releases it if one long text has enlarged it. */
   clear(): void {
     this.length = 0
     if (this.#bytes.length > this.#keptBytes) this.#bytes = EMPTY

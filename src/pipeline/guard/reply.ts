@@ -99,7 +99,7 @@ export class OutputGuard implements AttemptTarget {
     this.#precedingText = before
   }
 
-  /** Called when a read begins: each turn of the event loop has a time budget for scans. */
+  /** Called when a read begins: renews the time budget for scans, which each turn of the event loop has. */
   cork(): void {
     this.#scan.resetBudget()
     this.#target.sink?.cork()
@@ -299,7 +299,7 @@ export class OutputGuard implements AttemptTarget {
     for (const delta of text.release(window, result)) this.#deliver(delta)
   }
 
-  /** Adds the result to the report; false if it ends the reply. */
+  /** Adds the result to the report. If it ends the reply, refuses the attempt and returns false. */
   #allows(result: WindowResult): boolean {
     const error = this.#report.add(result, this.#target.committed)
     if (error === null) return true

@@ -97,7 +97,7 @@ export class Shadows implements ShadowSender {
     this.#isStopped = true
   }
 
-  /** Ends the shadows under way. Never rejects. */
+  /** Ends the shadows under way, and waits at most CLOSE_MS until their cost is stored. Never rejects. */
   async close(): Promise<void> {
     this.stop()
     this.#ending.abort(new GatewayError('service_unavailable', 'The gateway stops'))

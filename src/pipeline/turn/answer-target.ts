@@ -92,7 +92,7 @@ export class AnswerTarget implements AttemptTarget {
     this.#answer.message(message)
   }
 
-  /** Emits the opening events even if the model returned no content. */
+  /** Ends the client's calls, and emits the opening events even if the model returned no content. */
   end(done: () => void): void {
     if (!this.#hasContent) this.#begin()
     this.#client?.end()

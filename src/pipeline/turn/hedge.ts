@@ -236,7 +236,7 @@ export class Race<Ended = Result> {
     return second
   }
 
-  /** False if the other attempt was faster. */
+  /** Makes this attempt the winner, and ends the other one. False if the other one was faster. */
   #claim(record: AttemptRecord): boolean {
     if (this.#winner !== null) return this.#winner === record
     this.#winner = record
@@ -288,7 +288,7 @@ class RacingTarget implements AttemptTarget {
     // There is nothing to release.
   }
 
-  /** The target that replaces this one; null if the other attempt was faster. */
+  /** Tries to win the race. Returns the target that replaces this one; null if the other attempt was faster. */
   #winningTarget(): AttemptTarget | null {
     if (!this.#claim()) return null
     const target = this.#open()

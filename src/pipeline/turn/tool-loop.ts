@@ -196,7 +196,7 @@ async function judge(
   }
 }
 
-/** The final items of the turn, including server-tool calls. */
+/** Closes the turn. Returns its final items, including server-tool calls. */
 function closeTurn(
   { answer }: RunningExchange,
   finish: TurnReply['finish'],
