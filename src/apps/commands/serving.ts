@@ -5,7 +5,7 @@ import { type FoundConfig, forgetSecrets, processEnvironment } from '../../proce
 import { type EarlyWorkers, startEarly } from '../../process/start/early-workers.ts'
 import { type CheckedStart, checkStart, startFailure } from '../../process/start/start-failure.ts'
 import { startWarnings } from '../../process/start/start-warnings.ts'
-import { type RunningGateway, launch } from '../../process/threads/launch.ts'
+import { launch, type RunningGateway } from '../../process/threads/launch.ts'
 import { complain, EXIT_UNCLEAN } from './outcome.ts'
 import { watchConfiguration } from './reload.ts'
 import {

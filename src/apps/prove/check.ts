@@ -1,5 +1,5 @@
 /** The contract of a check: one promise of a public interface, its test, and the observation. */
-import type { Proved, ProvedName } from './dialects.ts'
+import type { Dialect, TestedDialectName } from './dialects.ts'
 import type { ProbeAnswer, Tester } from './tester.ts'
 
 export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
@@ -13,7 +13,7 @@ export interface Check {
   readonly id: string
   readonly group: CheckGroup
   /** The interfaces that it tests, once for each; `null`: it runs once. */
-  readonly dialects: readonly ProvedName[] | null
+  readonly dialects: readonly TestedDialectName[] | null
   /** The promise. */
   readonly asserts: string
   /** The harm to clients if it is violated. */
@@ -25,7 +25,7 @@ export interface Check {
   readonly needs?: CheckNeed
   /** Requests that it sends, besides shared samples; more if the gateway avoids its provider after a failure. */
   readonly sends: number
-  run(tester: Tester, proved: Proved): Promise<CheckVerdict>
+  run(tester: Tester, dialect: Dialect): Promise<CheckVerdict>
 }
 
 type SharedField = 'group' | 'dialects' | 'basis' | 'weight' | 'sends'
@@ -85,7 +85,7 @@ export function statusOf({ reply, document }: Pick<ProbeAnswer, 'reply' | 'docum
 }
 
 /** Both interfaces. */
-export const BOTH: readonly ProvedName[] = ['responses', 'chat']
+export const BOTH: readonly TestedDialectName[] = ['responses', 'chat']
 
 export const BASIS = {
   http: 'RFC 9110 (HTTP semantics)',

@@ -4,7 +4,7 @@ import { isTerminal, responsesViolations, textIn, type Violation } from './respo
 import { type ShapeRow, shapeFaults } from './shape.ts'
 import { DONE, fields, list, type SeenEvent, type SeenStream, string } from './sse.ts'
 
-export type ProvedName = 'responses' | 'chat'
+export type TestedDialectName = 'responses' | 'chat'
 
 /** A request to a model, independent of the dialect. */
 export interface Question {
@@ -35,8 +35,8 @@ export interface Understood {
   readonly usage: readonly [number, number, number] | null
 }
 
-export interface Proved {
-  readonly name: ProvedName
+export interface Dialect {
+  readonly name: TestedDialectName
   /** Its common name. */
   readonly title: string
   readonly path: string
@@ -90,7 +90,7 @@ const OUTPUT_TEXT_SHAPE: readonly ShapeRow[] = [
   ['annotations', 'array'],
 ]
 
-export const responses: Proved = {
+export const responses: Dialect = {
   name: 'responses',
   title: 'Responses',
   path: '/responses',
@@ -177,7 +177,7 @@ const COMPLETION_SHAPE: readonly ShapeRow[] = [
   ['usage.total_tokens', 'count'],
 ]
 
-const chat: Proved = {
+const chat: Dialect = {
   name: 'chat',
   title: 'chat completions',
   path: '/chat/completions',
@@ -229,7 +229,7 @@ const chat: Proved = {
   },
 }
 
-export const PROVED: readonly Proved[] = [responses, chat]
+export const DIALECTS: readonly Dialect[] = [responses, chat]
 
 /** A call in the form of Responses. */
 function callOf(item: Readonly<Record<string, unknown>>): UnderstoodCall {

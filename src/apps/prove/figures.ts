@@ -3,7 +3,7 @@
  * gateway and direct ones, and CPU time of the gateway's processes per event. They do not affect the verdict.
  */
 import { readdirSync, readFileSync } from 'node:fs'
-import type { Proved } from './dialects.ts'
+import type { Dialect } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import type { ProbeAnswer, Tester } from './tester.ts'
 
@@ -44,13 +44,13 @@ export const CPU_SENDS = CPU_STREAMS
 export async function firstEvents(
   gateway: Tester,
   direct: Tester | null,
-  proved: Proved,
+  dialect: Dialect,
 ): Promise<FirstEventFigure | null> {
   const times: { gateway: number[]; direct: number[] } = { gateway: [], direct: [] }
   for (let sample = 0; sample < (direct === null ? SAMPLE_PAIRS.alone : SAMPLE_PAIRS.full); sample++) {
     // In turns, so that a moment of load affects both.
     for (const [name, tester] of [['gateway', gateway] as const, ['direct', direct] as const]) {
-      const ms = tester === null ? null : await firstTextMs(tester, proved)
+      const ms = tester === null ? null : await firstTextMs(tester, dialect)
       if (ms !== null) times[name].push(ms)
     }
   }
@@ -58,16 +58,16 @@ export async function firstEvents(
   const directSpread = spreadOf(times.direct)
   if (gatewaySpread === null) return null
   return {
-    dialect: proved.name,
+    dialect: dialect.name,
     gateway: gatewaySpread,
     direct: directSpread,
     addedMs: directSpread === null ? null : gatewaySpread.medianMs - directSpread.medianMs,
   }
 }
 
-async function firstTextMs(tester: Tester, proved: Proved): Promise<number | null> {
+async function firstTextMs(tester: Tester, dialect: Dialect): Promise<number | null> {
   try {
-    const { reply } = await tester.ask(proved, { stream: true })
+    const { reply } = await tester.ask(dialect, { stream: true })
     return reply.status === 200 ? reply.firstMs : null
   } catch (error) {
     if (isNoAnswer(error)) return null
@@ -84,12 +84,12 @@ function spreadOf(values: readonly number[]): Spread | null {
 }
 
 /** The CPU time of a process and its children while streams with many events run. */
-export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): Promise<CpuFigure | null> {
+export async function cpuPerEvent(tester: Tester, dialect: Dialect, pid: number): Promise<CpuFigure | null> {
   const beforeMs = cpuMs(pid)
   if (beforeMs === null) return null
   let events = 0
   for (let index = 0; index < CPU_STREAMS; index++) {
-    const answer: ProbeAnswer = await tester.ask(proved, { stream: true, script: 'many' })
+    const answer: ProbeAnswer = await tester.ask(dialect, { stream: true, script: 'many' })
     events += answer.stream.events.length
   }
   const afterMs = cpuMs(pid)
@@ -97,7 +97,7 @@ export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): 
   const spentMs = afterMs - beforeMs
   return {
     pid,
-    dialect: proved.name,
+    dialect: dialect.name,
     streams: CPU_STREAMS,
     events,
     cpuMs: spentMs,

@@ -15,7 +15,7 @@ import { STREAM_CHECKS } from './checks/streams.ts'
 import { UPSTREAM_CHECKS } from './checks/upstream.ts'
 import { provedClient } from './clients/clients.ts'
 import type { ProvedClientName } from './clients/names.ts'
-import { PROVED, type Proved, responses } from './dialects.ts'
+import { DIALECTS, type Dialect, responses } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { CPU_SENDS, cpuPerEvent, firstEventSends, firstEvents } from './figures.ts'
 import { FaultProvider } from './provider.ts'
@@ -76,7 +76,7 @@ const TEXT_MAX_CHARS = 3_000
 
 interface PlannedCheck {
   readonly check: Check
-  readonly proved: Proved
+  readonly dialect: Dialect
   /** The reason why it is skipped; null: it runs. */
   readonly why: string | null
 }
@@ -109,10 +109,10 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
   })
   const plan = planOf(client === null ? CHECKS : clientChecks(client), surveyed, options)
   const sends = plan.reduce((sum, { check, why }) => sum + (why === null ? check.sends : 0), 0)
-  const samples = surveyed.proved.length * SAMPLE_COUNT
+  const samples = surveyed.dialects.length * SAMPLE_COUNT
   listener.begins({
     model: clean(surveyed.deps.target.model),
-    dialects: client === null ? surveyed.proved.map(({ title }) => title) : [client.title],
+    dialects: client === null ? surveyed.dialects.map(({ title }) => title) : [client.title],
     checks: plan.filter(({ why }) => why === null).length,
     requests: sends + samples + figureSends(surveyed, options),
   })
@@ -130,7 +130,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     url: clean(options.url),
     model: clean(surveyed.deps.target.model),
     ...(client === null ? {} : { client: client.title }),
-    dialects: surveyed.proved.map(({ name }) => name),
+    dialects: surveyed.dialects.map(({ name }) => name),
     ration: { ...options.limits, sent: ration.sent, spentMs: Math.round(ration.spentMs) },
     summary: summaryOf(checks),
     checks,
@@ -144,7 +144,7 @@ function isWanted(id: string, { only }: ProveOptions): boolean {
 
 function planOf(
   checks: readonly Check[],
-  { proved, absent, deps }: SurveyResult,
+  { dialects, absent, deps }: SurveyResult,
   options: ProveOptions,
 ): PlannedCheck[] {
   const skipReason = (check: Check): string | null => {
@@ -155,16 +155,16 @@ function planOf(
       return 'not run: start with --restart-command'
     return null
   }
-  const [first = responses] = proved
+  const [first = responses] = dialects
   return checks
     .filter(({ id }) => isWanted(id, options))
     .flatMap((check): PlannedCheck[] => {
-      if (check.dialects === null) return [{ check, proved: first, why: skipReason(check) }]
-      return PROVED.filter(({ name }) => check.dialects?.includes(name)).map(dialect => {
-        const why = absent.find(entry => entry.proved === dialect)?.why
+      if (check.dialects === null) return [{ check, dialect: first, why: skipReason(check) }]
+      return DIALECTS.filter(({ name }) => check.dialects?.includes(name)).map(dialect => {
+        const why = absent.find(entry => entry.dialect === dialect)?.why
         return {
           check,
-          proved: dialect,
+          dialect,
           why: why === undefined ? skipReason(check) : `not offered here: ${why}`,
         }
       })
@@ -172,17 +172,17 @@ function planOf(
 }
 
 async function runCheck(
-  { check, proved, why }: PlannedCheck,
+  { check, dialect, why }: PlannedCheck,
   { deps, samples }: SurveyResult,
 ): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
   const before = deps.ration.sent
   const { outcome, seen } =
-    why === null ? await verdict(check, proved, tester) : { outcome: 'skipped' as const, seen: why }
+    why === null ? await verdict(check, dialect, tester) : { outcome: 'skipped' as const, seen: why }
   return {
     id: check.id,
     group: check.group,
-    dialect: check.dialects === null ? null : proved.name,
+    dialect: check.dialects === null ? null : dialect.name,
     status: statusFor(check, outcome),
     expected: check.asserts,
     seen,
@@ -200,7 +200,7 @@ function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
     : repeat
 }
 
-async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
+async function verdict(check: Check, dialect: Dialect, tester: Tester): Promise<CheckVerdict> {
   const { ration } = tester.deps
   if (check.sends > ration.remaining)
     return {
@@ -208,7 +208,7 @@ async function verdict(check: Check, proved: Proved, tester: Tester): Promise<Ch
       seen: `not run: --requests ${ration.limits.requests} does not leave the ${check.sends} that it needs`,
     }
   try {
-    return await check.run(tester, proved)
+    return await check.run(tester, dialect)
   } catch (error) {
     if (error instanceof RationSpent) return { outcome: 'skipped', seen: error.message }
     if (!isNoAnswer(error)) throw error
@@ -230,15 +230,15 @@ function figureSends(surveyed: SurveyResult, options: ProveOptions): number {
   if (!isWanted('figures', options)) return 0
   const sendsPerDialect =
     firstEventSends(directOf(surveyed, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
-  return surveyed.proved.length * sendsPerDialect
+  return surveyed.dialects.length * sendsPerDialect
 }
 
 async function figuresOf(surveyed: SurveyResult, options: ProveOptions): Promise<ProveReport['figures']> {
-  const { deps, samples, proved } = surveyed
+  const { deps, samples, dialects } = surveyed
   const direct = directOf(surveyed, options)
   const firstEvent = []
   const cpu = []
-  for (const dialect of isWanted('figures', options) ? proved : []) {
+  for (const dialect of isWanted('figures', options) ? dialects : []) {
     const tester = new Tester(deps, samples)
     const directTester = direct === null ? null : new Tester(direct, new Samples())
     try {

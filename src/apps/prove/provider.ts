@@ -19,7 +19,7 @@ import {
 } from '../simulator/reply.ts'
 import { chatSpeaker } from '../simulator/speak-chat.ts'
 import { responsesSpeaker } from '../simulator/speak-responses.ts'
-import { FUNCTION_NAME, type ProvedName } from './dialects.ts'
+import { FUNCTION_NAME, type TestedDialectName } from './dialects.ts'
 import { HABITS, type HabitReply } from './habits.ts'
 import { OUTLIVED, OUTLIVED_JSON, type OutlivedName, restOf, textSoFar } from './outlived.ts'
 import { objectOf } from './sse.ts'
@@ -98,7 +98,7 @@ export class FaultProvider {
   readonly #gateMs: number
   readonly #server: Server
   readonly #gates = new Map<string, Gate>()
-  readonly #formats = new Map<string, ProvedName>()
+  readonly #formats = new Map<string, TestedDialectName>()
   readonly #runs = new Map<string, number>()
   readonly #mended = new Set<string>()
   /** Number of requests for replies so far. */
@@ -146,7 +146,7 @@ export class FaultProvider {
   }
 
   /** The wire format of the gateway's request for the habit with this id. */
-  formatOf(id: string): ProvedName | undefined {
+  formatOf(id: string): TestedDialectName | undefined {
     return this.#formats.get(id)
   }
 

@@ -3,7 +3,7 @@
  * terminal. Pure.
  */
 import type { Check, CheckGroup } from './check.ts'
-import type { ProvedName } from './dialects.ts'
+import type { TestedDialectName } from './dialects.ts'
 import type { CpuFigure, FirstEventFigure } from './figures.ts'
 
 /** Raised when the meaning of a field changes. */
@@ -15,7 +15,7 @@ export interface CheckResult {
   readonly id: string
   readonly group: CheckGroup
   /** Null: the check belongs to no interface. */
-  readonly dialect: ProvedName | null
+  readonly dialect: TestedDialectName | null
   readonly status: CheckStatus
   readonly expected: string
   readonly seen: string
@@ -35,7 +35,7 @@ export interface ProveReport {
   readonly model: string
   /** The client whose traffic was replayed, with its version; absent: none. */
   readonly client?: string
-  readonly dialects: readonly ProvedName[]
+  readonly dialects: readonly TestedDialectName[]
   readonly ration: {
     readonly requests: number
     readonly concurrency: number

@@ -1,5 +1,5 @@
 /** Explores a gateway: which of the two interfaces it offers, and which model to use. */
-import { PROVED, type Proved } from './dialects.ts'
+import { DIALECTS, type Dialect } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { PROVIDER_MODEL } from './provider.ts'
 import { fields, list, objectOf, string } from './sse.ts'
@@ -13,9 +13,9 @@ export class ProveFault extends Error {
 export interface SurveyResult {
   readonly deps: TesterDeps
   readonly samples: Samples
-  readonly proved: readonly Proved[]
+  readonly dialects: readonly Dialect[]
   /** The reason why an interface is not tested. */
-  readonly absent: readonly { readonly proved: Proved; readonly why: string }[]
+  readonly absent: readonly { readonly dialect: Dialect; readonly why: string }[]
 }
 
 /** For checks that send their own requests: only finds the model. @throws ProveFault, RationSpent */
@@ -24,7 +24,7 @@ export async function surveyModel(testerDeps: TesterDeps): Promise<SurveyResult>
   return {
     deps: { ...testerDeps, target: { ...testerDeps.target, model } },
     samples: new Samples(),
-    proved: [],
+    dialects: [],
     absent: [],
   }
 }
@@ -34,9 +34,9 @@ export async function survey(testerDeps: TesterDeps): Promise<SurveyResult> {
   const model = testerDeps.target.model || (await firstModel(testerDeps))
   let deps: TesterDeps = { ...testerDeps, target: { ...testerDeps.target, model } }
   const samples = new Samples()
-  const proved: Proved[] = []
-  const absent: { proved: Proved; why: string }[] = []
-  for (const dialect of PROVED) {
+  const dialects: Dialect[] = []
+  const absent: { dialect: Dialect; why: string }[] = []
+  for (const dialect of DIALECTS) {
     let answer = await sendProbe(new Tester(deps, new Samples()), dialect)
     const wantsNewField =
       dialect.name === 'chat' && answer.reply.status === 400 && /max_tokens/.test(answer.reply.text)
@@ -49,20 +49,20 @@ export async function survey(testerDeps: TesterDeps): Promise<SurveyResult> {
     if (status === 401 || status === 403)
       throw new ProveFault(`the gateway refused the key: ${statusText(answer)}`)
     if (status === 200) {
-      proved.push(dialect)
+      dialects.push(dialect)
       await samples.of(`${dialect.name} whole`, () => Promise.resolve(firstAnswer))
-    } else absent.push({ proved: dialect, why: statusText(answer) })
+    } else absent.push({ dialect, why: statusText(answer) })
   }
-  if (proved.length > 0) return { deps, samples, proved, absent }
-  const why = absent.map(({ proved: { path }, why: reason }) => `${path}: ${reason}`).join('; ')
+  if (dialects.length > 0) return { deps, samples, dialects, absent }
+  const why = absent.map(({ dialect: { path }, why: reason }) => `${path}: ${reason}`).join('; ')
   throw new ProveFault(
     `the model ${model} answers through neither interface (${why}): name another model with --model ID, or another address`,
   )
 }
 
-async function sendProbe(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
+async function sendProbe(tester: Tester, dialect: Dialect): Promise<ProbeAnswer> {
   try {
-    return await tester.ask(proved)
+    return await tester.ask(dialect)
   } catch (error) {
     if (isNoAnswer(error))
       throw new ProveFault(`no gateway answers at ${tester.deps.target.url}: ${error.message}`)

@@ -5,7 +5,7 @@
 import type { Clock } from '../../base/clock.ts'
 import { randomText } from '../../base/ids.ts'
 import { type ConnectionTerms, RawConnection, type ReadOptions } from './connection.ts'
-import type { Proved, Question, Understood } from './dialects.ts'
+import type { Dialect, Question, Understood } from './dialects.ts'
 import { type FaultProvider, mark, type Script } from './provider.ts'
 import type { Ration } from './ration.ts'
 import type { SeenReply } from './raw-reply.ts'
@@ -131,14 +131,14 @@ export class Tester {
   }
 
   /** A reply that several checks use. */
-  async sample(proved: Proved, name: SampleName): Promise<ProbeAnswer>
-  async sample(proved: Proved, name: string, options: AskOptions): Promise<ProbeAnswer>
+  async sample(dialect: Dialect, name: SampleName): Promise<ProbeAnswer>
+  async sample(dialect: Dialect, name: string, options: AskOptions): Promise<ProbeAnswer>
   async sample(
-    proved: Proved,
+    dialect: Dialect,
     name: string,
     options = SAMPLES[name as SampleName] as AskOptions,
   ): Promise<ProbeAnswer> {
-    const answer = await this.#samples.of(`${proved.name} ${name}`, () => this.ask(proved, options))
+    const answer = await this.#samples.of(`${dialect.name} ${name}`, () => this.ask(dialect, options))
     this.repeat = answer.repeat
     return answer
   }
@@ -149,7 +149,7 @@ export class Tester {
   }
 
   /** The body of a request, with a mark for the scripted provider. */
-  body(proved: Proved, options: AskOptions, id: string): string {
+  body(dialect: Dialect, options: AskOptions, id: string): string {
     if (options.text !== undefined) return options.text
     const { provider, target } = this.deps
     const prompt = provider === null ? PROMPT : `${mark(options.script ?? 'plain', id)} ${PROMPT}`
@@ -161,14 +161,14 @@ export class Tester {
       maxTokensField: target.maxTokensField,
       ...(options.calls === true ? { calls: true } : {}),
     }
-    return JSON.stringify({ ...proved.body(question), ...options.body })
+    return JSON.stringify({ ...dialect.body(question), ...options.body })
   }
 
   /** Sends a request to the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
-  async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<ProbeAnswer> {
-    const body = this.body(proved, options, id)
-    const repeat = this.#curl(proved.path, 'POST', body, options)
-    const reply = await this.request('POST', proved.path, body, options)
+  async ask(dialect: Dialect, options: AskOptions = {}, id = newId()): Promise<ProbeAnswer> {
+    const body = this.body(dialect, options, id)
+    const repeat = this.#curl(dialect.path, 'POST', body, options)
+    const reply = await this.request('POST', dialect.path, body, options)
     const isStream = /^text\/event-stream/i.test(reply.headers.get('content-type') ?? '')
     const document = isStream ? undefined : objectOf(reply.text)
     const stream = readStream(isStream ? reply.text : '')
@@ -177,7 +177,7 @@ export class Tester {
       reply,
       document,
       stream,
-      understood: isStream ? proved.stream(stream) : proved.whole(document),
+      understood: isStream ? dialect.stream(stream) : dialect.whole(document),
       repeat,
     }
   }

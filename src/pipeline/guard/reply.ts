@@ -28,7 +28,7 @@ import {
   withoutLogprobs,
 } from './reply-text.ts'
 import { ReplyReport } from './report.ts'
-import { type QueuedStep, type QueuedDelta, type QueueOwner, ScanQueue } from './scan-queue.ts'
+import { type QueuedDelta, type QueuedStep, type QueueOwner, ScanQueue } from './scan-queue.ts'
 
 /** The rules for replies of one caller, and the means to evaluate them. */
 export interface ReplyGuarding {

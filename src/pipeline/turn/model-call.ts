@@ -37,6 +37,7 @@ import {
 } from './failover.ts'
 import {
   betterResult,
+  type CallWithoutReply,
   endRetry,
   type HedgedCall,
   type ModelReply,
@@ -45,7 +46,6 @@ import {
   type Result,
   raceOf,
   removeAttempt,
-  type CallWithoutReply,
 } from './hedge.ts'
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import { type ProviderKeys, type ProviderRequests, requiresAll } from './provider-request.ts'

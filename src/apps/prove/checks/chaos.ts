@@ -27,9 +27,9 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     name: 'abort',
     asserts: 'after a client disconnects in the middle of a stream, the next request works',
     matters: 'people close windows all the time',
-    async run(tester, proved) {
-      await tester.ask(proved, LEAVING_CLIENT)
-      const answer = await tester.ask(proved, { stream: true })
+    async run(tester, dialect) {
+      await tester.ask(dialect, LEAVING_CLIENT)
+      const answer = await tester.ask(dialect, { stream: true })
       return answer.reply.status === 200 && answer.understood.end === 'ended'
         ? pass('200')
         : fail(statusOf(answer))
@@ -40,11 +40,11 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     asserts: `${ABORT_COUNT} clients that disconnect in the middle of a stream do not slow down later ones`,
     matters: 'small losses with each client add up to an outage',
     sends: ABORT_COUNT + 2 * SAMPLE_COUNT,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const firstMs = async (): Promise<number> => {
         const times: number[] = []
         for (let index = 0; index < SAMPLE_COUNT; index++) {
-          const answer = await tester.ask(proved, { stream: true })
+          const answer = await tester.ask(dialect, { stream: true })
           if (answer.reply.status !== 200) return Number.POSITIVE_INFINITY
           times.push(answer.reply.firstMs)
         }
@@ -53,7 +53,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       const before = await firstMs()
       for (let remaining = ABORT_COUNT; remaining > 0; remaining -= tester.others) {
         const leaving = Array.from({ length: Math.min(remaining, tester.others) }, () =>
-          tester.ask(proved, LEAVING_CLIENT),
+          tester.ask(dialect, LEAVING_CLIENT),
         )
         await Promise.all(leaving)
       }
@@ -70,14 +70,14 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     asserts: 'while a client does not read its stream, others get theirs',
     matters: 'one phone in a tunnel stops everybody',
     sends: 1 + PARALLEL_REQUESTS,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const slow = await tester.open()
       tester.deps.ration.spend(1)
       slow.pause()
-      const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
-      slow.send(tester.bytes(proved.path, body))
+      const body = tester.body(dialect, { stream: true, script: 'flood' }, newId())
+      slow.send(tester.bytes(dialect.path, body))
       for (let index = 0; index < PARALLEL_REQUESTS; index++) {
-        const answer = await tester.ask(proved, { stream: true })
+        const answer = await tester.ask(dialect, { stream: true })
         if (answer.understood.end !== 'ended')
           return fail(`request ${index + 1} beside the slow reader: ${statusOf(answer)}`)
       }
@@ -89,9 +89,9 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     asserts: 'concurrent streams end properly, each with its own text',
     matters: 'one customer reads what another was told',
     sends: 8,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const answer = await Promise.all(
-        Array.from({ length: tester.others }, () => tester.ask(proved, { stream: true })),
+        Array.from({ length: tester.others }, () => tester.ask(dialect, { stream: true })),
       )
       const badAnswer = answer.find(({ understood }) => understood.end !== 'ended')
       if (badAnswer !== undefined) return fail(statusOf(badAnswer))
@@ -110,10 +110,10 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     asserts: 'while some connections never finish their request, others are served',
     matters: 'a few slow clients could occupy all connections',
     sends: 9,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       for (let index = 0; index < tester.others; index++) {
         const connection = await tester.open()
-        const head = tester.head('POST', proved.path)
+        const head = tester.head('POST', dialect.path)
         tester.sendRaw(
           connection,
           index % 2 === 0 ? head.slice(0, 20) : `${head}Content-Length: 1000\r\n\r\n{"model": `,
@@ -132,10 +132,10 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     asserts: 'after clients disconnect in the middle of their requests, the next one is served',
     matters: 'a broken upload must not take the server down',
     sends: 4,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       for (let index = 0; index < 3; index++) {
         const connection = await tester.open()
-        tester.sendRaw(connection, `${tester.head('POST', proved.path)}Content-Length: 1000\r\n\r\n{"mod`, 1)
+        tester.sendRaw(connection, `${tester.head('POST', dialect.path)}Content-Length: 1000\r\n\r\n{"mod`, 1)
         tester.close(connection)
       }
       const reply = await tester.request('GET', '/models', null)

@@ -14,7 +14,7 @@ import {
   pass,
   skip,
 } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import type { OutlivedName } from '../outlived.ts'
 import { objectOf } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
@@ -36,9 +36,9 @@ interface Row {
   readonly asserts: string
   readonly matters: string
   readonly script: OutlivedName
-  readonly options?: (proved: Proved) => AskOptions
+  readonly options?: (dialect: Dialect) => AskOptions
   /** The result that a client must see. */
-  judge(answer: ProbeAnswer, proved: Proved, script: OutlivedName): CheckVerdict
+  judge(answer: ProbeAnswer, dialect: Dialect, script: OutlivedName): CheckVerdict
 }
 
 const ROWS: readonly Row[] = [
@@ -108,14 +108,14 @@ export const CONTINUED_CHECKS: readonly Check[] = checksOf(
     ({ script, options, judge, ...row }): CheckRow => ({
       ...row,
       needs: 'provider',
-      async run(tester, proved) {
-        if (!(await continues(tester, proved))) {
+      async run(tester, dialect) {
+        if (!(await continues(tester, dialect))) {
           tester.repeat = ''
           return skip(NOT_OFFERED)
         }
-        const answer = await tester.ask(proved, { ...options?.(proved), script, stream: true })
-        const verdict = judge(answer, proved, script)
-        await settled(tester, proved)
+        const answer = await tester.ask(dialect, { ...options?.(dialect), script, stream: true })
+        const verdict = judge(answer, dialect, script)
+        await settled(tester, dialect)
         return verdict
       },
     }),
@@ -123,13 +123,13 @@ export const CONTINUED_CHECKS: readonly Check[] = checksOf(
 )
 
 /** True if the gateway calls its provider again when a text breaks off. */
-async function continues(tester: Tester, proved: Proved): Promise<boolean> {
-  return await tester.once(`${proved.name} continued`, async () => {
+async function continues(tester: Tester, dialect: Dialect): Promise<boolean> {
+  return await tester.once(`${dialect.name} continued`, async () => {
     for (let attempt = 1; attempt <= MAX_SURVEY_ATTEMPTS; attempt++) {
       const id = newId()
-      await tester.ask(proved, { script: 'outlived', stream: true }, id)
+      await tester.ask(dialect, { script: 'outlived', stream: true }, id)
       if ((tester.deps.provider?.runs(id) ?? 0) > 1) return true
-      await settled(tester, proved)
+      await settled(tester, dialect)
     }
     return false
   })
@@ -143,11 +143,11 @@ function reportedFailure({ reply, understood }: ProbeAnswer): CheckVerdict | nul
   return null
 }
 
-function judgeText(answer: ProbeAnswer, proved: Proved, script: OutlivedName): CheckVerdict {
+function judgeText(answer: ProbeAnswer, dialect: Dialect, script: OutlivedName): CheckVerdict {
   const { end } = answer.understood
   if (answer.reply.status === 200 && end !== 'ended')
     return fail(end === 'failed' ? 'the client is told of a failure' : 'the stream has no end')
-  return intactStream(answer, proved, script)
+  return intactStream(answer, dialect, script)
 }
 
 function judgeCall({ understood: { calls } }: ProbeAnswer): CheckVerdict {

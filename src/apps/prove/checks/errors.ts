@@ -11,7 +11,7 @@ import {
   pass,
   statusOf,
 } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
 import { shapeFaults } from '../shape.ts'
 import { objectOf } from '../sse.ts'
@@ -21,7 +21,7 @@ interface Refusal {
   readonly name: string
   readonly asserts: string
   readonly matters: string
-  options(proved: Proved): AskOptions
+  options(dialect: Dialect): AskOptions
   /** The correct statuses. */
   readonly statuses: readonly number[]
 }
@@ -81,8 +81,8 @@ const REFUSALS: readonly Refusal[] = [
   },
 ]
 
-function sendRefusal(tester: Tester, proved: Proved, { name, options }: Refusal): Promise<ProbeAnswer> {
-  return tester.sample(proved, name, options(proved))
+function sendRefusal(tester: Tester, dialect: Dialect, { name, options }: Refusal): Promise<ProbeAnswer> {
+  return tester.sample(dialect, name, options(dialect))
 }
 
 const COMMON = { group: 'conformance', dialects: BOTH, basis: BASIS.api, sends: 1 } as const
@@ -93,8 +93,8 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
       name: refusal.name,
       asserts: refusal.asserts,
       matters: refusal.matters,
-      async run(tester, proved) {
-        const answer = await sendRefusal(tester, proved, refusal)
+      async run(tester, dialect) {
+        const answer = await sendRefusal(tester, dialect, refusal)
         return refusal.statuses.includes(answer.reply.status)
           ? pass(statusOf(answer))
           : fail(statusOf(answer))
@@ -106,9 +106,9 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     asserts: 'the body of each refusal is JSON with error.message, and with error.type or error.code',
     matters: 'SDKs show error.message; without it people see "no body"',
     sends: 0,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       for (const refusal of REFUSALS) {
-        const answer = await sendRefusal(tester, proved, refusal)
+        const answer = await sendRefusal(tester, dialect, refusal)
         const faults = envelopeFaults(answer)
         if (faults.length > 0)
           return faultless(
@@ -126,9 +126,9 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     basis: 'OWASP, improper error handling',
     weight: 'should',
     sends: 0,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       for (const refusal of REFUSALS) {
-        const answer = await sendRefusal(tester, proved, refusal)
+        const answer = await sendRefusal(tester, dialect, refusal)
         const { text } = answer.reply
         if (text.includes(UNKNOWN_KEY) || text.includes(tester.deps.target.key))
           return fail(`${refusal.name}: the key is sent back`)
@@ -143,8 +143,8 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     asserts: 'GET on the path is refused with 405 and Allow, or with 404',
     matters: 'monitors and crawlers must not look like outages',
     basis: BASIS.http,
-    async run(tester, proved) {
-      const reply = await tester.request('GET', proved.path, null)
+    async run(tester, dialect) {
+      const reply = await tester.request('GET', dialect.path, null)
       const allow = reply.headers.get('allow')
       if (reply.status === 405)
         return allow === undefined ? fail('405 without Allow') : pass(`405, Allow: ${allow}`)
@@ -168,9 +168,9 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     matters: 'one client could take the memory, or a connection, that all others need',
     basis: `${BASIS.http}, 413`,
     weight: 'should',
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const connection = await tester.open()
-      const head = `${tester.head('POST', proved.path)}Content-Length: 1099511627776\r\n\r\n`
+      const head = `${tester.head('POST', dialect.path)}Content-Length: 1099511627776\r\n\r\n`
       tester.sendRaw(connection, `${head}{"model": "x", "input": "${'x'.repeat(64)}`, 1)
       const reply = await connection.read({ silenceMs: REFUSAL_WAIT_MS })
       if (reply === null)

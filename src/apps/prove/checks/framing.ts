@@ -12,7 +12,7 @@ import {
   warn,
 } from '../check.ts'
 import type { RawConnection } from '../connection.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { UNKNOWN_MODEL } from '../provider.ts'
 import type { SeenReply } from '../raw-reply.ts'
 import type { Tester } from '../tester.ts'
@@ -33,34 +33,34 @@ const MALFORMED_REQUESTS: readonly {
   readonly name: string
   readonly asserts: string
   readonly basis: string
-  bytes(tester: Tester, proved: Proved): string
+  bytes(tester: Tester, dialect: Dialect): string
 }[] = [
   {
     name: 'two-lengths',
     asserts: 'two different Content-Lengths are refused with 400',
     basis: `${BASIS.http1}, 6.3`,
-    bytes: (tester, proved) =>
-      `${tester.head('POST', proved.path)}Content-Length: 5\r\nContent-Length: 4\r\n\r\n{}   `,
+    bytes: (tester, dialect) =>
+      `${tester.head('POST', dialect.path)}Content-Length: 5\r\nContent-Length: 4\r\n\r\n{}   `,
   },
   {
     name: 'bad-length',
     asserts: 'a Content-Length that is not a number is refused with 400',
     basis: `${BASIS.http1}, 6.3`,
-    bytes: (tester, proved) => `${tester.head('POST', proved.path)}Content-Length: 0x2\r\n\r\n{}`,
+    bytes: (tester, dialect) => `${tester.head('POST', dialect.path)}Content-Length: 0x2\r\n\r\n{}`,
   },
   {
     name: 'bad-chunk',
     asserts: 'a chunk without a valid size is refused with 400',
     basis: `${BASIS.http1}, 7.1`,
-    bytes: (tester, proved) =>
-      `${tester.head('POST', proved.path)}Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n`,
+    bytes: (tester, dialect) =>
+      `${tester.head('POST', dialect.path)}Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n`,
   },
   {
     name: 'unknown-coding',
     asserts: 'an unknown Transfer-Encoding is refused with 400 or 501',
     basis: `${BASIS.http1}, 6.1`,
-    bytes: (tester, proved) =>
-      `${tester.head('POST', proved.path)}Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+    bytes: (tester, dialect) =>
+      `${tester.head('POST', dialect.path)}Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
   },
   {
     name: 'no-host',
@@ -81,9 +81,9 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
     ({ bytes, ...row }): CheckRow => ({
       ...row,
       matters: SMUGGLING_HARM,
-      async run(tester, proved) {
+      async run(tester, dialect) {
         const connection = await tester.open()
-        tester.sendRaw(connection, bytes(tester, proved), 1)
+        tester.sendRaw(connection, bytes(tester, dialect), 1)
         const reply = await connection.read({ silenceMs: QUIET_MS })
         if (reply === null) return unanswered(connection)
         if (reply.status < 400) return fail(`it was served: status ${reply.status}`)
@@ -98,10 +98,10 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
     matters: SMUGGLING_HARM,
     basis: `${BASIS.http1}, 6.1`,
     sends: 2,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const hidden = `${tester.head('GET', CHEAP_PATH)}\r\n`
       const body = `0\r\n\r\n${hidden}`
-      const head = `${tester.head('POST', proved.path)}Content-Length: ${body.length}\r\nTransfer-Encoding: chunked\r\n\r\n`
+      const head = `${tester.head('POST', dialect.path)}Content-Length: ${body.length}\r\nTransfer-Encoding: chunked\r\n\r\n`
       const connection = await tester.open()
       tester.sendRaw(connection, head + body, 2)
       const first = await connection.read({ silenceMs: QUIET_MS })
@@ -178,10 +178,10 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
     asserts: 'a request that arrives in pieces, with its body in chunks, is read as one',
     matters: 'networks split requests anywhere',
     basis: `${BASIS.http1}, 7.1`,
-    async run(tester, proved) {
-      const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'split')
+    async run(tester, dialect) {
+      const body = tester.body(dialect, { body: { model: UNKNOWN_MODEL } }, 'split')
       const chunks = pieces(body, 7).map(piece => `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`)
-      const bytes = `${tester.head('POST', proved.path)}Transfer-Encoding: chunked\r\n\r\n${chunks.join('')}0\r\n\r\n`
+      const bytes = `${tester.head('POST', dialect.path)}Transfer-Encoding: chunked\r\n\r\n${chunks.join('')}0\r\n\r\n`
       const connection = await tester.open()
       const [first = '', ...otherPieces] = pieces(bytes, 29)
       tester.sendRaw(connection, first, 1)
@@ -226,10 +226,10 @@ function unanswered(connection: RawConnection): CheckVerdict {
     : warn('it was neither served nor refused: the connection just waits')
 }
 
-async function expectContinue(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+async function expectContinue(tester: Tester, dialect: Dialect): Promise<CheckVerdict> {
   const connection: RawConnection = await tester.open()
-  const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'expect')
-  const bytes = tester.bytes(proved.path, body, 'Expect: 100-continue\r\n')
+  const body = tester.body(dialect, { body: { model: UNKNOWN_MODEL } }, 'expect')
+  const bytes = tester.bytes(dialect.path, body, 'Expect: 100-continue\r\n')
   const head = bytes.subarray(0, bytes.length - Buffer.byteLength(body))
   tester.sendRaw(connection, head.toString('latin1'), 1)
   let isBodyRequested = false

@@ -3,7 +3,7 @@
  * scripted provider.
  */
 import { BOTH, type Check, type CheckVerdict, checksOf, fail, pass, skip, statusOf } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { HABITS, type Habit } from '../habits.ts'
 import { objectOf } from '../sse.ts'
 import { newId, type ProbeAnswer, type Tester } from '../tester.ts'
@@ -20,20 +20,20 @@ export const HABIT_CHECKS: readonly Check[] = checksOf(
       matters: habit.matters,
       needs: 'provider' as const,
       ...(isFailure ? { sends: 2 } : {}),
-      async run(tester, proved) {
-        const verdict = await checkHabit(habit, tester, proved)
-        if (isFailure) await settled(tester, proved)
+      async run(tester, dialect) {
+        const verdict = await checkHabit(habit, tester, dialect)
+        if (isFailure) await settled(tester, dialect)
         return verdict
       },
     }
   }),
 )
 
-async function checkHabit(habit: Habit, tester: Tester, proved: Proved): Promise<CheckVerdict> {
+async function checkHabit(habit: Habit, tester: Tester, dialect: Dialect): Promise<CheckVerdict> {
   const id = newId()
   const isStream = (habit.chat ?? habit.responses)?.events !== undefined
   const answer = await tester.ask(
-    proved,
+    dialect,
     {
       script: `habit-${habit.name}`,
       stream: isStream,

@@ -3,7 +3,7 @@
  * form. They need the scripted provider.
  */
 import { BOTH, type Check, type CheckVerdict, checksOf, fail, pass, statusOf } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { mark } from '../provider.ts'
 import { newId, type Tester } from '../tester.ts'
 
@@ -72,14 +72,14 @@ export const RECEIVER_CHECKS: readonly Check[] = checksOf(
     matters,
     weight: 'should' as const,
     needs: 'provider' as const,
-    run: (tester, proved) => checkHistory(row, tester, proved),
+    run: (tester, dialect) => checkHistory(row, tester, dialect),
   })),
 )
 
 async function checkHistory(
   { history = [], question = 'Go on.' }: Omit<Row, 'name' | 'asserts' | 'matters'>,
   tester: Tester,
-  proved: Proved,
+  dialect: Dialect,
 ): Promise<CheckVerdict> {
   const id = newId()
   const steps: readonly Step[] = [
@@ -87,14 +87,14 @@ async function checkHistory(
     ...history,
     { user: `${mark('strict', id)} ${question}` },
   ]
-  const isChat = proved.name === 'chat'
+  const isChat = dialect.name === 'chat'
   const body = isChat
     ? { messages: steps.map(chatMessage), tools: [{ type: 'function', function: TOOL }] }
     : {
         input: steps.flatMap(responsesItems),
         tools: [{ type: 'function', ...TOOL }],
       }
-  const { reply, document, understood } = await tester.ask(proved, { body }, id)
+  const { reply, document, understood } = await tester.ask(dialect, { body }, id)
   if (reply.status === 400 && question !== 'Go on.') return pass(statusOf({ reply, document }))
   if (reply.status !== 200) return fail(statusOf({ reply, document }))
   const [firstCall] = understood.calls

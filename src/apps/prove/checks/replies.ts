@@ -23,8 +23,8 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     name: 'status',
     asserts: 'a valid request is answered with 200 and an application/json body',
     matters: 'clients choose their parser by status and type',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'whole')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'whole')
       const type = answer.reply.headers.get('content-type') ?? 'none'
       if (answer.reply.status !== 200) return fail(statusOf(answer))
       return /^application\/json\b/i.test(type) ? pass(`200, ${type}`) : fail(`Content-Type is ${type}`)
@@ -34,10 +34,10 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     name: 'schema',
     asserts: 'the reply has the fields that the reference requires, with their types',
     matters: 'typed clients read these fields without asking whether they are there',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'whole')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'whole')
       return whenOk(answer, () =>
-        faultless(proved.wholeFaults(answer.document), 'all required fields are there'),
+        faultless(dialect.wholeFaults(answer.document), 'all required fields are there'),
       )
     },
   },
@@ -45,8 +45,8 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     name: 'text',
     asserts: 'the reply has text, and its status says that it is finished',
     matters: 'clients show an empty answer with status 200 as what the model said',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'whole')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'whole')
       return whenOk(answer, ({ understood: { text, end } }) => {
         if (end !== 'ended') return fail('the reply says that it failed')
         // A thinking model may use up all its tokens before it writes text.
@@ -59,8 +59,8 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     name: 'usage',
     asserts: 'the reply has usage, and input and output tokens add up to the total',
     matters: 'callers are billed, and set limits, by these numbers',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'whole')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'whole')
       return whenOk(answer, ({ understood: { usage } }) => {
         if (usage === null) return fail('there is no usage')
         const [input, output, total] = usage
@@ -76,8 +76,8 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     asserts: 'the body is as long as announced, and is UTF-8',
     matters: 'a body that ends early causes parse errors in clients, at random times',
     basis: BASIS.http1,
-    async run(tester, proved) {
-      const { reply } = await tester.sample(proved, 'whole')
+    async run(tester, dialect) {
+      const { reply } = await tester.sample(dialect, 'whole')
       if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
       return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is not UTF-8')
     },
@@ -86,10 +86,10 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     name: 'call',
     asserts: 'a forced function call arrives as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'called')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'called')
       return calling(tester, answer, ({ understood }) => [
-        ...(proved.wholeFaults(answer.document) ?? []),
+        ...(dialect.wholeFaults(answer.document) ?? []),
         ...callFaults(understood.calls[0], isCut(answer)),
       ])
     },

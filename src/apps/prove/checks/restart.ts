@@ -1,7 +1,7 @@
 /** A restart of the gateway while streams are running, with a command that the user supplies. */
 import { spawn } from 'node:child_process'
 import { type CheckVerdict, fail, pass, skip } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { RationSpent } from '../ration.ts'
 import { readStream } from '../sse.ts'
 import { newId, type ProbeAnswer, type Tester } from '../tester.ts'
@@ -10,7 +10,7 @@ const STREAMS = 4
 /** New requests must succeed again within a minute. */
 const RECOVERY_POLL = { tries: 60, pauseMs: 1_000 } as const
 
-export async function restarted(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+export async function restarted(tester: Tester, dialect: Dialect): Promise<CheckVerdict> {
   const command = tester.deps.restartCommand ?? ''
   const count = Math.min(STREAMS, tester.others)
   let started = 0
@@ -21,7 +21,7 @@ export async function restarted(tester: Tester, proved: Proved): Promise<CheckVe
   const countStream = (): void => {
     if (++started === count) reportBegun()
   }
-  const streams = Array.from({ length: count }, () => runStream(tester, proved, countStream))
+  const streams = Array.from({ length: count }, () => runStream(tester, dialect, countStream))
   const settled = Promise.allSettled(streams)
   await Promise.race([haveBegun, settled])
   if (started < count) return fail('the streams before the restart did not begin')
@@ -39,16 +39,16 @@ export async function restarted(tester: Tester, proved: Proved): Promise<CheckVe
 }
 
 /** Runs a stream during the command; `onBegin` is called at its first text. */
-async function runStream(tester: Tester, proved: Proved, onBegin: () => void): Promise<ProbeAnswer> {
+async function runStream(tester: Tester, dialect: Dialect, onBegin: () => void): Promise<ProbeAnswer> {
   const id = newId()
   let eventCount = 0
   return await tester.ask(
-    proved,
+    dialect,
     {
       stream: true,
       script: 'slow',
       onText(text) {
-        if (eventCount === 0 && proved.stream(readStream(text)).text !== '') {
+        if (eventCount === 0 && dialect.stream(readStream(text)).text !== '') {
           eventCount = 1
           onBegin()
         }

@@ -16,7 +16,7 @@ import {
   statusOf,
   warn,
 } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { piecesFor, type Script, UNKNOWN_KEY } from '../provider.ts'
 import { fields } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
@@ -43,7 +43,7 @@ interface Survey extends RetriedRequest {
 }
 
 type Row = Omit<CheckRow, 'run'> & {
-  run(tester: Tester, proved: Proved, survey: Survey): Promise<CheckVerdict>
+  run(tester: Tester, dialect: Dialect, survey: Survey): Promise<CheckVerdict>
 }
 
 const ROWS: readonly Row[] = [
@@ -58,12 +58,12 @@ const ROWS: readonly Row[] = [
     name: 'kept-stream',
     asserts: 'a stream that is asked for again is the first one, from its first event',
     matters: DOUBLE_COST_HARM,
-    run: async (tester, proved) => {
-      const retried = await askTwice(tester, proved, { stream: true })
+    run: async (tester, dialect) => {
+      const retried = await askTwice(tester, dialect, { stream: true })
       const same = judgeSameAnswer(retried, 'plain')
       if (same.outcome !== 'pass') return same
       return faultless(
-        proved.violations(retried.again.stream.events).map(({ what }) => what),
+        dialect.violations(retried.again.stream.events).map(({ what }) => what),
         same.seen,
       )
     },
@@ -72,12 +72,12 @@ const ROWS: readonly Row[] = [
     name: 'running',
     asserts: 'a request that is sent again while the first one runs does not run a second time',
     matters: DOUBLE_COST_HARM,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const id = newId()
       const options = withKey(newId(), { script: 'late' })
       const [first, again] = await Promise.all([
-        tester.ask(proved, options, id),
-        tester.ask(proved, options, id),
+        tester.ask(dialect, options, id),
+        tester.ask(dialect, options, id),
       ])
       // Either may be the one that came later.
       const isRefused = first.reply.status === 409
@@ -89,9 +89,9 @@ const ROWS: readonly Row[] = [
     name: 'running-stream',
     asserts: 'a client that loses its stream and asks again gets it from the first event, of the same run',
     matters: DOUBLE_COST_HARM,
-    run: async (tester, proved) =>
+    run: async (tester, dialect) =>
       judgeWhileRunning(
-        await askTwice(tester, proved, { stream: true, script: 'slow' }, text => text.includes('\n\n')),
+        await askTwice(tester, dialect, { stream: true, script: 'slow' }, text => text.includes('\n\n')),
         'slow',
       ),
   },
@@ -100,9 +100,9 @@ const ROWS: readonly Row[] = [
     asserts: 'another request under the same key is refused, and does not get the first answer',
     matters: 'a program with a wrong key takes the answer to one question for that to another',
     sends: 1,
-    async run(tester, proved, { first, key }) {
+    async run(tester, dialect, { first, key }) {
       const id = newId()
-      const answer = await tester.ask(proved, withKey(key), id)
+      const answer = await tester.ask(dialect, withKey(key), id)
       const { status } = answer.reply
       if (answer.understood.text !== '' && answer.understood.text === first.understood.text)
         return fail('it gets the answer to the first request')
@@ -117,7 +117,7 @@ const ROWS: readonly Row[] = [
     asserts: 'without a valid API key, an Idempotency-Key does not lead to the kept answer',
     matters: LEAK_HARM,
     sends: 1,
-    run: (tester, proved, survey) => judgeOtherKey(tester, proved, survey, UNKNOWN_KEY),
+    run: (tester, dialect, survey) => judgeOtherKey(tester, dialect, survey, UNKNOWN_KEY),
   },
   {
     name: 'second-key',
@@ -125,7 +125,7 @@ const ROWS: readonly Row[] = [
     matters: LEAK_HARM,
     needs: 'second-key',
     sends: 1,
-    run: (tester, proved, survey) => judgeOtherKey(tester, proved, survey, tester.deps.secondKey),
+    run: (tester, dialect, survey) => judgeOtherKey(tester, dialect, survey, tester.deps.secondKey),
   },
   {
     name: 'failure',
@@ -133,14 +133,14 @@ const ROWS: readonly Row[] = [
     asserts: 'a failure of the provider is not kept: the next request with that key runs',
     matters: 'SDKs retry failures with the same key, and get the failure again',
     sends: 3,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const id = newId()
       const options = withKey(newId(), { script: 'broken' })
-      const first = await tester.ask(proved, options, id)
+      const first = await tester.ask(dialect, options, id)
       if (first.reply.status < 500) return skip(`the failure does not arrive: ${statusOf(first)}`)
       tester.deps.provider?.mend(id)
-      await settled(tester, proved)
-      const again = await tester.ask(proved, options, id)
+      await settled(tester, dialect)
+      const again = await tester.ask(dialect, options, id)
       return again.reply.status === 200 ? pass('200 after the failure') : fail(statusOf(again))
     },
   },
@@ -157,9 +157,9 @@ export const RETRY_CHECKS: readonly Check[] = checksOf(
   ROWS.map(row => ({
     needs: 'provider',
     ...row,
-    async run(tester, proved) {
-      const survey = await surveyOf(tester, proved)
-      if (survey.why === null) return await row.run(tester, proved, survey)
+    async run(tester, dialect) {
+      const survey = await surveyOf(tester, dialect)
+      if (survey.why === null) return await row.run(tester, dialect, survey)
       tester.repeat = ''
       return skip(survey.why)
     },
@@ -167,19 +167,19 @@ export const RETRY_CHECKS: readonly Check[] = checksOf(
 )
 
 /** Sends one request twice with one key, and once with another key: two runs show that the key decides. */
-async function surveyOf(tester: Tester, proved: Proved): Promise<Survey> {
-  return await tester.once(`${proved.name} Idempotency-Key`, async () => {
+async function surveyOf(tester: Tester, dialect: Dialect): Promise<Survey> {
+  return await tester.once(`${dialect.name} Idempotency-Key`, async () => {
     const id = newId()
     const key = newId()
-    const first = await tester.ask(proved, withKey(key), id)
-    const again = await tester.ask(proved, withKey(key), id)
+    const first = await tester.ask(dialect, withKey(key), id)
+    const again = await tester.ask(dialect, withKey(key), id)
     const runs = runsOf(tester, id)
     const survey = { key, first, again, runs }
     if (first.reply.status !== 200) return { ...survey, why: `not offered here: ${statusOf(first)}` }
     if (runs > 1)
       return { ...survey, why: 'not offered here: requests with the same Idempotency-Key ran twice' }
     const { repeat } = tester
-    await tester.ask(proved, withKey(newId()), id)
+    await tester.ask(dialect, withKey(newId()), id)
     tester.repeat = repeat
     const isCache = runsOf(tester, id) === runs
     return {
@@ -199,18 +199,18 @@ function withKey(key: string, options: AskOptions = {}): AskOptions {
 /** @param shouldLeave the first client disconnects once it has read this */
 async function askTwice(
   tester: Tester,
-  proved: Proved,
+  dialect: Dialect,
   options: AskOptions,
   shouldLeave?: (text: string) => boolean,
 ): Promise<RetriedRequest> {
   const id = newId()
   const keyedOptions = withKey(newId(), options)
   const first = await tester.ask(
-    proved,
+    dialect,
     shouldLeave === undefined ? keyedOptions : { ...keyedOptions, onText: shouldLeave },
     id,
   )
-  const again = await tester.ask(proved, keyedOptions, id)
+  const again = await tester.ask(dialect, keyedOptions, id)
   return { first, again, runs: runsOf(tester, id) }
 }
 
@@ -237,11 +237,11 @@ function judgeWhileRunning(retried: RetriedRequest, script: Script): CheckVerdic
 /** Sends the first request with another API key: its answer must be another one, or a refusal. */
 async function judgeOtherKey(
   tester: Tester,
-  proved: Proved,
+  dialect: Dialect,
   { key, first }: Survey,
   apiKey: string | null,
 ): Promise<CheckVerdict> {
-  const answer = await tester.ask(proved, { ...withKey(key), key: apiKey }, first.id)
+  const answer = await tester.ask(dialect, { ...withKey(key), key: apiKey }, first.id)
   if (answer.reply.status !== 200) return pass(statusOf(answer))
   return idOf(answer) === idOf(first) ? fail('it gets the first answer') : pass('an answer of its own')
 }

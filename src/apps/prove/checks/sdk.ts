@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { BASIS, BOTH, type Check, type CheckVerdict, checksOf, fail, pass, skip } from '../check.ts'
-import { FUNCTION_NAME, type Proved } from '../dialects.ts'
+import { type Dialect, FUNCTION_NAME } from '../dialects.ts'
 import { mark, UNKNOWN_MODEL } from '../provider.ts'
 import { asCurl } from '../repeat.ts'
 import { objectOf } from '../sse.ts'
@@ -18,15 +18,15 @@ const BODY_MAX_BYTES = 8 * 1024 * 1024
 interface Row {
   readonly name: string
   readonly asserts: string
-  run(client: Client, proved: Proved, tester: Tester, sdk: Sdk): Promise<CheckVerdict>
+  run(client: Client, dialect: Dialect, tester: Tester, sdk: Sdk): Promise<CheckVerdict>
 }
 
 const ROWS: readonly Row[] = [
   {
     name: 'whole',
     asserts: 'the official client reads a reply, with its text and usage',
-    async run(client, proved, tester) {
-      if (proved.name === 'chat') {
+    async run(client, dialect, tester) {
+      if (dialect.name === 'chat') {
         const { choices, usage } = await client.chat.completions.create({
           ...chatBody(tester),
           stream: false,
@@ -40,8 +40,8 @@ const ROWS: readonly Row[] = [
   {
     name: 'stream',
     asserts: 'the official client follows a stream to its end, and assembles the whole answer from it',
-    async run(client, proved, tester) {
-      if (proved.name === 'chat') {
+    async run(client, dialect, tester) {
+      if (dialect.name === 'chat') {
         const stream = client.chat.completions.stream({
           ...chatBody(tester),
           stream_options: { include_usage: true },
@@ -67,8 +67,8 @@ const ROWS: readonly Row[] = [
   {
     name: 'call',
     asserts: 'the official client assembles a function call from the deltas of a stream',
-    async run(client, proved, tester) {
-      const call = await (proved.name === 'chat' ? chatCall(client, tester) : responsesCall(client, tester))
+    async run(client, dialect, tester) {
+      const call = await (dialect.name === 'chat' ? chatCall(client, tester) : responsesCall(client, tester))
       if (call === undefined) return tester.deps.provider === null ? skip(NO_CALLS) : fail('there is no call')
       const isJson = objectOf(call.arguments) !== undefined
       return call.name === FUNCTION_NAME && isJson
@@ -79,9 +79,9 @@ const ROWS: readonly Row[] = [
   {
     name: 'error',
     asserts: 'the official client throws a typed error with a message for a model that does not exist',
-    async run(client, proved, tester, { APIError }) {
+    async run(client, dialect, tester, { APIError }) {
       const answer =
-        proved.name === 'chat'
+        dialect.name === 'chat'
           ? client.chat.completions.create({ ...chatBody(tester), model: UNKNOWN_MODEL })
           : client.responses.create({ ...responsesBody(tester), model: UNKNOWN_MODEL })
       try {
@@ -105,13 +105,13 @@ export const SDK_CHECKS: readonly Check[] = checksOf(
   ROWS.map(({ run, ...row }) => ({
     ...row,
     matters: 'most clients use this library',
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const sdk = await load()
       if (sdk === null) return skip('install openai: npm install openai')
-      tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # through the openai package`
+      tester.repeat = `${asCurl(`${tester.deps.target.url}${dialect.path}`, 'POST', [], null)} # through the openai package`
       const { client, close } = await openClient(tester, sdk)
       try {
-        return await run(client, proved, tester, sdk)
+        return await run(client, dialect, tester, sdk)
       } catch (error) {
         if (error instanceof sdk.OpenAIError || error instanceof TypeError || error instanceof SyntaxError)
           return fail(`the client throws: ${error.message}`)

@@ -1,12 +1,12 @@
 /** Checks of streams: their frames, and the grammar of their events. */
 import { BASIS, type Check, type CheckRow, checksOf, fail, faultless, pass, skip } from '../check.ts'
-import type { ProvedName } from '../dialects.ts'
+import type { TestedDialectName } from '../dialects.ts'
 import { DONE } from '../sse.ts'
 import { callFaults, calling, isCut, SAMPLED, whenOk } from './replies.ts'
 
 interface RuleRow {
   readonly rule: string
-  readonly dialect: ProvedName
+  readonly dialect: TestedDialectName
   readonly asserts: string
   readonly matters: string
 }
@@ -105,23 +105,26 @@ const GRAMMAR_RULES: readonly RuleRow[] = [
   },
 ]
 
-const BASIS_BY_DIALECT: Readonly<Record<ProvedName, string>> = { responses: BASIS.responses, chat: BASIS.api }
+const BASIS_BY_DIALECT: Readonly<Record<TestedDialectName, string>> = {
+  responses: BASIS.responses,
+  chat: BASIS.api,
+}
 
 const GRAMMAR_CHECKS = GRAMMAR_RULES.map(
-  ({ rule, dialect, ...row }): CheckRow => ({
+  ({ rule, dialect: dialectName, ...row }): CheckRow => ({
     ...row,
     name: rule,
-    dialects: [dialect],
-    basis: BASIS_BY_DIALECT[dialect],
-    async run(tester, proved) {
-      const text = await tester.sample(proved, 'stream')
-      const calledAnswer = await tester.sample(proved, 'called-stream')
+    dialects: [dialectName],
+    basis: BASIS_BY_DIALECT[dialectName],
+    async run(tester, dialect) {
+      const text = await tester.sample(dialect, 'stream')
+      const calledAnswer = await tester.sample(dialect, 'called-stream')
       // If one of the two samples failed, its request is shown for repeating.
       for (const answer of calledAnswer.reply.status === 200 ? [calledAnswer, text] : [text]) {
         tester.repeat = answer.repeat
         const verdict = whenOk(answer, ({ stream }) => {
           if (stream.events.length === 0) return fail('there are no events')
-          const faults = proved.violations(stream.events).filter(violation => violation.rule === rule)
+          const faults = dialect.violations(stream.events).filter(violation => violation.rule === rule)
           return faultless(
             faults.map(({ what }) => what),
             `${stream.events.length} events`,
@@ -140,8 +143,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     asserts: 'a stream is answered with 200 and text/event-stream',
     matters: 'EventSource and SDKs refuse a stream of another type',
     basis: BASIS.sse,
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'stream')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'stream')
       const type = answer.reply.headers.get('content-type') ?? 'none'
       return whenOk(answer, () =>
         /^text\/event-stream\b/i.test(type) ? pass(type) : fail(`Content-Type is ${type}`),
@@ -153,8 +156,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     asserts: 'each event is one JSON object (or [DONE]), closed by a blank line',
     matters: 'parsers throw, or drop the last event',
     basis: BASIS.sse,
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'stream')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'stream')
       return whenOk(answer, ({ stream }) => {
         const badEvent = stream.events.find(({ json, data }) => json === undefined && data !== DONE)
         if (badEvent !== undefined) return fail(`an event is not JSON: ${badEvent.data.slice(0, 60)}`)
@@ -171,8 +174,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     matters:
       'clients report a network error after a complete answer, or mistake a truncated one for complete',
     basis: BASIS.http1,
-    async run(tester, proved) {
-      const { reply } = await tester.sample(proved, 'stream')
+    async run(tester, dialect) {
+      const { reply } = await tester.sample(dialect, 'stream')
       if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
       return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is not UTF-8')
     },
@@ -181,8 +184,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     name: 'text',
     asserts: 'the stream contains text, and ends as a finished answer',
     matters: 'an empty stream is taken for what the model said',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'stream')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'stream')
       return whenOk(answer, ({ understood: { text, end } }) => {
         if (end === 'failed') return fail('the stream ends with a failure')
         if (end === 'open') return fail('the stream ends without an end of the answer')
@@ -195,8 +198,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     name: 'call',
     asserts: 'a forced function call is streamed as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'called-stream')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'called-stream')
       return calling(tester, answer, ({ understood }) => callFaults(understood.calls[0], isCut(answer)))
     },
   },

@@ -11,7 +11,7 @@ import {
   pass,
   statusOf,
 } from '../check.ts'
-import type { Proved } from '../dialects.ts'
+import type { Dialect } from '../dialects.ts'
 import { piecesFor, type Script } from '../provider.ts'
 import { DONE, readStream } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
@@ -30,22 +30,22 @@ const ROWS: readonly Row[] = [
     asserts: 'the text of a whole reply is exactly what the provider said',
     matters: 'answers are altered in transit',
     sends: 0,
-    run: async (tester, proved) => judgeText(await tester.sample(proved, 'whole')),
+    run: async (tester, dialect) => judgeText(await tester.sample(dialect, 'whole')),
   },
   {
     name: 'stream-text',
     asserts: 'the text of a stream is exactly what the provider said',
     matters: 'answers are altered in transit',
     sends: 0,
-    run: async (tester, proved) => judgeText(await tester.sample(proved, 'stream')),
+    run: async (tester, dialect) => judgeText(await tester.sample(dialect, 'stream')),
   },
   {
     name: 'usage',
     asserts: 'the usage is what the provider reported',
     matters: 'callers are billed, and set limits, by these numbers',
     sends: 0,
-    async run(tester, proved) {
-      const answer = await tester.sample(proved, 'whole')
+    async run(tester, dialect) {
+      const answer = await tester.sample(dialect, 'whole')
       const { usage } = answer.understood
       const output = piecesFor('plain', answer.id).length
       if (usage === null) return fail('there is no usage')
@@ -129,8 +129,8 @@ const ROWS: readonly Row[] = [
     fails: true,
     asserts: 'an event from the provider that is not JSON does not reach the client',
     matters: "the client's parser throws, in the middle of an answer",
-    async run(tester, proved) {
-      const answer = await tester.ask(proved, { script: 'broken-event', stream: true })
+    async run(tester, dialect) {
+      const answer = await tester.ask(dialect, { script: 'broken-event', stream: true })
       if (answer.reply.status !== 200) return pass(statusOf(answer))
       const badEvent = answer.stream.events.find(({ json, data }) => json === undefined && data !== DONE)
       if (badEvent !== undefined) return fail(`the client gets: ${badEvent.data.slice(0, 60)}`)
@@ -142,11 +142,11 @@ const ROWS: readonly Row[] = [
     asserts: 'while a provider is silent, other requests are answered',
     matters: 'one slow model stops all others',
     sends: 2,
-    async run(tester, proved) {
+    async run(tester, dialect) {
       const connection = await tester.open()
       tester.deps.ration.spend(1)
-      connection.send(tester.bytes(proved.path, tester.body(proved, { script: 'silent' }, newId())))
-      const answer = await tester.ask(proved)
+      connection.send(tester.bytes(dialect.path, tester.body(dialect, { script: 'silent' }, newId())))
+      const answer = await tester.ask(dialect)
       return answer.reply.status === 200 ? pass('200 alongside it') : fail(statusOf(answer))
     },
   },
@@ -155,8 +155,8 @@ const ROWS: readonly Row[] = [
     fails: true,
     asserts: 'status 429 from the provider becomes 429 (or 503)',
     matters: 'clients slow down on 429, and give up on other statuses',
-    async run(tester, proved) {
-      const answer = await limitedAnswer(tester, proved)
+    async run(tester, dialect) {
+      const answer = await limitedAnswer(tester, dialect)
       return judgeRefusal(answer, status => status === 429 || status === 503)
     },
   },
@@ -165,8 +165,8 @@ const ROWS: readonly Row[] = [
     weight: 'should',
     asserts: 'the answer at the limit of the provider has Retry-After',
     matters: 'SDKs wait as long as Retry-After says, and otherwise guess',
-    async run(tester, proved) {
-      const { reply } = await limitedAnswer(tester, proved)
+    async run(tester, dialect) {
+      const { reply } = await limitedAnswer(tester, dialect)
       const after = reply.headers.get('retry-after') ?? reply.headers.get('retry-after-ms')
       return after === undefined ? fail(`${reply.status} without Retry-After`) : pass(`Retry-After: ${after}`)
     },
@@ -180,9 +180,9 @@ export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
     ...row,
     needs: 'provider',
     ...(fails ? { sends: 2 } : {}),
-    async run(tester, proved) {
-      const verdict = await row.run(tester, proved)
-      if (fails) await settled(tester, proved)
+    async run(tester, dialect) {
+      const verdict = await row.run(tester, dialect)
+      if (fails) await settled(tester, dialect)
       return verdict
     },
   })),
@@ -191,31 +191,31 @@ export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
 const SETTLE_POLL = { tries: 6, pauseMs: 1_500 } as const
 
 /** Waits until the gateway calls its provider again, but only a few seconds. */
-export async function settled(tester: Tester, proved: Proved): Promise<void> {
+export async function settled(tester: Tester, dialect: Dialect): Promise<void> {
   const { repeat } = tester
   for (let attempt = 1; attempt <= SETTLE_POLL.tries; attempt++) {
-    const { reply } = await tester.ask(proved)
+    const { reply } = await tester.ask(dialect)
     if (reply.status === 200) break
     await new Promise<void>(resolve => tester.deps.clock.after(SETTLE_POLL.pauseMs, resolve))
   }
   tester.repeat = repeat
 }
 
-function limitedAnswer(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
-  return tester.sample(proved, 'limited', { script: 'limited' })
+function limitedAnswer(tester: Tester, dialect: Dialect): Promise<ProbeAnswer> {
+  return tester.sample(dialect, 'limited', { script: 'limited' })
 }
 
-async function checkDelivery(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+async function checkDelivery(tester: Tester, dialect: Dialect): Promise<CheckVerdict> {
   const id = newId()
   const pieces = piecesFor('gated', id)
   const ends = pieces.map((_, index) => pieces.slice(0, index + 1).join('').length)
   let eventCount = 0
   const onText = (text: string): undefined => {
-    const length = proved.stream(readStream(text)).text.length
+    const length = dialect.stream(readStream(text)).text.length
     eventCount = Math.max(eventCount, ends.findLastIndex(end => length >= end) + 1)
     tester.deps.provider?.saw(id, eventCount)
   }
-  const answer = await tester.ask(proved, { script: 'gated', stream: true, onText }, id)
+  const answer = await tester.ask(dialect, { script: 'gated', stream: true, onText }, id)
   if (answer.reply.status !== 200) return fail(statusOf(answer))
   const late = tester.deps.provider?.late(id) ?? null
   return late === null
@@ -224,16 +224,16 @@ async function checkDelivery(tester: Tester, proved: Proved): Promise<CheckVerdi
 }
 
 function checkIntact(script: Script): Check['run'] {
-  return async (tester, proved) =>
-    intactStream(await tester.ask(proved, { script, stream: true }), proved, script)
+  return async (tester, dialect) =>
+    intactStream(await tester.ask(dialect, { script, stream: true }), dialect, script)
 }
 
 /** Judges a stream by its text, character by character, and by its events. */
-export function intactStream(answer: ProbeAnswer, proved: Proved, script: Script): CheckVerdict {
+export function intactStream(answer: ProbeAnswer, dialect: Dialect, script: Script): CheckVerdict {
   const verdict = judgeText(answer, script)
   if (verdict.outcome !== 'pass') return verdict
   return faultless(
-    proved.violations(answer.stream.events).map(({ what }) => what),
+    dialect.violations(answer.stream.events).map(({ what }) => what),
     verdict.seen,
   )
 }
@@ -260,12 +260,12 @@ function judgeRefusal(answer: ProbeAnswer, isRight: (status: number) => boolean)
 }
 
 function checkRefusal(options: AskOptions): Check['run'] {
-  return async (tester, proved) => judgeRefusal(await tester.ask(proved, options), status => status >= 500)
+  return async (tester, dialect) => judgeRefusal(await tester.ask(dialect, options), status => status >= 500)
 }
 
 function checkReportedFailure(script: Script): Check['run'] {
-  return async (tester, proved) => {
-    const answer = await tester.ask(proved, { script, stream: true })
+  return async (tester, dialect) => {
+    const answer = await tester.ask(dialect, { script, stream: true })
     return answer.reply.status === 200 ? judgeEnd(answer) : pass(statusOf(answer))
   }
 }
