@@ -81,6 +81,8 @@ const JOB_TIMEOUT_MS = 25_000
 const JOB_WAIT_MS = 25_000
 /** How long a batch that is being accepted does not count as abandoned. Each job that adds lines extends this lease. */
 const LEASE_MS = 2 * (JOB_WAIT_MS + JOB_TIMEOUT_MS)
+/** While the body is checked, the lease is extended once this much of it has passed. */
+const LEASE_RENEWAL_MS = LEASE_MS / 4
 const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
   '/v1/responses': 'responses',
   '/v1/chat/completions': 'chat-completions',
@@ -130,6 +132,7 @@ class Acceptance {
   #bodyHash = ''
   /** True if the batch may exist in the Store. */
   #isOpen = false
+  #leaseUntilMs = 0
 
   constructor(deps: AcceptDeps, incoming: IncomingBatch, upload: Upload) {
     this.#deps = deps
@@ -146,7 +149,8 @@ class Acceptance {
       }
       const checked = await this.#check()
       await this.#admit(checked)
-      if (!this.#isOpen) await this.#open()
+      if (this.#isOpen) await this.#renewLease()
+      else await this.#open()
       await this.#reserve(checked)
       await this.#addLines(checked)
       return { batch: await this.#accept(checked), isReplayed: false }
@@ -162,12 +166,13 @@ class Acceptance {
   async #open(): Promise<BatchRecord | null> {
     const { caller, idempotencyKey } = this.#incoming
     const nowMs = this.#deps.clock.nowMs()
+    this.#leaseUntilMs = nowMs + LEASE_MS
     const batch: OpeningBatch = {
       id: this.#id,
       organizationId: caller.organizationId,
       keyHash: caller.keyHash,
       idempotencyKey,
-      leaseUntilMs: nowMs + LEASE_MS,
+      leaseUntilMs: this.#leaseUntilMs,
     }
     // Set before the call, because the batch may exist even if no answer comes.
     this.#isOpen = true
@@ -182,11 +187,21 @@ class Acceptance {
     )
   }
 
+  /** Extends the lease of the batch if enough of it has passed. @throws GatewayError */
+  async #renewLease(): Promise<void> {
+    const nowMs = this.#deps.clock.nowMs()
+    if (this.#leaseUntilMs - nowMs > LEASE_MS - LEASE_RENEWAL_MS) return
+    this.#leaseUntilMs = nowMs + LEASE_MS
+    const renewal = { verb: 'renew', id: this.#id, leaseUntilMs: this.#leaseUntilMs } as const
+    expectOutcome('renewed', await this.#store(renewal))
+  }
+
   /** @throws GatewayError `invalid_request`, `unprocessable`, or the error of an unreadable file */
   async #check(): Promise<CheckedBatch> {
     const { form = 'requests' } = this.#incoming
     let progress: BatchProgress = { ...BATCH_START, form }
     for (;;) {
+      if (this.#isOpen) await this.#renewLease()
       const { file } = this.#requests
       const checked = await this.#run('check-batch', { file, progress, budgetMs: JOB_BUDGET_MS })
       if (checked.outcome === 'fault') throw new GatewayError(checked.code, checked.message)

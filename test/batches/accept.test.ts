@@ -422,6 +422,44 @@ t.test('a job without a worker, or whose worker dies, may be tried again', async
   }
 })
 
+t.test('a body that takes long to check keeps its idempotency key meanwhile', async t => {
+  const line = JSON.stringify({
+    custom_id: 'a',
+    method: 'POST',
+    url: '/v1/responses',
+    body: { model: 'm', input: 'x' },
+  })
+  const others: Promise<unknown>[] = []
+  const inline = await startInlineAcceptance(t, {
+    onJob(name) {
+      if (name !== 'check-batch') return null
+      inline.clock.advance(60_000)
+      const other = {
+        id: `batch_other${others.length}`,
+        organizationId: 'org',
+        keyHash: KEY_HASH,
+        idempotencyKey: 'k',
+      }
+      const nowMs = inline.clock.nowMs()
+      others.push(inline.store.batches.open({ ...other, leaseUntilMs: nowMs + 1_000 }, nowMs))
+      return null
+    },
+  })
+  const body = JSON.stringify({
+    endpoint: '/v1/responses',
+    input_file_id: 'file-a',
+    completion_window: '24h',
+  })
+  async function* chunks() {
+    yield Buffer.from(line)
+  }
+  const openFile = async () => ({ bytes: line.length, chunks })
+  const { isReplayed } = await inline.accept(body, { idempotencyKey: 'k', openFile })
+  t.equal(isReplayed, false)
+  t.match(await Promise.all(others), [{ outcome: 'taken' }, { outcome: 'taken' }])
+  t.ok(inline.jobs.includes('store-batch renew'))
+})
+
 t.test('a batch that took so long that it was taken for abandoned may be sent again', async t => {
   const inline = await startInlineAcceptance(t, {
     onJob(name) {

@@ -43,6 +43,7 @@ interface VerbInputs {
     readonly budgetMs: number
   }
   readonly reserve: { readonly batch: ReservingBatch; readonly room: BatchRoom }
+  readonly renew: { readonly id: string; readonly leaseUntilMs: number }
   readonly accept: { readonly batch: AcceptedBatch }
   readonly abandon: { readonly id: string }
 }
@@ -57,6 +58,7 @@ export type StoreBatchOutput =
   | { readonly outcome: 'room'; readonly reservation: Exclude<ReservationOutcome, 'lost'> }
   /** `next`: the first request that was not added; null: all are stored. */
   | { readonly outcome: 'added'; readonly next: RequestPosition | null }
+  | { readonly outcome: 'renewed' }
   | { readonly outcome: 'accepted'; readonly batch: BatchRecord }
   | { readonly outcome: 'abandoned' }
   /** The `custom_id` of this request occurs in an earlier one. */
@@ -102,6 +104,8 @@ async function runVerb(batches: Store['batches'], input: StoreBatchInput): Promi
     }
     case 'add':
       return await addLines(batches, input)
+    case 'renew':
+      return { outcome: (await batches.keepOpen(input.id, input.leaseUntilMs)) ? 'renewed' : 'lost' }
     case 'accept':
       return await accept(batches, input.batch)
     case 'abandon':
