@@ -6,6 +6,7 @@ import { createSim } from '../../src/apps/simulator/simulator.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { countedInRedis } from '../support/limited-gateway.ts'
 import { caller } from '../support/management.ts'
+import { until } from '../support/patience.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { idOf, type Piece, readPiece } from '../support/resumable.ts'
@@ -92,6 +93,13 @@ t.test(
     }
     t.equal(sim.state.requests, 1)
     t.equal((await send(one, apiKey, body(false), 'refresh')).headers['x-gateway-cached'], undefined)
+    // A run that has not ended in Redis is shared, with refreshing requests too.
+    await until('the new answer is kept', async () => {
+      const hits = () => two.metric('gateway_response_cache_total', { outcome: 'hit' })
+      const before = await hits()
+      await send(two, apiKey, body(false))
+      return (await hits()) > before
+    })
     t.equal((await send(two, apiKey, body(false), 'refresh')).headers['x-gateway-cached'], undefined)
     t.equal(sim.state.requests, 3)
     for (const node of nodes)

@@ -63,5 +63,6 @@ function urlOf(config: Config | null, { part, defaultPort }: PortTerms): string 
   const { host = '127.0.0.1', port = defaultPort } = config?.[part] ?? {}
   if (port === 0) throw new UsageError(`--url: is required, because ${part}.port is 0`)
   const reachableHost = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${reachableHost.includes(':') ? `[${reachableHost}]` : reachableHost}:${port}`
+  const scheme = part === 'listen' && config?.listen.tls != null ? 'https' : 'http'
+  return `${scheme}://${reachableHost.includes(':') ? `[${reachableHost}]` : reachableHost}:${port}`
 }

@@ -119,11 +119,15 @@ export class ReplayGateway {
   }
 }
 
-/** Nothing listens elsewhere, nothing is written elsewhere, and nothing is shared with running gateways. */
-function ownSettings(config: Config, url: string, folder: string): Config {
+/**
+ * The configuration with everything that listens, writes or is shared replaced: port, database, files of tools, Redis,
+ * captures, proof key, exports and alerts. `url`: of the database; `folder`: for the rest.
+ */
+export function ownSettings(config: Config, url: string, folder: string): Config {
   return {
     ...config,
     storage: { url },
+    tools: { ...config.tools, files: { ...config.tools.files, url: `file:${join(folder, 'files')}` } },
     listen: { ...config.listen, host: '127.0.0.1', port: 0, tls: null },
     threads: { ...config.threads, serve: 1, warmUpMs: 0, tasks: 1 },
     redis: { ...config.redis, url: null },
