@@ -7,10 +7,10 @@ import type { Engine } from '../../engine.ts'
 import type { BatchStore } from '../../service-jobs.ts'
 import type { Tables } from '../../tables.ts'
 import { createBatchAcceptance } from './batch-acceptance.ts'
-import { createBatchQueue } from './batch-lines.ts'
 import { createBatchPruning } from './batch-pruning.ts'
 import { createBatchReading } from './batch-reading.ts'
 import { createBatchWork } from './batch-work.ts'
+import { createBatchQueue } from './line-queue.ts'
 import { createServiceJobs } from './service-jobs.ts'
 
 export function createBatchStore(db: Kysely<Tables>, engine: Engine): BatchStore {

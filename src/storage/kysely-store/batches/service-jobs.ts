@@ -5,9 +5,9 @@ import type { Engine } from '../../engine.ts'
 import { type JobKey, jobOwner, type ServiceJob, type ServiceJobStore } from '../../service-jobs.ts'
 import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../../tables.ts'
 import { inTransaction } from '../rows.ts'
-import { changeLines, heldLines } from './batch-lines.ts'
 import { partsOf, rowsThatFit } from './batch-rows.ts'
 import { bodiesOf } from './batch-work.ts'
+import { changeLines, heldLines } from './line-queue.ts'
 
 /**
  * The time from which lines of a job may be claimed: never, because they are at a service. Each job has a time of its
