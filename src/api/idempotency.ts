@@ -25,7 +25,7 @@ import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 export const IDEMPOTENCY_HEADER = 'idempotency-key'
 const HEADER_IN_MESSAGES = 'Idempotency-Key'
 const IDEMPOTENCY_KEY = new RegExp(IDEMPOTENCY_KEY_PATTERN)
-/** How long a run may last without its client and without a replay. Then it ends, as for any client that left. */
+/** How long a run may last without its client and without a replay. Then it is aborted, as for any client that left. */
 const MAX_UNREAD_MS = 10_000
 /** Status codes of failures that the same request would get again. */
 const KEPT_FAILURE_STATUSES: ReadonlySet<number> = new Set([400, 413, 422])
@@ -58,7 +58,7 @@ export async function answerOnce(
   request: ApiRequest,
   reply: Reply,
 ): Promise<void> {
-  const key = keyOf(request.headers)
+  const idempotencyKey = idempotencyKeyOf(request.headers)
   const { context } = request
   const requestWithoutKey = withoutKey(request)
   const restrictions = await deps.restrictionsOf(callerOf(request.key))
@@ -71,7 +71,7 @@ export async function answerOnce(
   const claim: TranscriptClaim = {
     id: `${context.id}@once`,
     keyHash,
-    name: hash('sha256', key, 'base64url'),
+    name: hash('sha256', idempotencyKey, 'base64url'),
     digest,
     unreadMs: MAX_UNREAD_MS,
     keptMs: deps.replayKeptMs,
@@ -103,9 +103,9 @@ function keyReusedError(): GatewayError {
 }
 
 /** @throws GatewayError `invalid_request` */
-function keyOf(headers: ApiRequest['headers']): string {
-  const key = headers.get(IDEMPOTENCY_HEADER) ?? ''
-  if (!IDEMPOTENCY_KEY.test(key))
+function idempotencyKeyOf(headers: ApiRequest['headers']): string {
+  const idempotencyKey = headers.get(IDEMPOTENCY_HEADER) ?? ''
+  if (!IDEMPOTENCY_KEY.test(idempotencyKey))
     throw refuseField(HEADER_IN_MESSAGES, 'must be 1 to 255 visible ASCII characters, without spaces')
   if ((headers.get(RESUMABLE_HEADER) ?? 'false').toLowerCase() !== 'false') {
     throw refuseField(
@@ -113,7 +113,7 @@ function keyOf(headers: ApiRequest['headers']): string {
       'does not go with X-Gateway-Resumable: the stream of this key is read again with the same request; leave one of them out',
     )
   }
-  return key
+  return idempotencyKey
 }
 
 function withoutKey(request: ApiRequest): ApiRequest {

@@ -316,7 +316,7 @@ export interface Finish {
   readonly appliedEdits?: readonly AppliedEdit[]
 }
 
-/** One model call that counts, as plugins judge it. */
+/** A finished model call, as plugins judge it: they accept it, or ask for another one. */
 export interface Turn {
   readonly attempt: AttemptRecord
   /** Final items, in order. */

@@ -49,7 +49,7 @@ export interface LossyCandidate {
   readonly changes: readonly Change[]
 }
 
-/** The times and sizes of an attempt. */
+/** The times, turn and cost of an attempt. */
 export interface AttemptFigures {
   /** Monotonic milliseconds; 0 if not yet. */
   startedMs: number

@@ -5,7 +5,7 @@
  * after the other, share these strings: a decoder that remembers its output costs almost nothing. Hot path.
  */
 
-/** Characters that are gathered before they become one string: few enough to be small, enough to be cheap. */
+/** Lengths at which pieces become one string. If they were smaller, more nodes would remain; if larger, more pieces. */
 const FLAT_CHARS = 128
 const BLOCK_CHARS = 2_048
 

@@ -28,7 +28,7 @@ export interface EmbeddingsRequest extends ResponsesRequest {
 /** `base64` encodes float32 numbers in little-endian order. */
 export type VectorEncoding = 'float' | 'base64'
 
-/** Settings of a request, in the form that its provider's format needs. */
+/** Settings of a request. The format of each provider translates them. */
 export interface EmbeddingsSettings {
   /** Numbers in each vector; null: the model's default. */
   readonly dimensions: number | null

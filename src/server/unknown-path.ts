@@ -101,8 +101,9 @@ function messageFor(path: string, router: Router): string {
   }
   const parent = Object.keys(HINTS_BELOW).find(name => below.startsWith(`/${name}/`))
   if (parent !== undefined) return `${NO_OPERATION}: ${HINTS_BELOW[parent]}`
-  const first = below.split('/')[1] ?? ''
-  if (FOREIGN_PATHS.has(first)) return `${NO_OPERATION}: /v1/${first} is not offered by this gateway`
+  const firstSegment = below.split('/')[1] ?? ''
+  if (FOREIGN_PATHS.has(firstSegment))
+    return `${NO_OPERATION}: /v1/${firstSegment} is not offered by this gateway`
   const suggestion = nearestOperation(below, router)
   return suggestion === null ? NO_OPERATION : `${NO_OPERATION}${didYouMean(suggestion)}`
 }

@@ -145,8 +145,9 @@ export interface UsageTotals {
 /** Selects days of one organization. */
 export interface ActivityFilter {
   readonly organizationId: string
-  /** First and last boundary, at the beginning of days, ISO 8601 UTC; inclusive and exclusive. */
+  /** The beginning of the first day, ISO 8601 UTC. */
   readonly since: string
+  /** The end of the last day: the beginning of the next one. */
   readonly until: string
   readonly workspaceId?: string
   readonly keyHash?: string
@@ -261,8 +262,9 @@ export interface SearchFilter extends LatestFilter {
   readonly outcomes?: readonly UsageOutcome[]
   /** More than 0. */
   readonly minCost?: PicoUsd
-  /** ISO 8601 UTC; inclusive and exclusive. */
+  /** ISO 8601 UTC, inclusive. */
   readonly since?: string
+  /** ISO 8601 UTC, exclusive. */
   readonly until?: string
 }
 

@@ -164,7 +164,7 @@ export class JobLines {
     return { key: null, caller: { keyHash, organizationId, workspaceId, memberId: null, limit: null } }
   }
 
-  /** Counts by the limits of now, so that what was reserved in an earlier period is spent in this one. */
+  /** Charges the limits as they are now: the cost counts in the current period, even if it was reserved earlier. */
   async #charge(caller: Caller, spending: Spending): Promise<void> {
     if (spending.cost === 0) return
     try {

@@ -17,7 +17,7 @@ interface RepairJsonOutput {
   readonly improved: boolean
 }
 
-/** Longest text to repair; models write a hundredth of it. */
+/** Longest text to repair, far above what models write in one answer. */
 const MAX_TEXT_CHARS = 4 * 1024 * 1024
 /** Maximum number of brackets in prose that are tried as the start of JSON. */
 const MAX_STARTS = 16

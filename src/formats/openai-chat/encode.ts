@@ -137,12 +137,12 @@ function addReasoning(
     const hasEffort =
       reasoning.effort != null && (reasoning.effort === 'none' || fieldThatStops(reasoning) === null)
     const effort = hasEffort ? acceptedEffort(reasoning.effort as EffortName, efforts) : null
-    const object = Object.fromEntries(
+    const reasoningFields = Object.fromEntries(
       Object.entries({ effort, max_tokens, enabled, summary }).filter(
         ([, value]) => value !== undefined && value !== null,
       ),
     )
-    if (Object.keys(object).length > 0) body['reasoning'] = object
+    if (Object.keys(reasoningFields).length > 0) body['reasoning'] = reasoningFields
     return
   }
   const wantedEffort = effortOf(reasoning, request.max_output_tokens ?? endpoint.maxOutputTokens)

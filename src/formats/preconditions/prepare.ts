@@ -270,11 +270,11 @@ function itemsAsCalls(prompt: Prompt): void {
     for (const answer of answerItems ?? [item]) {
       const isOwn = demands.items === 'own'
       // Items of the gateway's own tools become calls everywhere, so their change is not reported.
-      const callItems = isOwn ? null : replayAsCall(answer, index)
-      const nativeItems = isOwn || callItems !== null ? null : nativeAsCall(answer, index)
-      if (nativeItems !== null)
+      const replayAsCalls = isOwn ? null : replayAsCall(answer, index)
+      const nativeAsCalls = isOwn || replayAsCalls !== null ? null : nativeAsCall(answer, index)
+      if (nativeAsCalls !== null)
         prompt.report(index, '', 'changed', 'the provider takes calls of this tool as functions')
-      for (const newItem of callItems ?? nativeItems ?? [answer]) {
+      for (const newItem of replayAsCalls ?? nativeAsCalls ?? [answer]) {
         items.push(newItem)
         origins.push({ index })
       }

@@ -29,7 +29,7 @@ const COUNT_RATIO = 2
 const TEMPLATE_TOKENS = 64
 
 /** The replies of one endpoint to requests of one effort. */
-interface StreamProof {
+interface ReplyHistory {
   /** Consecutive visible replies since the last reply with hidden output. */
   visibleReplies: number
   /**
@@ -53,7 +53,7 @@ export interface ShownReply extends ObservedReply {
 
 export class VisibleStreams {
   /** Keyed by effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
-  readonly #proofs = new WeakMap<Endpoint, Map<string, StreamProof>>()
+  readonly #histories = new WeakMap<Endpoint, Map<string, ReplyHistory>>()
   /** Hashes of the keys of which a stream relies on observed replies. */
   readonly #relyingKeys = new Set<string>()
 
@@ -70,17 +70,17 @@ export class VisibleStreams {
   /** True if the endpoint's row says that it streams everything, and no reply has contradicted the row. */
   isPromised(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     return (
-      endpoint.thinks === false && this.#proofs.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
+      endpoint.thinks === false && this.#histories.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
     )
   }
 
   /** True if the endpoint's replies have proved that it streams everything. */
   isShown(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
-    const proof = this.#proofs.get(endpoint)?.get(effortOf(reasoning))
-    if (proof === undefined || proof.visibleReplies < MIN_VISIBLE_REPLIES) return false
+    const history = this.#histories.get(endpoint)?.get(effortOf(reasoning))
+    if (history === undefined || history.visibleReplies < MIN_VISIBLE_REPLIES) return false
     let keys = 0
-    for (const replyNumber of proof.keys.values())
-      if (replyNumber > proof.visibleReplies - MIN_VISIBLE_REPLIES) keys++
+    for (const replyNumber of history.keys.values())
+      if (replyNumber > history.visibleReplies - MIN_VISIBLE_REPLIES) keys++
     return keys >= MIN_KEYS || endpoint.thinks === false
   }
 
@@ -97,34 +97,34 @@ export class VisibleStreams {
     const isLong = outputQuarters >= TEXT_MIN_TOKENS * QUARTERS
     // After a pause for a slow reader, everything that had waited arrives at once.
     if (!isHidden && (!isLong || wasPaused)) return
-    const proof = this.#of(endpoint, effortOf(reasoning))
+    const history = this.#of(endpoint, effortOf(reasoning))
     if (isHidden || pieceQuarters > outputQuarters * PIECE_SHARE) {
-      proof.visibleReplies = 0
-      proof.hasHidden = true
-      proof.keys.clear()
+      history.visibleReplies = 0
+      history.hasHidden = true
+      history.keys.clear()
       return
     }
     const key = keyHash.slice(0, HASH_CHARS)
-    proof.visibleReplies++
-    proof.keys.delete(key)
-    proof.keys.set(key, proof.visibleReplies)
-    if (proof.keys.size <= MAX_KEYS) return
-    const [oldest] = proof.keys.keys()
-    if (oldest !== undefined) proof.keys.delete(oldest)
+    history.visibleReplies++
+    history.keys.delete(key)
+    history.keys.set(key, history.visibleReplies)
+    if (history.keys.size <= MAX_KEYS) return
+    const [oldest] = history.keys.keys()
+    if (oldest !== undefined) history.keys.delete(oldest)
   }
 
-  #of(endpoint: Endpoint, effort: string): StreamProof {
-    let efforts = this.#proofs.get(endpoint)
+  #of(endpoint: Endpoint, effort: string): ReplyHistory {
+    let efforts = this.#histories.get(endpoint)
     if (efforts === undefined) {
       efforts = new Map()
-      this.#proofs.set(endpoint, efforts)
+      this.#histories.set(endpoint, efforts)
     }
-    let proof = efforts.get(effort)
-    if (proof === undefined) {
-      proof = { visibleReplies: 0, hasHidden: false, keys: new Map() }
-      efforts.set(effort, proof)
+    let history = efforts.get(effort)
+    if (history === undefined) {
+      history = { visibleReplies: 0, hasHidden: false, keys: new Map() }
+      efforts.set(effort, history)
     }
-    return proof
+    return history
   }
 }
 

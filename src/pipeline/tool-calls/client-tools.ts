@@ -175,14 +175,12 @@ const TOOL_PATH = /^tools\[(\d{1,6})\]/
 /** The changes of a fitted request, with the tools' paths as the caller wrote them. */
 export function fittedChanges(
   { changes, toolPaths }: Pick<FittedRequest, 'changes' | 'toolPaths'>,
-  later: readonly Change[],
+  laterChanges: readonly Change[],
 ): readonly Change[] {
-  if (toolPaths === null) return [...changes, ...later]
-  const laterChanges = later.map(change => ({
-    ...change,
-    field: change.field.replace(TOOL_PATH, (path, index) => toolPaths[Number(index)] ?? path),
-  }))
-  return [...changes, ...laterChanges]
+  if (toolPaths === null) return [...changes, ...laterChanges]
+  const pathOfCaller = (field: string): string =>
+    field.replace(TOOL_PATH, (path, index) => toolPaths[Number(index)] ?? path)
+  return [...changes, ...laterChanges.map(change => ({ ...change, field: pathOfCaller(change.field) }))]
 }
 
 /** Returns the result of `encode`. @throws its errors, with the tools' paths as the caller wrote them */

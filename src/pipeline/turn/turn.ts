@@ -1,4 +1,4 @@
-/** Turn: one model call that counts. The answer receives the reply, and server tools remove their calls from it. */
+/** Turn: one model call, at the first endpoint that answers. Server tools remove their calls from its reply. */
 import type { Clock } from '../../base/clock.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'

@@ -186,8 +186,8 @@ export class Forecast {
   #endpointOf(model: Model, preferences: ProviderPreferences | null, record: UsageRecord): Endpoint | null {
     const usable = model.endpoints.filter(endpoint => mayServe(endpoint, model, preferences, record))
     // What served it serves it again; another endpoint is no consequence of the file.
-    const same = usable.find(endpoint => isServer(endpoint, record))
-    if (same !== undefined) return same
+    const earlierEndpoint = usable.find(endpoint => isServer(endpoint, record))
+    if (earlierEndpoint !== undefined) return earlierEndpoint
     const order = preferences?.order ?? []
     const first = order.flatMap(name => usable.find(endpoint => namesProvider(name, endpoint)) ?? [])[0]
     return first ?? (this.#balances ? drawEndpoint(usable, record.id) : (usable[0] ?? null))

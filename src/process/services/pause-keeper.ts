@@ -1,6 +1,6 @@
 /**
- * Providers out of service, as the main thread knows them: for the log, the metrics, `/readyz` and the console. Removes
- * those that have ended. Threads read the pauses themselves.
+ * The pauses of providers, as the main thread knows them: for the log, the metrics, `/readyz` and the console. Removes
+ * pauses that have ended. Serve threads read the pauses themselves.
  */
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'

@@ -224,7 +224,7 @@ export class RolloutKeeper {
     await this.#readRecords()
   }
 
-  /** Tells the threads, which begin no shadows while the budget is spent, and logs each spent budget once. */
+  /** Makes the threads read the record again: they begin no shadows once its budget is used up. Logs that once. */
   #reportBudget(record: RolloutRecord): void {
     this.#deps.onMove()
     const { route, candidate, shadowSpent, shadowRefused } = record

@@ -21,7 +21,7 @@ export class SingleFlight<Value> {
 
   /**
    * Joins the running load of this name, or starts one.
-   * @param load `isCurrent` turns false when the name is dropped: its result may be outdated and must not be cached
+   * @param load `isCurrent` turns false when the name is dropped: this result may be outdated and must not be cached
    * @param owner for `dropOwner`
    */
   run(

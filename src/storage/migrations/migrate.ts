@@ -1,6 +1,6 @@
 /**
- * Migrates a database to the latest schema. New migrations are added to the table; released ones never change. All
- * pending ones run in one transaction, so a kill leaves the old schema. If several processes start at once, one
+ * Migrates a database to the latest schema. New migrations are added to `MIGRATIONS`; released ones never change.
+ * All pending ones run in one transaction, so a kill leaves the old schema. If several processes start at once, one
  * migrates and the others wait.
  */
 import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
@@ -62,7 +62,7 @@ export async function migrate(
   })
 }
 
-/** True if the database lists migrations that are not in the table. Then nothing has run. */
+/** True if the database lists migrations that are not in `MIGRATIONS`. Then nothing has run. */
 function hasUnknownNames(error: unknown): boolean {
   return isError(error) && error.message.startsWith('corrupted migrations')
 }

@@ -114,7 +114,7 @@ export function engineFor(
   return engine
 }
 
-/** The query for the engine, with the limits of its results. */
+/** The query for the engine, and the test that the address of each result must pass. */
 export function searchQuery(
   settings: SearchSettings,
   { kind }: WebEngine,
