@@ -203,7 +203,7 @@ function refusalOf({ kind }: Exclude<TranscriptPart, FramesPart>): GatewayError 
   if (kind === 'dropped') {
     return new GatewayError(
       'gone',
-      'The answer to the first request with this Idempotency-Key is larger than the gateway keeps (resume.maxBytesPerKey); until it has ended, only that request gets it',
+      'There is no room to keep the answer to the first request with this Idempotency-Key (resume.maxBytesPerKey, limits.maxBufferedBytes); until it has ended, only that request gets it',
     )
   }
   return noAnswer()

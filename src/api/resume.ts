@@ -131,7 +131,7 @@ class ResumedStream {
         this.#refuse(
           new GatewayError(
             'gone',
-            'The stream can no longer be resumed: it is larger than the gateway keeps (resume.maxBytesPerKey)',
+            'The stream can no longer be resumed: there was no room to keep it (resume.maxBytesPerKey, limits.maxBufferedBytes)',
           ),
         )
         break

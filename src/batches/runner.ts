@@ -52,7 +52,8 @@ const SUBMISSION_TIMEOUT_MS = 5_000
 const FLUSH_TIMEOUT_MS = 2_000
 /** Maximum changes of waits that one pass writes. The others are written by the next passes. */
 const MAX_WAIT_WRITES = 64
-const NO_VALID_BODY = 'The bodies of all requests are invalid: each result says what is wrong'
+const NO_VALID_BODY =
+  'The bodies of all requests are invalid: results say what is wrong, or errors if the batch has an input_file_id'
 
 type Step = (batch: OpenBatch) => Promise<void> | null
 

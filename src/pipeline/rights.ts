@@ -13,7 +13,7 @@ import type { Catalog } from '../providers/catalog.ts'
 import type { Guard } from './guard/guard.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { resolveModel } from './routing/names.ts'
-import { isOfLists, isOfModels, type Restrictions } from './routing/restrictions.ts'
+import { hostPhrase, isOfLists, isOfModels, type Restrictions } from './routing/restrictions.ts'
 import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
 
 interface RightsDeps extends Pick<ToolWaysDeps, 'tools'> {
@@ -32,7 +32,7 @@ export async function checkRights(
 ): Promise<void> {
   const restrictions = await deps.guard.restrictions(caller)
   if (restrictions !== null) {
-    if (!restrictions.allowsRegion(dataRegion)) throw forbidden('the regional host of this request')
+    if (!restrictions.allowsRegion(dataRegion)) throw forbidden(hostPhrase(dataRegion))
     const model = forbiddenModel(deps.catalog, restrictions, request)
     if (model !== null) throw forbidden(`any endpoint of ${model}`)
   }

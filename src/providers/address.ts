@@ -36,9 +36,13 @@ export function fillPlaceholders(
   if (placeholders.length === 0) return url
   const missingName = placeholders.find(name => values[name] === undefined)
   if (missingName !== undefined) {
+    const remedy =
+      missingName === 'region'
+        ? 'set region in its row under providers, or give the key as JSON with a region'
+        : `give the key as JSON with ${missingName}, or set baseUrl in its row under providers to the whole address`
     throw new GatewayError(
       'provider_unavailable',
-      `The address of ${provider.name} needs ${PLACEHOLDER_NAMES[missingName] ?? missingName}, which neither the key nor the configuration gives`,
+      `The address of ${provider.name} needs ${PLACEHOLDER_NAMES[missingName] ?? missingName}: ${remedy}`,
     )
   }
   const isInHost = (name: string): boolean => url.indexOf(`{${name}}`) < endOfHost(url)

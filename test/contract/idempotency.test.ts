@@ -475,7 +475,7 @@ t.test('an answer larger than the memory of a key is for its first request alone
     'no room',
     async () => (await s.ask({ fields: { stream: true }, leaveAt: 'xxx' })).status === 410,
   )
-  t.match(messageOf(await s.ask({ fields: { stream: true } })), /larger than the gateway keeps/)
+  t.match(messageOf(await s.ask({ fields: { stream: true } })), /no room to keep the answer/)
   reply.finish(USAGE)
   const whole = await first
   t.ok(whole.isDone)

@@ -1,4 +1,4 @@
-/** POST /providers/check and POST /byok/{id}/check: one real call with a key, and what came of it. */
+/** POST /providers/check and POST /byok/{id}/check: real calls with a key, and what came of them. */
 import { createServer, type IncomingMessage } from 'node:http'
 import t from 'tap'
 import { openStore } from '../../src/storage/open.ts'

@@ -86,8 +86,16 @@ export function moveRollout(parts: ManagementParts, name: RolloutMove): Handler 
 async function requireRollout({ store, rollouts }: RolloutParts, route: string) {
   const rollout = rollouts().get(route)
   const record = rollout === undefined ? null : await store.rollouts.find(route)
-  if (rollout === undefined || record?.candidate !== rollout.candidate.model)
-    throw new GatewayError('not_found', 'The configuration has no rollout of this route, or it has not begun')
+  if (rollout === undefined)
+    throw new GatewayError(
+      'not_found',
+      'The configuration has no rollout of this route: GET /v1/rollouts lists all rollouts',
+    )
+  if (record?.candidate !== rollout.candidate.model)
+    throw new GatewayError(
+      'not_found',
+      'The rollout of this route has not begun yet: try again in a few seconds',
+    )
   return { record, rollout }
 }
 

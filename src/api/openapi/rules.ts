@@ -87,7 +87,7 @@ const REFUSED_KEY_EXAMPLE = {
     'Put a valid key into apiKey of the row mistral under providers, or into the variable MISTRAL_API_KEY, then reload or restart',
 }
 const KEY_CHECK_NOTES =
-  'One real call: the list of models if the provider shows it only with a key, otherwise the smallest completion. With a model, it is a completion by that model. It takes at most 20 seconds, and has no usage record.'
+  'Calls the provider: for its list of models if it shows the list only with a key, otherwise for the smallest completion or embedding. With `model`, that model is called. The check takes at most 20 seconds, and has no usage record.'
 
 const credentials = tagged('Provider credentials', {
   checkCredential: {
@@ -208,11 +208,15 @@ const guardrails = tagged('Guardrails', {
     text: "The text is checked as a user's request or as a whole reply. Nothing is stored.",
     body: { schema: GuardrailCheck, examples: { mail: { text: 'Write to ada@example.com', side: 'input' } } },
     answers: {
-      200: oneRecord(CheckedText, 'What was found, by position in UTF-16 units.', {
-        action: 'redact',
-        redacted: 'Write to [EMAIL]',
-        findings: [{ detector: 'email', pattern: 'email', action: 'redact', start: 9, end: 24 }],
-      }),
+      200: oneRecord(
+        CheckedText,
+        'The findings, with positions in UTF-16 code units, and what the guardrail would do with the text.',
+        {
+          action: 'redact',
+          redacted: 'Write to [EMAIL]',
+          findings: [{ detector: 'email', pattern: 'email', action: 'redact', start: 9, end: 24 }],
+        },
+      ),
     },
     failures: ['guardrail_unavailable'],
   },

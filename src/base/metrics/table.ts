@@ -443,7 +443,7 @@ export const METRICS = {
   guardrailDecisions: {
     kind: 'counter',
     name: 'gateway_guardrail_decisions_total',
-    help: 'Decisions of guardrails on requests and replies, by detector and action',
+    help: 'Decisions of guardrails on requests and replies, by detector (or restriction, or all) and action',
     labels: ['guardrail', 'action'],
     fromZero: { guardrail: GUARDRAILS, action: GUARDRAIL_ACTIONS },
   },

@@ -27,7 +27,7 @@ import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { AppliedGuardrail } from '../../storage/guardrails.ts'
-import { type Restriction, type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
+import { hostPhrase, type Restriction, type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './compiled-rules.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
 import { Masking, type MaskingDeps } from './masking.ts'
@@ -134,7 +134,7 @@ function guardRequest(
     metrics.guardrailDecisions.inc({ guardrail: 'restriction', action: 'blocked' })
     throw new GatewayError(
       'permission_denied',
-      'A guardrail on this API key does not allow this regional host',
+      `A guardrail on this API key does not allow ${hostPhrase(exchange.dataRegion)}: use a host that its allowed_data_regions allow`,
     )
   }
   const guarding = guardReply(deps, guardrail, exchange)

@@ -34,6 +34,11 @@ export interface Restrictions {
   allowsRegion(region: DataRegion | null): boolean
 }
 
+/** The host of a request, for messages. */
+export function hostPhrase(region: DataRegion | null): string {
+  return region === null ? 'the global host' : `the host of region ${region}`
+}
+
 /** The vendors with their own `zdr` setting, by the first part of the model id. */
 const VENDOR_GROUPS: Readonly<Record<string, ZdrGroup>> = {
   anthropic: 'anthropic',

@@ -47,7 +47,7 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
       onClose=${onClose}
     >
       <p>
-        This sends one real request to the provider: for its list of models if that needs a key, otherwise for a few tokens. It takes at most 20 seconds and is listed under Changes.
+        This calls the provider: for its list of models if the list needs a key, otherwise for a few tokens or an embedding. It takes at most 20 seconds and is listed under Changes.
       </p>
       ${
         credential === undefined &&

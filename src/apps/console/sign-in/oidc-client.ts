@@ -275,7 +275,7 @@ function failedCheck(why: string): SignInError {
   return new SignInError(
     403,
     why,
-    `The provider's response failed a check (${why}), so the sign-in was refused. Sign in again; if it happens again, contact the gateway's operator.`,
+    `The sign-in provider's response failed a check (${why}), so the sign-in was refused. Sign in again; if it happens again, contact the gateway's operator.`,
   )
 }
 
@@ -283,7 +283,7 @@ function mismatch(): SignInError {
   return new SignInError(
     502,
     'issuer',
-    "The provider's issuer does not match console.oidc.issuer. Contact the gateway's operator.",
+    "The sign-in provider's issuer does not match console.oidc.issuer. Contact the gateway's operator.",
   )
 }
 
@@ -318,7 +318,11 @@ function refusalOf(thrown: unknown): SignInError {
   const { name, code = '', error = '', cause } = thrown as LibraryError
   const shownCode = ERROR_CODE.test(error) ? error : 'an error'
   if (name === 'AuthorizationResponseError')
-    return new SignInError(403, shownCode, `The provider refused the sign-in (${shownCode}).`)
+    return new SignInError(
+      403,
+      shownCode,
+      `The sign-in provider refused the sign-in (${shownCode}). Sign in again, perhaps with another account, or contact the gateway's operator.`,
+    )
   if (name === 'ResponseBodyError' && shownCode === 'invalid_grant')
     return new SignInError(
       400,
@@ -329,7 +333,7 @@ function refusalOf(thrown: unknown): SignInError {
     return new SignInError(
       502,
       shownCode,
-      `The provider does not accept this gateway (${shownCode}): its id, its secret or its redirect address is wrong. Contact its operator.`,
+      `The sign-in provider does not accept this gateway (${shownCode}): the gateway's id, secret or redirect address is wrong. Contact the gateway's operator.`,
     )
   }
   if (NO_ANSWER_CODES.has(code)) return unreachable(code)

@@ -124,7 +124,7 @@ t.test('what the provider refuses is told by its code alone', async t => {
     return { browser, reply: await browser.comeBack(back) }
   }
   const denied = await refuse('access_denied')
-  t.match(denied.reply.text, 'The provider refused the sign-in (access_denied).')
+  t.match(denied.reply.text, 'The sign-in provider refused the sign-in (access_denied).')
   await isRefused(t, world, denied.browser, denied.reply, 403, 'denied')
   t.notMatch(denied.reply.text, /script|555/)
   const markup = await refuse('<script>alert(1)</script>')
