@@ -62,7 +62,7 @@ export interface AdmittedLine extends RequestContext {
   drop(): void
 }
 
-/** What a batch service does in a run: it may take over the model call (`submit`), or has run it (`collected`). */
+/** The part of a batch service in a run: it may take over the model call (`submit`), or has run it (`collected`). */
 export interface ServicePart extends Pick<BatchTerms, 'submit'> {
   readonly collected?: CollectedLine
 }

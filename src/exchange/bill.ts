@@ -35,7 +35,7 @@ export interface InnerUse {
   readonly outputTokens: number
   readonly reasoningTokens: number
   readonly webSearchRequests: number
-  /** What the caller is charged for these calls. */
+  /** The charge to the caller for these calls. */
   readonly cost: PicoUsd
 }
 

@@ -3,6 +3,6 @@
 export const DATA_REGIONS = ['europe', 'us'] as const
 export type DataRegion = (typeof DATA_REGIONS)[number]
 
-/** What a guardrail can allow and a credential can declare; `global`: no promise. */
+/** The regions that a guardrail can allow and a credential can declare; `global`: no promise. */
 export const REGIONS = ['global', ...DATA_REGIONS] as const
 export type Region = (typeof REGIONS)[number]

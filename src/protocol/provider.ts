@@ -323,7 +323,7 @@ export interface Provider extends SupportedSettings {
   readonly messagesMax?: number
   /** Authors of models (`author/model`) that it serves under their own names. Absent: none. */
   readonly authors?: readonly string[]
-  /** What its models take; the first rule that matches a model's name counts. Absent: nothing is known. */
+  /** The abilities of its models; the first rule that matches a model's name counts. Absent: nothing is known. */
   readonly modelRules?: readonly ModelRule[]
   /** The provider's own batch service, for batches whose requests it can run; absent: the gateway runs all of them. */
   readonly batch?: { readonly priceFactor: PriceFactor }

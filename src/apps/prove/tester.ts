@@ -42,7 +42,7 @@ export class NoReply extends Error {
 export interface AskOptions extends ReadOptions {
   readonly stream?: boolean
   readonly calls?: true
-  /** What the scripted provider does; absent: it answers correctly. */
+  /** The behaviour of the scripted provider; absent: it answers correctly. */
   readonly script?: Script
   /** Fields that replace those of a correct body. */
   readonly body?: Readonly<Record<string, unknown>>

@@ -1,5 +1,5 @@
 /**
- * What a request counts against its caller's limits, in tokens and money: reserved before admission, at each model call
+ * The tokens and money that a request counts against its caller's limits: reserved before admission, at each model call
  * and while a reply streams, and settled at its end. Pure, except for the counters behind a reservation.
  */
 import { GatewayError } from '../../base/errors.ts'

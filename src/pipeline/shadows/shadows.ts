@@ -48,7 +48,7 @@ interface ShadowsDeps extends PursesDeps {
   readonly draw: () => number
 }
 
-/** What a shadow needs from the exchange that it copies. */
+/** The parts of an exchange that its shadow needs. */
 interface ShadowSource {
   readonly shadowedRollout: ShadowedRollout & { readonly step: number }
   readonly terms: ShadowTerms

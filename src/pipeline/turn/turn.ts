@@ -48,7 +48,7 @@ export interface TurnDeps extends ModelCallDeps {
   readonly summaries?: Summaries
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
-  /** Whether and how broken streams are continued if neither a row nor the request says. Absent: they are not. */
+  /** Applies to broken streams if neither a row nor the request says how to continue them. Absent: they end. */
   readonly continueStreams?: ContinueStreams
 }
 

@@ -185,7 +185,7 @@ export class Forecast {
 
   #endpointOf(model: Model, preferences: ProviderPreferences | null, record: UsageRecord): Endpoint | null {
     const usable = model.endpoints.filter(endpoint => mayServe(endpoint, model, preferences, record))
-    // What served it serves it again; another endpoint is no consequence of the file.
+    // The endpoint that served it serves it again; another choice is no consequence of the file.
     const earlierEndpoint = usable.find(endpoint => isServer(endpoint, record))
     if (earlierEndpoint !== undefined) return earlierEndpoint
     const order = preferences?.order ?? []

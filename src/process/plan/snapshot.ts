@@ -1,5 +1,5 @@
 /**
- * What a plan compares of a configuration: settings without secrets, prices of models, and routes. The Store has the
+ * The parts of a configuration that a plan compares: settings without secrets, prices of models, and routes. The Store has the
  * snapshot with which a gateway was last started or reloaded. Pure.
  */
 import type { Pricing } from '../../protocol/provider.ts'

@@ -357,7 +357,7 @@ function sharedDeps(
   }
 }
 
-/** What the Store knows about routing. */
+/** The records of the Store that change routing. */
 interface KnownRoutes {
   readonly rollouts: Rollouts
   readonly pauses: Pauses

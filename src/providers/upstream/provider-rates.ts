@@ -1,4 +1,4 @@
-/** What a provider's headers say about its own limits, for callers who use a key of their own. Pure. */
+/** The headers of a provider about its own limits, for callers who use a key of their own. Pure. */
 
 /** Names of providers' rate-limit headers. */
 const RATE_HEADER_NAME = /^(?:x-ratelimit|anthropic-(?:ratelimit|priority))-[a-z0-9-]{1,60}$/
