@@ -1,6 +1,6 @@
 /**
- * The parts of a configuration that a plan compares: settings without secrets, prices of models, and routes. The Store has the
- * snapshot with which a gateway was last started or reloaded. Pure.
+ * The parts of a configuration that a plan compares: settings without secrets, prices of models, routes. The Store has
+ * the snapshot with which a gateway was last started or reloaded. Pure.
  */
 import type { Pricing } from '../../protocol/provider.ts'
 import type { Route } from '../../protocol/route.ts'
