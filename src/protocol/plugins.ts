@@ -122,7 +122,7 @@ const Web = Type.Object({
   id: Type.Literal('web'),
   enabled,
   // Sorted, as the OpenAPI document always had them.
-  engine: maybe(oneOf('native', ...SEARCH_ENGINE_KINDS.toSorted())),
+  engine: maybe(oneOf('native', ...SEARCH_ENGINE_KINDS)),
   max_results: maxResults,
   max_uses: maxUses,
   mode: searchMode,
